@@ -1,0 +1,102 @@
+# `make help` lists what can be done. Needs make, git and a Python from 3.10 to 3.13 with venv.
+
+PYTHON ?= python3
+VENV   ?= .venv
+EXTRAS ?= test,dev,airflow
+PYTEST_ARGS ?=
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
+
+.DEFAULT_GOAL := help
+.PHONY: help venv lint format test quick bench constraints clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Make .venv with the package and all it needs for tests (again only after a change)
+
+lint: $(STAMP) ## Check style, format, types and which module may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Rewrite the code the way `make lint` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint ## Lint, then every test, slow ones too
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+quick: $(STAMP) ## The tests that are not slow
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+bench: EXTRAS := $(EXTRAS),bench
+bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
+	$(install)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
+	$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o constraints.txt
+
+clean: ## Remove .venv, caches and build results
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	find airflow_mq tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# -- how the environment is made --
+
+# The first Python that is in range and can make an environment: $(PYTHON) if it fits, else others on the PATH.
+# (A name may be on the PATH and still not run, so each one is asked.)
+define find_python
+in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))'; \
+found=; lacking=; \
+for candidate in $(PYTHON) python3 python3.12 python3.13 python3.11 python3.10 /usr/bin/python3; do \
+  "$$candidate" -c "$$in_range" 2>/dev/null || continue; \
+  if "$$candidate" -c 'import ensurepip, venv' 2>/dev/null; then found=$$candidate; break; fi; \
+  lacking="$$lacking $$candidate"; \
+done; \
+if [ -z "$$found" ]; then \
+  if [ -n "$$lacking" ]; then \
+    echo "Found$$lacking, but without ensurepip, so no environment can be made." >&2; \
+    echo "On Debian and Ubuntu: apt install python3-venv. Or name another: make PYTHON=/path/to/python3" >&2; \
+  else \
+    echo "No Python from 3.10 to 3.13 found. Name one: make PYTHON=/path/to/python3" >&2; \
+  fi; \
+  exit 1; \
+fi
+endef
+
+# uv does not read pip's configuration; pip tells what it says of index, certificate and wheels at hand.
+pip_says = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | tail -n 1)
+define uv_env
+set -e; \
+index="$(call pip_says,index-url)"; cert="$(call pip_says,cert)"; links="$(call pip_says,find-links)"; \
+if [ -n "$$index" ] && [ -z "$${UV_DEFAULT_INDEX:-}" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
+if [ -n "$$cert" ] && [ -z "$${SSL_CERT_FILE:-}" ]; then export SSL_CERT_FILE="$$cert"; fi; \
+if [ -d "$$links" ] && [ -z "$${UV_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="$$links"; fi; \
+export UV_SYSTEM_CERTS="$${UV_SYSTEM_CERTS:-true}" UV_HTTP_TIMEOUT="$${UV_HTTP_TIMEOUT:-180}"; \
+export UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1;
+endef
+
+# Should uv be of no use here, pip does the same, only slower.
+define install
+@$(uv_env) \
+echo "Installing airflow-mq[$(EXTRAS)] into $(VENV)"; \
+$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt -e '.[$(EXTRAS)]' || { \
+  echo "uv could not do it; trying pip" >&2; \
+  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; \
+}
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; \
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  $(find_python); \
+	  echo "Making $(VENV) with $$("$$found" -c 'import sys; print(sys.executable, sys.version.split()[0])')"; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi; \
+	[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(install)
+	@touch $(STAMP)
