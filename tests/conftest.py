@@ -35,10 +35,7 @@ def pg_uri(postgres_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name
-        for name in STORES
-    ]
+    params=[pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES]
 )
 def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh, empty store, on every database in turn."""

@@ -45,9 +45,7 @@ class Owner:
             except KeyError:
                 continue
             return cls(name, entry.pw_uid, entry.pw_gid)
-        raise RuntimeError(
-            "PostgreSQL does not run as root, and there is no user postgres or nobody"
-        )
+        raise RuntimeError("PostgreSQL does not run as root, and there is no user postgres or nobody")
 
     def popen_arguments(self) -> dict[str, Any]:
         if self.user is None:
@@ -61,9 +59,7 @@ class Owner:
     def can(self, *command: str) -> bool:
         """Whether a command succeeds as this user."""
         try:
-            done = subprocess.run(
-                command, check=False, capture_output=True, cwd="/", **self.popen_arguments()
-            )
+            done = subprocess.run(command, check=False, capture_output=True, cwd="/", **self.popen_arguments())
         except OSError:
             return False
         return done.returncode == 0

@@ -219,9 +219,7 @@ class Server:
             # A database that sorts like a dictionary finds statements that count on the order of
             # bytes. Not every build can.
             with contextlib.suppress(subprocess.CalledProcessError):
-                self.run(
-                    "initdb", *arguments, "--locale=C", "--locale-provider=icu", "--icu-locale=en"
-                )
+                self.run("initdb", *arguments, "--locale=C", "--locale-provider=icu", "--icu-locale=en")
                 return
         self.run("initdb", *arguments, "--locale=C")
 
@@ -292,9 +290,7 @@ def new_database(server: Server, template: str = "template1") -> str:
 
 
 @contextlib.contextmanager
-def running_postgres(
-    label: str = "embedded", settings: Mapping[str, str] | None = None
-) -> Iterator[Server]:
+def running_postgres(label: str = "embedded", settings: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server for the length of a `with`; `settings` add to or replace those of the tests."""
     bindirs = find_bindirs()
     if label not in bindirs:
