@@ -97,6 +97,6 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Making $(VENV) with $$("$$found" -c 'import sys; print(sys.executable, sys.version.split()[0])')"; \
 	  "$$found" -m venv --clear $(VENV); \
 	fi; \
-	[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || true
 	$(install)
 	@touch $(STAMP)
