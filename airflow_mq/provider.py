@@ -1,0 +1,115 @@
+"""What Airflow is told about this package: its connection, settings and commands.
+
+Airflow reads this at every start, also where it only parses DAGs, so nothing is imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+CONNECTION_TYPE = "airflow_mq"
+HOOK_NAME = "Message queue"
+DRIVERS = ("sqlite", "postgresql")
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return everything this package adds to Airflow, in the form of Airflow's provider schema."""
+    return {
+        "package-name": "airflow-mq",
+        "name": HOOK_NAME,
+        "description": "A message queue in your own database, served fairly and within a budget.",
+        "integrations": [{"integration-name": HOOK_NAME, "tags": ["software"]}],
+        "hooks": [{"integration-name": HOOK_NAME, "python-modules": ["airflow_mq.hooks"]}],
+        "connection-types": [_connection_type()],
+        "cli": ["airflow_mq.cli.airflow.get_cli_commands"],
+        "config": {"airflow_mq": _config_section()},
+    }
+
+
+def _connection_type() -> dict[str, Any]:
+    return {
+        "connection-type": CONNECTION_TYPE,
+        "hook-class-name": "airflow_mq.hooks.MessageQueueHook",
+        "hook-name": HOOK_NAME,
+        "ui-field-behaviour": {
+            "hidden-fields": [],
+            "relabeling": {
+                "host": "PostgreSQL host",
+                "port": "PostgreSQL port",
+                "login": "PostgreSQL user",
+                "password": "PostgreSQL password",
+                "schema": "PostgreSQL database",
+            },
+            "placeholders": {
+                "host": "db.example.com",
+                "port": "5432",
+                "path": "/var/lib/airflow-mq/store.db",
+                "db_schema": "airflow_mq",
+                "ring": "default",
+            },
+        },
+        "conn-fields": _connection_fields(),
+    }
+
+
+def _connection_fields() -> dict[str, Any]:
+    """The keys that `extra` may have; the hook refuses every other."""
+    return {
+        "driver": _field(
+            "Driver",
+            "Where the queue is kept. SQLite: only the file below counts. PostgreSQL: the fields above count.",
+            enum=list(DRIVERS),
+            default="postgresql",
+        ),
+        "path": _field(
+            "SQLite file",
+            "On a local disk of the machine that runs the tasks; below [airflow_mq] sqlite_root if that is set.",
+        ),
+        "db_schema": _field(
+            "PostgreSQL schema",
+            "The schema that holds the tables: a to z, 0 to 9 and _; airflow_mq if left empty.",
+            pattern="^[a-z_][a-z0-9_]{0,30}$",
+        ),
+        "sslmode": _field(
+            "PostgreSQL SSL mode",
+            "What libpq means by it; left empty, the environment decides.",
+            enum=list(SSL_MODES),
+        ),
+        "connect_timeout": _field(
+            "PostgreSQL connect timeout",
+            "Seconds, 1 to 60; 10 if left empty.",
+            of="integer",
+            minimum=1,
+            maximum=60,
+        ),
+        "ring": _field("Ring", "The ring to use where none is named; default if left empty."),
+    }
+
+
+def _field(label: str, description: str, *, of: str = "string", **schema: Any) -> dict[str, Any]:
+    return {
+        "label": label,
+        "description": description,
+        "schema": {"type": [of, "null"], **schema},
+    }
+
+
+def _config_section() -> dict[str, Any]:
+    return {
+        "description": "The message queue.",
+        "options": {
+            "sqlite_root": {
+                "description": (
+                    "Folder that SQLite stores named by connections have to be in. An address outside of it is "
+                    "refused, also by way of `..` or a symbolic link, and a relative one starts there. Left empty, "
+                    "any local file will do: set it wherever people who may edit connections should not be able "
+                    "to point Airflow at other files."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": "/var/lib/airflow-mq",
+                "default": "",
+            }
+        },
+    }
