@@ -38,7 +38,7 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(BIN)/python -m benchmarks $(BENCH)
 
 constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
-	$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \
+	@$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o constraints.txt
 
 clean: ## Remove .venv, caches and build results
