@@ -1,0 +1,283 @@
+"""Where a store is: a small, closed language of addresses.
+
+    sqlite:///folder/store.db        below the root where one is set, else below the current folder
+    sqlite:////folder/store.db       from the top of the file system
+    postgresql://user:password@host:port/database?schema=airflow_mq&sslmode=require&connect_timeout=10
+
+`postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
+`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The three parameters are all there
+are: whoever may write an address, say in a connection of Airflow, shall reach a store with it, and not borrow what
+the process around it is or knows. Hence
+
+* one host, over TCP: through a Unix socket the server would trust the account that the process runs under;
+* no other libpq option, and nothing lent from around: neither `PGPASSWORD`, `PGOPTIONS` and `PGHOSTADDR`, nor the
+  password file, nor a client certificate (`StoreAddress.conninfo`). What can only make a connection stricter or tells
+  whom to trust stays with the environment: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE`
+  where the address names no sslmode;
+* no SQLite parameter, no `file:` address, no store in memory, no file behind a symbolic link.
+
+What is refused is refused with `AddressRefused`. Its text never repeats a part of the address that could hold a
+password, however wrongly that was written.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from airflow_mq.core.errors import AddressRefused
+from airflow_mq.store.files import SQLITE_FORM, checked_file, refuse_network_file_system
+
+__all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]
+
+DEFAULT_SCHEMA = "airflow_mq"
+DEFAULT_PORT = 5432
+DEFAULT_CONNECT_TIMEOUT = 10
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+PARAMETERS = ("schema", "sslmode", "connect_timeout")
+
+POSTGRES_FORM = "postgresql://user:password@host:port/database"
+
+# Only these are named when they are refused; any other name may be a piece of a badly written password.
+_KNOWN_AND_REFUSED = (
+    "application_name cache channel_binding client_encoding dbname fallback_application_name gssencmode host hostaddr "
+    "immutable keepalives krbsrvname load_balance_hosts load_extension mode nolock options passfile password port "
+    "replication require_auth requirepeer service servicefile sslcert sslcertmode sslcrl sslkey sslkeylogfile "
+    "sslnegotiation sslpassword sslrootcert target_session_attrs uri user vfs"
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?=:)")
+_POSTGRES = re.compile(
+    r"(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?P<host>\[[0-9A-Za-z:.%]*\]|[^:@/?#\s\[\]]*)(?::(?P<port>[^:@/?#\s\[\]]*))?"
+    r"(?:/(?P<database>[^@/?#\s]*))?(?:\?(?P<query>[^#\s]*))?"
+)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# Below a device nothing can exist, so libpq finds no file there and says nothing. (Left empty, it would look at home.)
+_NO_FILE = os.devnull + "/none"
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """The address of one store, checked however it was made: by `parse`, `sqlite_address` or from its parts."""
+
+    driver: Literal["sqlite", "postgresql"]
+    path: Path | None = None
+    host: str | None = None
+    port: int = DEFAULT_PORT
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: str | None = None
+    schema: str = DEFAULT_SCHEMA
+    sslmode: str | None = None
+    connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
+
+    def __post_init__(self) -> None:
+        if self.driver == "postgresql":
+            _check_postgres(self)
+        elif self.path is None or not self.path.is_absolute():
+            raise AddressRefused("a store is kept in SQLite, with an absolute path, or in PostgreSQL")
+
+    def __str__(self) -> str:
+        return self.safe
+
+    @property
+    def safe(self) -> str:
+        """The address without its password, for people and logs."""
+        return self._written(with_password=False)
+
+    @property
+    def uri(self) -> str:
+        """The address as `parse` reads it, password included: not for people, logs or command lines."""
+        return self._written(with_password=True)
+
+    def conninfo(self) -> dict[str, str | int]:
+        """Return what to give to `psycopg.connect`, so that libpq adds nothing of its surroundings."""
+        if self.host is None or self.user is None or self.database is None:
+            raise AddressRefused("only an address of PostgreSQL has connection parameters")
+        settings: dict[str, str | int] = {
+            "host": self.host,
+            "hostaddr": "",  # or PGHOSTADDR would lead somewhere else
+            "port": self.port,
+            "user": self.user,
+            "password": self.password or "",  # or PGPASSWORD would go to any host that an address names
+            "passfile": _NO_FILE,  # and so would what ~/.pgpass has for any host
+            "dbname": self.database,
+            "sslcert": _NO_FILE,  # the process's own certificate, key and ticket are not the address's to use
+            "sslkey": _NO_FILE,
+            "gssencmode": "disable",
+            "options": "",
+            "target_session_attrs": "any",
+            "client_encoding": "UTF8",
+            "application_name": "airflow_mq",
+            "connect_timeout": self.connect_timeout,
+        }
+        return settings if self.sslmode is None else {**settings, "sslmode": self.sslmode}
+
+    def file_uri(self, mode: Literal["ro", "rw", "rwc"]) -> str:
+        """Return what to give to `sqlite3.connect(…, uri=True)`.
+
+        Opened with `ro` nothing is created. Left to itself SQLite would make (and leave) the files -wal and -shm
+        beside a store that nobody has open; while there is no -wal, the file alone holds everything and is read as
+        it is. Should a writer come at that very moment, the worst is a read that fails.
+        """
+        if self.path is None:
+            raise AddressRefused("only an address of SQLite has a file")
+        still = mode == "ro" and not os.path.lexists(f"{self.path}-wal")
+        return f"{self.path.as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
+
+    def _written(self, *, with_password: bool) -> str:
+        if self.path is not None:
+            return f"sqlite:///{quote(str(self.path))}"
+        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
+        secret = f":{quote(self.password, safe='')}" if with_password and self.password else ""
+        written = f"postgresql://{quote(self.user or '', safe='')}{secret}@{host}:{self.port}"
+        named = [f"{name}={getattr(self, name)}" for name in PARAMETERS if getattr(self, name) != _DEFAULTS[name]]
+        return f"{written}/{quote(self.database or '', safe='')}{'?' if named else ''}{'&'.join(named)}"
+
+
+_DEFAULTS = {"schema": DEFAULT_SCHEMA, "sslmode": None, "connect_timeout": DEFAULT_CONNECT_TIMEOUT}
+
+
+def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
+    """Read an address; with a root, a SQLite file has to be below it. Nothing is opened or created."""
+    scheme, separator, rest = uri.partition("://")
+    if not uri.isprintable() or uri != uri.strip():
+        raise AddressRefused("the address has a character that cannot be printed, or blanks around it")
+    if separator and scheme == "sqlite":
+        return _parse_sqlite(rest, root)
+    if separator and scheme in ("postgresql", "postgres"):
+        return _parse_postgres(rest)
+    found = _SCHEME.match(uri)
+    raise AddressRefused(
+        f"{f'an address that starts with {found[0]}:' if found else 'this'} is not known; "
+        f"a store is at {SQLITE_FORM} or at {POSTGRES_FORM}"
+    )
+
+
+# -- SQLite --
+
+
+def _parse_sqlite(rest: str, root: Path | None) -> StoreAddress:
+    if "?" in rest or "#" in rest:
+        raise AddressRefused(f"an address of SQLite takes no parameters; write {SQLITE_FORM}")
+    if rest == ":memory:":
+        rest = "/" + rest  # refused below, with the reason
+    if rest and not rest.startswith("/"):
+        raise AddressRefused(f"a file has no host, so it takes three slashes: {SQLITE_FORM}")
+    return sqlite_address(_decoded(rest[1:], "path"), root=root)
+
+
+def sqlite_address(path: str, *, root: Path | None = None) -> StoreAddress:
+    """Return the address of a SQLite file, given by its plain path."""
+    return StoreAddress("sqlite", path=checked_file(path, root))
+
+
+# -- PostgreSQL --
+
+
+def _parse_postgres(rest: str) -> StoreAddress:
+    found = _POSTGRES.fullmatch(rest)
+    if found is None:
+        raise AddressRefused(
+            f"the address does not read as {POSTGRES_FORM}: one host, and : @ / ? # % and blanks "
+            "percent-encoded in user, password and database"
+        )
+    user, database = (_decoded(found[part] or "", part) for part in ("user", "database"))
+    # Whether the rest is what it seems is known only now; so the parameters are looked at last.
+    _check_named(user=user, host=found["host"], database=database)
+    given = dict(_parameters(found["query"]))
+    return StoreAddress(
+        "postgresql",
+        host=found["host"][1:-1] if found["host"].startswith("[") else found["host"],
+        port=_number(found["port"], "port") if found["port"] is not None else DEFAULT_PORT,
+        user=user,
+        password=_decoded(found["password"] or "", "password") or None,
+        database=database,
+        schema=given.get("schema", DEFAULT_SCHEMA),
+        sslmode=given.get("sslmode"),
+        connect_timeout=_number(given.get("connect_timeout", str(DEFAULT_CONNECT_TIMEOUT)), "connect_timeout"),
+    )
+
+
+def _parameters(query: str | None) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for pair in query.split("&") if query is not None else ():
+        name, _, value = pair.partition("=")
+        if name not in PARAMETERS or name in seen:
+            called = f"the parameter {name}" if name in _KNOWN_AND_REFUSED.split() or name in seen else "a parameter"
+            why = "is given twice" if name in seen else "is not taken"
+            raise AddressRefused(f"{called} of the address {why}; there are only {', '.join(PARAMETERS)}, once each")
+        seen.add(name)
+        yield name, _decoded(value, name)
+
+
+def _check_named(**parts: str | None) -> None:
+    lacking = [part for part, value in parts.items() if not value]
+    if lacking:
+        raise AddressRefused(f"the address names no {' and no '.join(lacking)}; write {POSTGRES_FORM}")
+
+
+def _check_postgres(address: StoreAddress) -> None:
+    _check_named(user=address.user, host=address.host, database=address.database)
+    _check_host(address.host or "")
+    for what, text in (("user", address.user or ""), ("database", address.database or "")):
+        if not text.isprintable() or len(text.encode()) > 63:
+            raise AddressRefused(f"the {what} of the address is longer than 63 bytes or cannot be printed")
+    if "=" in (address.database or "") or "://" in (address.database or ""):
+        raise AddressRefused("the database of the address is a plain name, without = and ://")
+    if any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in address.password or ""):
+        raise AddressRefused("the password of the address has a NUL in it, or half of a character")
+    if not 1 <= address.port <= 65535:
+        raise AddressRefused("the port of the address is a number from 1 to 65535")
+    if (
+        not _SCHEMA.fullmatch(address.schema)
+        or address.schema.startswith("pg_")
+        or address.schema == "information_schema"
+    ):
+        raise AddressRefused(
+            "the schema of the address is a to z, 0 to 9 and _, at most 31 of them, not a digit first, and not one of "
+            "PostgreSQL's own"
+        )
+    if address.sslmode is not None and address.sslmode not in SSL_MODES:
+        raise AddressRefused(f"the sslmode of the address is one of {', '.join(SSL_MODES)}")
+    if not 1 <= address.connect_timeout <= 60:
+        raise AddressRefused("the connect_timeout of the address is a number of seconds from 1 to 60")
+
+
+def _check_host(host: str) -> None:
+    if ":" in host:
+        try:
+            if "%" not in host:
+                ipaddress.IPv6Address(host)
+                return
+        except ValueError:
+            pass
+    elif _HOST.fullmatch(host):
+        return
+    raise AddressRefused(
+        "the host of the address is one name or one IP address (IPv6 in brackets); "
+        "neither several hosts nor the folder of a Unix socket are taken"
+    )
+
+
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text):
+        raise AddressRefused(f"the {what} of the address is not a whole number, or too large")
+    return int(text)
+
+
+def _decoded(text: str, what: str) -> str:
+    if _BAD_ESCAPE.search(text):
+        raise AddressRefused(f"the {what} of the address has a % that starts no escape; write % as %25")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise AddressRefused(f"the {what} of the address is not UTF-8 once its escapes are undone") from None
