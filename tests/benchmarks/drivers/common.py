@@ -1,0 +1,137 @@
+"""What every driver written in Python shares. Standard library only: it also runs in the peers' own environment.
+
+A driver is a program that stays alive and does what it is told, one JSON object per line on its
+standard input: `{"do": "bulk_in", "count": 1000}`. It answers with one line that begins with `= `.
+What it takes to start, to connect and to make up messages is outside the times it tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+SIZE = 128
+ORIGINS = 100
+Send = Callable[[Sequence[Any]], None]
+
+
+def origin_of(number: int) -> str:
+    return f"origin-{number:06d}"
+
+
+def messages(count: int, origins: int = ORIGINS) -> list[tuple[str, bytes]]:
+    """So many (origin, message) pairs, origins in turn, of bytes that no compression shrinks."""
+    noise = random.Random(count).randbytes(SIZE * count)
+    return [(origin_of(i % origins), noise[i * SIZE : (i + 1) * SIZE]) for i in range(count)]
+
+
+def json_messages(count: int) -> list[dict[str, str]]:
+    """The same for queues of JSON: its text, origin included, is as long as a message of ours."""
+    frame = len(json.dumps({"o": origin_of(0), "m": ""}, separators=(",", ":")))
+    noise = random.Random(count).randbytes(SIZE * count).hex()
+    width = SIZE - frame
+    return [{"o": origin_of(i % ORIGINS), "m": noise[i * SIZE : i * SIZE + width]} for i in range(count)]
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+@contextlib.contextmanager
+def stopwatch() -> Iterator[dict[str, float]]:
+    """Tells the seconds that the body took, in `seconds`."""
+    told: dict[str, float] = {}
+    gc.collect()
+    start = time.perf_counter()
+    yield told
+    told["seconds"] = time.perf_counter() - start
+
+
+class Clients:
+    """Processes that each hold a connection and send single messages when told."""
+
+    def __init__(self, number: int, connect: Callable[[], Send], make: Callable[[int], Sequence[Any]]) -> None:
+        self._make = make
+        self._pipes: list[Connection] = []
+        context = multiprocessing.get_context("fork")
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            context.Process(target=_client, args=(theirs, connect), daemon=True).start()
+            self._pipes.append(ours)
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def send(self, count: int) -> float:
+        """Seconds from the first client's start to the last one's end."""
+        share = count // len(self._pipes)
+        todo = self._make(share * len(self._pipes))
+        for number, pipe in enumerate(self._pipes):
+            pipe.send(todo[number * share : (number + 1) * share])
+        for pipe in self._pipes:
+            pipe.recv()
+        # All have their messages; now they start together.
+        for pipe in self._pipes:
+            pipe.send("go")
+        spans = [pipe.recv() for pipe in self._pipes]
+        return max(end for _, end in spans) - min(start for start, _ in spans)
+
+
+def _client(pipe: Connection, connect: Callable[[], Send]) -> None:
+    send = connect()
+    pipe.send("ready")
+    with contextlib.suppress(EOFError):
+        while True:
+            todo = pipe.recv()
+            pipe.send("have")
+            pipe.recv()
+            start = time.perf_counter()
+            send(todo)
+            pipe.send((start, time.perf_counter()))
+    os._exit(0)
+
+
+class Driver:
+    """A driver's commands are its public methods; each returns what it has to tell."""
+
+    def __init__(self) -> None:
+        self.dsn = os.environ["BENCH_DSN"]
+        self._clients: dict[int, Clients] = {}
+
+    def connect_sender(self) -> Send:
+        """A connection of its own that sends each of the given messages in a transaction of its own."""
+        raise NotImplementedError
+
+    def make(self, count: int) -> Sequence[Any]:
+        return json_messages(count)
+
+    def single_in(self, count: int, clients: int) -> dict[str, float]:
+        if clients not in self._clients:
+            self._clients[clients] = Clients(clients, self.connect_sender, self.make)
+        count -= count % clients
+        return {"seconds": self._clients[clients].send(count), "count": count}
+
+
+def serve(driver: Driver) -> None:
+    """Do what standard input says until it ends."""
+    # Libraries may print; the answers go where nothing else does.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.stdin = open(os.dup(0))  # noqa: SIM115  # forked clients must not share the buffer
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            told = getattr(driver, order.pop("do"))(**order) or {}
+        except Exception as error:
+            told = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        answers.write("= " + json.dumps(told) + "\n")

@@ -1,0 +1,57 @@
+// What the drivers in JavaScript share; drivers/common.py tells what a driver is.
+import { randomBytes } from "node:crypto";
+import { readFileSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const SIZE = 128;
+const ORIGINS = 100;
+
+export const dsn = process.env.BENCH_DSN;
+
+export function messages(count) {
+  const origin = (i) => "origin-" + String(i % ORIGINS).padStart(6, "0");
+  const width = SIZE - JSON.stringify({ o: origin(0), m: "" }).length;
+  const noise = randomBytes(Math.ceil((width * count) / 2)).toString("hex");
+  return Array.from({ length: count }, (_, i) => ({ o: origin(i), m: noise.slice(i * width, (i + 1) * width) }));
+}
+
+export function* chunks(items, size) {
+  for (let start = 0; start < items.length; start += size) yield items.slice(start, start + size);
+}
+
+export async function timed(work) {
+  globalThis.gc?.();
+  const start = performance.now();
+  await work();
+  return (performance.now() - start) / 1000;
+}
+
+// Each of `clients` sends its share of `count` messages, one after the other.
+export async function singles(count, clients, send) {
+  const share = Math.floor(count / clients);
+  const todo = messages(share * clients);
+  const client = async (number) => {
+    for (let i = number * share; i < (number + 1) * share; i++) await send(todo[i]);
+  };
+  const seconds = await timed(() => Promise.all(Array.from({ length: clients }, (_, i) => client(i))));
+  return { seconds, count: share * clients };
+}
+
+export function versionOf(name) {
+  const found = JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url)));
+  return `${name} ${found.version}, node ${process.versions.node}`;
+}
+
+export async function serve(commands) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { do: name, ...order } = JSON.parse(line);
+    let told;
+    try {
+      told = (await commands[name](order)) ?? {};
+    } catch (error) {
+      told = { error: String(error), traceback: error.stack };
+    }
+    writeSync(1, "= " + JSON.stringify(told) + "\n");
+  }
+  process.exit(0);
+}

@@ -1,0 +1,65 @@
+"""pgmq, whose interface is SQL: `send_batch`, `read` of a batch, `delete` of a batch.
+
+The functions are called directly, with messages that are JSON text already, because that is faster
+than the Python client, which only brings the SQL here. `pop` would be faster than `read` and
+`delete`, but it loses what a dying client held, so it is no queue's acknowledgement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import psycopg
+from pgmq.install import get_embedded_sql_version, install_pgmq_from_sql
+
+from tests.benchmarks.drivers.common import Driver, Send, chunks, json_messages, serve, stopwatch
+
+SEND = "SELECT * FROM pgmq.send('bench', %s::jsonb)"
+SEND_BATCH = "SELECT * FROM pgmq.send_batch('bench', %s::text[]::jsonb[])"
+READ = "SELECT msg_id, message::text FROM pgmq.read('bench', 600, %s)"
+DELETE = "SELECT count(*) FROM pgmq.delete('bench', %s::bigint[])"
+
+
+class Pgmq(Driver):
+    def open(self) -> None:
+        self.connection = psycopg.connect(self.dsn, autocommit=True)
+        self.connection.execute("SELECT 1")
+
+    def setup(self) -> dict[str, str]:
+        install_pgmq_from_sql(dsn=self.dsn)
+        self.connection.execute("SELECT pgmq.create('bench')")
+        return {"version": f"pgmq {get_embedded_sql_version()} from the SQL in pgmq-py {version('pgmq')}"}
+
+    def make(self, count: int) -> Sequence[Any]:
+        return [json.dumps(message, separators=(",", ":")) for message in json_messages(count)]
+
+    def bulk_in(self, count: int, call: int = 1000) -> dict[str, float]:
+        todo = self.make(count)
+        with stopwatch() as told, self.connection.cursor() as cursor:
+            for chunk in chunks(todo, call):
+                cursor.execute(SEND_BATCH, (chunk,), prepare=True)
+        return told
+
+    def out_all(self, batch: int = 5000) -> dict[str, float]:
+        done = 0
+        with stopwatch() as told, self.connection.cursor(binary=True) as cursor:
+            while rows := cursor.execute(READ, (batch,), prepare=True).fetchall():
+                done += len(rows)
+                cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
+        return {**told, "count": done}
+
+    def connect_sender(self) -> Send:
+        cursor = psycopg.connect(self.dsn, autocommit=True).cursor()
+
+        def send(todo: Sequence[Any]) -> None:
+            for message in todo:
+                cursor.execute(SEND, (message,), prepare=True)
+
+        return send
+
+
+if __name__ == "__main__":
+    serve(Pgmq())
