@@ -1,0 +1,114 @@
+"""What Airflow is told: valid by its own schema, shown by its own form, and cheap to read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
+
+pytestmark = pytest.mark.airflow
+
+
+def test_the_information_is_valid_by_airflows_schema() -> None:
+    import airflow
+    import jsonschema
+
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+
+    jsonschema.validate(get_provider_info(), schema)
+
+
+def test_it_is_nothing_but_data() -> None:
+    assert json.loads(json.dumps(get_provider_info())) == get_provider_info()
+
+
+def test_reading_it_imports_nothing() -> None:
+    code = (
+        "import sys; import typing; before = set(sys.modules); from airflow_mq import provider;"
+        "provider.get_provider_info(); print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert set(done.stdout.split()) <= {"__future__", "airflow_mq", "airflow_mq.provider"}
+
+
+def test_airflow_finds_the_hook_of_the_connection_type() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # later versions say that tasks have a manager of their own
+        found = ProvidersManager().hooks[CONNECTION_TYPE]
+
+    assert found is not None
+    assert (found.hook_class_name, found.hook_name) == ("airflow_mq.hooks.MessageQueueHook", "Message queue")
+    assert found.connection_id_attribute_name == "mq_conn_id"
+    assert found.connection_testable
+
+
+def test_the_form_shows_our_fields() -> None:
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    (meta,) = [meta for meta in HookMetaService.hook_meta_data() if meta.connection_type == CONNECTION_TYPE]
+
+    assert meta.hook_name == "Message queue"
+    assert meta.standard_fields is not None and meta.standard_fields.url_schema is not None
+    assert meta.standard_fields.url_schema.title == "PostgreSQL database"
+    extra = meta.extra_fields or {}
+    assert list(extra) == ["driver", "path", "db_schema", "sslmode", "connect_timeout", "ring"]
+    assert extra["driver"]["schema"]["enum"] == ["sqlite", "postgresql"]
+    assert extra["driver"]["value"] == "postgresql"
+
+
+def test_the_form_has_the_keys_that_the_hook_takes() -> None:
+    from airflow_mq.hooks import EXTRA_KEYS
+
+    assert tuple(get_provider_info()["connection-types"][0]["conn-fields"]) == EXTRA_KEYS
+
+
+class FakeField:
+    def __init__(self, label: str, *, validators: list[str], description: str, default: str | None) -> None:
+        self.told = (type(self).__name__, label, validators, default)
+
+
+class StringField(FakeField): ...
+
+
+class IntegerField(FakeField): ...
+
+
+def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.hooks import MessageQueueHook
+
+    fields = SimpleNamespace(StringField=StringField, IntegerField=IntegerField)
+    rules = SimpleNamespace(Optional=lambda: "optional", any_of=lambda values: f"any of {len(values)}")
+    monkeypatch.setitem(sys.modules, "wtforms", fields)
+    monkeypatch.setitem(sys.modules, "wtforms.validators", rules)
+
+    widgets = MessageQueueHook.get_connection_form_widgets()
+    behaviour = MessageQueueHook.get_ui_field_behaviour()
+
+    assert {name: field.told for name, field in widgets.items()} == {
+        "driver": ("StringField", "Driver", ["optional", "any of 2"], "postgresql"),
+        "path": ("StringField", "SQLite file", ["optional"], None),
+        "db_schema": ("StringField", "PostgreSQL schema", ["optional"], None),
+        "sslmode": ("StringField", "PostgreSQL SSL mode", ["optional", "any of 6"], None),
+        "connect_timeout": ("IntegerField", "PostgreSQL connect timeout", ["optional"], None),
+        "ring": ("StringField", "Ring", ["optional"], None),
+    }
+    assert behaviour["relabeling"]["schema"] == "PostgreSQL database"
+    assert behaviour["hidden_fields"] == []
+
+
+def test_the_setting_has_a_default_and_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.configuration import conf
+
+    assert conf.get("airflow_mq", "sqlite_root") == ""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "/srv/queues")
+    assert conf.get("airflow_mq", "sqlite_root") == "/srv/queues"
