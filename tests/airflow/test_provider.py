@@ -106,9 +106,11 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
     assert behaviour["hidden_fields"] == []
 
 
-def test_the_setting_has_a_default_and_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.configuration import conf
+def test_the_setting_may_be_left_out_or_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.hooks import _sqlite_root
 
-    assert conf.get("airflow_mq", "sqlite_root") == ""
+    assert _sqlite_root() is None
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "")
+    assert _sqlite_root() is None
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "/srv/queues")
-    assert conf.get("airflow_mq", "sqlite_root") == "/srv/queues"
+    assert _sqlite_root() == Path("/srv/queues")
