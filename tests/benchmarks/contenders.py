@@ -20,39 +20,39 @@ PATIENCE = 1800.0
 class Contender:
     """One queue and how it is used.
 
-    `left` counts what is still stored; `slow` is how many times fewer messages it gets than the
+    `tables` hold a row as long as a message is there; `slow` is how many times fewer messages it gets than the
     fastest, so that it takes as long; `call` is how many messages a bulk call takes, the fastest
     of 1,000 and 10,000.
     """
 
     name: str
     command: Callable[[], list[str]]
-    left: str
+    tables: tuple[str, ...]
     slow: int = 1
     call: int = 1000
 
 
 PEERS = (
-    Contender("pgmq", lambda: install.python_driver("pgmq"), "SELECT count(*) FROM pgmq.q_bench"),
+    Contender("pgmq", lambda: install.python_driver("pgmq"), ("q_bench",)),
     Contender(
         "procrastinate",
         lambda: install.python_driver("procrastinate"),
-        "SELECT count(*) FROM procrastinate_jobs",
+        ("procrastinate_jobs",),
         slow=20,
     ),
-    Contender("pgqueuer", lambda: install.python_driver("pgqueuer"), "SELECT count(*) FROM pgqueuer", slow=2),
+    Contender("pgqueuer", lambda: install.python_driver("pgqueuer"), ("pgqueuer",), slow=2),
     Contender(
         "graphile-worker",
         lambda: install.node_driver("graphile_worker"),
-        "SELECT count(*) FROM graphile_worker._private_jobs",
+        ("_private_jobs",),
         slow=2,
         call=10_000,
     ),
-    Contender("pg-boss", lambda: install.node_driver("pg_boss"), "SELECT count(*) FROM pgboss.job", slow=2),
-    Contender("river", lambda: install.go_driver("river"), "SELECT count(*) FROM river_job", slow=2, call=10_000),
+    Contender("pg-boss", lambda: install.node_driver("pg_boss"), ("job",), slow=2),
+    Contender("river", lambda: install.go_driver("river"), ("river_job",), slow=2, call=10_000),
 )
-BARE = Contender("bare", lambda: install.own_driver("bare"), "SELECT count(*) FROM bare")
-OURS = Contender("ours", lambda: install.own_driver("ours"), "")
+BARE = Contender("bare", lambda: install.own_driver("bare"), ("bare",))
+OURS = Contender("ours", lambda: install.own_driver("ours"), ("mail", "delayed", "page", "claim", "outcome"))
 
 
 class DriverFailed(Exception):

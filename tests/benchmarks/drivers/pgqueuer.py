@@ -45,7 +45,7 @@ class Pgqueuer(Driver):
             self.loop.run_until_complete(send())
         return told
 
-    def out_all(self, batch: int = 1000, connections: int = 4) -> dict[str, float]:
+    def out_all(self, count: int, batch: int = 1000, connections: int = 4) -> dict[str, float]:
         done = 0
 
         async def drain() -> dict[str, float]:

@@ -49,7 +49,7 @@ class Procrastinate(Driver):
             self.loop.run_until_complete(send())
         return told
 
-    def out_all(self, concurrency: int = 20) -> dict[str, float]:
+    def out_all(self, count: int, concurrency: int = 20) -> dict[str, float]:
         self.done = 0
         with stopwatch() as told:
             self.loop.run_until_complete(

@@ -1,0 +1,122 @@
+"""Install the other queues, measure everybody on one PostgreSQL, and write the report.
+
+python -m tests.benchmarks                 all of it, into tests/benchmarks/report
+python -m tests.benchmarks --quick         little of everything, to see that it works
+python -m tests.benchmarks --only single   one measure (several: --only single out)
+python -m tests.benchmarks --report DIR    the report of figures taken before, once more
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks import about, install, report
+from tests.benchmarks.contenders import BARE, OURS, PEERS, Contender
+from tests.benchmarks.lab import SETTINGS, Lab
+from tests.benchmarks.measures.flat import flat, held, passed
+from tests.benchmarks.measures.life import life
+from tests.benchmarks.measures.planning import planning
+from tests.benchmarks.measures.single import single
+from tests.benchmarks.measures.throughput import bulk, out
+from tests.benchmarks.sizes import FULL, QUICK
+from tests.postgres_server import running_postgres
+
+HERE = Path(__file__).resolve().parent
+MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
+    "bulk": bulk,
+    "single": single,
+    "out": out,
+    "log": life,
+    "flat": flat,
+    "held": held,
+    "passed": passed,
+    "plan": planning,
+}
+
+
+def main() -> int:
+    options = _options()
+    folder = (
+        options.report or options.out or (install.ROOT / "build" / "benchmarks" if options.quick else HERE / "report")
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.report:
+        report.write(folder, *report.read(folder))
+        return 0
+    contenders, missing = _those_to_be_had(options.contenders)
+    raw = folder / "raw.jsonl"
+    raw.unlink(missing_ok=True)
+    with running_postgres("embedded", SETTINGS) as server:
+        lab = Lab(server, QUICK if options.quick else FULL, raw)
+        told = {
+            "date": time.strftime("%Y-%m-%d"),
+            "command": _command(options),
+            "sizes": lab.sizes.name,
+            "machine": about.machine(),
+            "server": lab.shown(),
+            "contenders": lab.versions,
+            "missing": missing,
+        }
+        start = time.monotonic()
+        for name in options.only or MEASURES:
+            MEASURES[name](lab, contenders)
+        lab.say(f"measured in {(time.monotonic() - start) / 60:.1f} minutes")
+    report.write(folder, told, lab.samples)
+    raw.unlink()
+    print(f"see {folder / 'REPORT.md'}")
+    return 0
+
+
+def _those_to_be_had(names: list[str] | None) -> tuple[list[Contender], dict[str, str]]:
+    """The contenders asked for, and why some of them could not be had."""
+    found, missing = [], {}
+    for contender in (OURS, BARE, *PEERS):
+        if names and contender.name not in names:
+            continue
+        try:
+            contender.command()
+        except install.Unavailable as why:
+            print(f"  {contender.name} cannot be had here: {why}", flush=True)
+            missing[contender.name] = str(why)
+        else:
+            found.append(contender)
+    return found, missing
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was run, without where it was written to."""
+    words = ["python", "-m", "tests.benchmarks", *(["--quick"] if options.quick else [])]
+    for name in ("only", "contenders"):
+        if chosen := getattr(options, name):
+            words += [f"--{name}", *chosen]
+    return shlex.join(words)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small counts and few runs, to see that it works")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, metavar="MEASURE", help=f"of {', '.join(MEASURES)}")
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=[contender.name for contender in (OURS, BARE, *PEERS)],
+        metavar="NAME",
+        help="of ours, bare, and the peers by name; default: all",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--out", type=Path, metavar="DIR", help="folder for the report")
+    where.add_argument(
+        "--report", type=Path, metavar="DIR", help="measure nothing, write the report of this folder anew"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

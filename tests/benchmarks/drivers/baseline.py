@@ -1,0 +1,58 @@
+"""What planning is measured against: reading the same mail and walking its lengths, and nothing else.
+
+It knows the table and the packing of lengths, decides nothing, and writes nothing. Fixed, so that
+the measure stays the same while the package changes: change it only when the table changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import Any
+
+import psycopg
+
+HEAD = struct.Struct("<cIQ")
+ROWS = "origin, id, lengths, items, size"
+# The mail of each origin in its order, until there are as many messages as a block would take.
+READ = """
+SELECT {columns} FROM (
+    SELECT m.*, sum(m.items) OVER (PARTITION BY m.origin ORDER BY m.id) - m.items AS before
+    FROM {mail} m JOIN {ring} r ON r.id = m.ring WHERE r.name = %s AND m.origin = ANY (%s)
+) m WHERE before < %s ORDER BY origin, id
+"""
+
+
+def lengths_of(packed: bytes, items: int, size: int) -> Any:
+    if not packed:
+        return (size,)
+    kind, count, value = HEAD.unpack_from(packed)
+    if kind == b"=":
+        return [value] * count
+    row = array(kind.decode())
+    row.frombytes(packed[HEAD.size : HEAD.size + count * row.itemsize])
+    return row
+
+
+def read_and_walk(connection: psycopg.Connection[Any], ring: str, origins: list[str], each: int, payloads: bool) -> int:
+    """How many messages were walked over; `payloads` tells whether their bytes are read too."""
+    mail, rings = _tables(connection)
+    columns = ROWS + (", heap" if payloads else "")
+    statement = READ.format(columns=columns, mail=mail, ring=rings)
+    walked = 0
+    for row in connection.execute(statement, (ring, origins, each), binary=True):
+        offset = 0
+        for length in lengths_of(row[2], row[3], row[4]):
+            offset += length
+            walked += 1
+        assert offset == row[4]
+    return walked
+
+
+def _tables(connection: psycopg.Connection[Any]) -> tuple[str, ...]:
+    """The tables of mail and of rings, whatever schema they are in."""
+    found = connection.execute(
+        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND c.relname ~ '(^|_)(mail|ring)$' ORDER BY c.relname"
+    ).fetchall()
+    return tuple(f'"{schema}"."{name}"' for schema, name in found)

@@ -1,0 +1,219 @@
+"""airflow_mq, through its public interface only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle, islice, pairwise
+from typing import Any
+
+import psycopg
+
+import airflow_mq
+from airflow_mq import MessageQueue, Report, RingConfig, Weight, batch_processor
+from airflow_mq.store import upgrade
+from tests.benchmarks.drivers.baseline import read_and_walk
+from tests.benchmarks.drivers.common import (
+    ORIGINS,
+    Driver,
+    Send,
+    chunks,
+    messages,
+    origin_of,
+    serve,
+    stopwatch,
+)
+
+RING = "bench"
+HEADER = 5
+
+
+class Ours(Driver):
+    def open(self, ring: str = RING) -> None:
+        self.queue = MessageQueue(self.dsn, ring=ring)
+        self.queue.footprint(origin_of(0))
+
+    def setup(self, block: int | None = None, rounds: int | None = None, order: str | None = None) -> dict[str, str]:
+        """Make the ring. `block` is how many messages fit a full block, each weighing one unit of time."""
+        upgrade(self.dsn)
+        settings: dict[str, Any] = {}
+        if block is not None:
+            settings["service_weight"] = Weight(block, 1 << 40)
+        if rounds is not None:
+            settings["rounds_per_block"] = rounds
+        if order is not None:
+            settings["order"] = order
+        with MessageQueue(self.dsn) as queue:
+            queue.create_ring(RING, RingConfig(**settings))
+        self.open()
+        return {"version": f"airflow_mq {airflow_mq.__version__}"}
+
+    # -- preparing --
+
+    def half_full(self, origins: int = ORIGINS) -> None:
+        """Give each origin a page that is half full: a message as long as half a page, cut and stored."""
+        half = self.queue.config.heap_size // 2 - HEADER
+        for origin in map(origin_of, range(origins)):
+            self.queue.enqueue_message(origin, bytes(half))
+        # Planning cuts and stores the pages of all it meets; releasing forgets the claims.
+        block = self.queue.plan_block()
+        assert block.count == origins, (block.count, origins)
+        block.release_block(block.token)
+
+    def fill(self, each: int, call: int, first: int = 0, last: int = ORIGINS) -> None:
+        """`each` messages to each of the origins from `first` to before `last`, in calls of `call`, in turn."""
+        payloads = self._payloads()
+        for start in range(0, each, call):
+            for origin in map(origin_of, range(first, last)):
+                self._send(origin, list(islice(payloads, min(call, each - start))))
+
+    def fill_many(self, each: int, first: int, last: int, many: int = 1000) -> None:
+        """The same with calls that each go to many origins."""
+        payloads = self._payloads()
+        for start in range(first, last, many):
+            names = [origin_of(number) for number in range(start, min(start + many, last))]
+            self.queue.enqueue_messages((name, next(payloads)) for name in names for _ in range(each))
+
+    @staticmethod
+    def _payloads() -> Iterator[bytes]:
+        """Payloads without end; they come again only long after."""
+        return cycle([payload for _, payload in messages(50_000)])
+
+    def pause(self, first: int, last: int) -> None:
+        for number in range(first, last):
+            self.queue.pause(origin_of(number), "measured")
+
+    def head(self, number: int = 0) -> None:
+        assert self.queue.force_set_head(origin_of(number))
+
+    def claim(self, first: int, last: int) -> None:
+        """Take one message of each of these origins in flight, and keep them there."""
+        names = [origin_of(number) for number in range(first, last)]
+        block = self.queue.plan_block(limit=Weight(last - first, 1 << 40), origins=names)
+        assert block.count == last - first, block.count
+
+    # -- in --
+
+    def bulk_in(self, count: int, call: int = 1000, spread: str = "one") -> dict[str, float]:
+        """Calls of `call` messages: to `one` origin each, origins in turn, or each to `many` origins."""
+        todo = messages(count)
+        if spread == "many":
+            calls: Sequence[Any] = list(chunks(todo, call))
+        else:
+            calls = [
+                (chunk[number % len(chunk)][0], [payload for _, payload in chunk])
+                for number, chunk in enumerate(chunks(todo, call))
+            ]
+        with stopwatch() as told:
+            if spread == "many":
+                for pairs in calls:
+                    self.queue.enqueue_messages(pairs)
+            else:
+                for origin, payloads in calls:
+                    self._send(origin, payloads)
+        return told
+
+    def _send(self, origin: str, payloads: list[bytes]) -> None:
+        if len(payloads) == 1:
+            self.queue.enqueue_message(origin, payloads[0])
+        else:
+            self.queue.enqueue_messages(origin, payloads)
+
+    def make(self, count: int) -> Sequence[Any]:
+        return messages(count)
+
+    def connect_sender(self) -> Send:
+        queue = MessageQueue(self.dsn, ring=RING)
+        queue.footprint(origin_of(0))
+
+        def send(todo: Sequence[Any]) -> None:
+            for origin, payload in todo:
+                queue.enqueue_message(origin, payload)
+
+        return send
+
+    # -- out --
+
+    def out_all(self, count: int, mode: str = "batch", slice_messages: int = 1000) -> dict[str, float]:
+        """Service until nothing is left, by a `batch` processor, a `callable` per message, or in `block`s."""
+        if mode == "block":
+            return self._out_in_blocks()
+        seen = 0
+
+        def batch(batch: Any) -> None:
+            nonlocal seen
+            seen += len(batch.payloads)
+
+        def one(_delivery: Any) -> None:
+            nonlocal seen
+            seen += 1
+
+        processor = batch_processor(batch) if mode == "batch" else one
+        with stopwatch() as told:
+            while self.queue.service_queues(processor, slice_messages=slice_messages).processed:
+                pass
+            self.queue.housekeep()
+        return {**told, "count": seen}
+
+    def _out_in_blocks(self) -> dict[str, float]:
+        seen = 0
+        with stopwatch() as told:
+            while done := self._one_block(None)["count"]:
+                seen += int(done)
+            self.queue.housekeep()
+        return {**told, "count": seen}
+
+    def block(self, count: int) -> dict[str, float]:
+        """Plan, process in place and settle one block of `count` messages, and tell what each part took."""
+        return self._one_block(Weight(count, 1 << 40))
+
+    def _one_block(self, limit: Weight | None) -> dict[str, float]:
+        clock = [time.perf_counter()]
+        block = self.queue.plan_block(limit=limit)
+        clock.append(time.perf_counter())
+        block.report(block.token, self._reports(block))
+        clock.append(time.perf_counter())
+        block.settle_block(block.token)
+        clock.append(time.perf_counter())
+        plan, process, settle = (after - before for before, after in pairwise(clock))
+        parts = {"plan": plan, "process": process, "settle": settle}
+        return {**parts, "seconds": clock[-1] - clock[0], "count": block.count}
+
+    @staticmethod
+    def _reports(block: Any) -> Iterator[Report]:
+        """Done, for each run of messages, once their payloads were there."""
+        for batch in block.batches():
+            assert batch.payloads
+            yield batch.answer()
+
+    # -- planning --
+
+    def plan(self, count: int) -> dict[str, float]:
+        """Plan a block of `count` messages, then let it go."""
+        with stopwatch() as told:
+            block = self.queue.plan_block(limit=Weight(count, 1 << 40))
+        block.release_block(block.token)
+        return {**told, "count": block.count}
+
+    def baseline(self, each: int, payloads: bool, origins: int = ORIGINS) -> dict[str, float]:
+        names = [origin_of(number) for number in range(origins)]
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SELECT 1")
+            with stopwatch() as told:
+                walked = read_and_walk(connection, RING, names, each, payloads)
+        return {**told, "count": walked}
+
+    # -- looking --
+
+    def waiting(self) -> dict[str, int]:
+        return {"count": sum(footprint.count for footprint in self._footprints())}
+
+    def _footprints(self) -> Iterable[Any]:
+        after = None
+        while page := self.queue.footprints(after=after, limit=1000):
+            yield from (footprint for _, footprint in page)
+            after = page[-1][0]
+
+
+if __name__ == "__main__":
+    serve(Ours())

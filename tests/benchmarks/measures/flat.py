@@ -1,0 +1,116 @@
+"""Whether a block costs the same whatever waits behind it.
+
+A block of 10,000 messages over 100 origins, 100 of each: sent singly, in tens and in one call of
+the rest, after a page that is half full. What waits behind differs. Each first block starts from a
+copy of a prepared database in which nothing but the half-full pages is cut; the next block in the
+same copy is measured too.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.benchmarks.contenders import OURS, Contender, Running
+from tests.benchmarks.drivers.common import ORIGINS
+from tests.benchmarks.lab import Lab
+
+DEPTHS = ("few", "many", "crowd")
+
+
+def flat(lab: Lab, contenders: list[Contender]) -> None:
+    """`block`: seconds of a block with few, many, and many over a crowd of origins waiting."""
+    if OURS not in contenders:
+        return
+    for turn in range(lab.sizes.blocks):
+        lab.say(f"blocks at depth, round {turn + 1} of {lab.sizes.blocks}")
+        for depth in DEPTHS if turn % 2 else DEPTHS[::-1]:
+            with lab.clone(_waiting(lab, depth), OURS) as (_, driver):
+                for state in ("first", "next"):
+                    if state == "next":
+                        _front(lab, driver)
+                    driver("head")
+                    told = driver("block", count=lab.sizes.block)
+                    lab.note("block", "ours", depth, state=state, round=turn, **told)
+    for depth in DEPTHS[1:]:
+        lab.forget(f"ours, {depth} waiting")
+
+
+def held(lab: Lab, contenders: list[Contender]) -> None:
+    """`held`: seconds of one block after the other, beside a reader that holds a transaction open, and without."""
+    if OURS not in contenders:
+        return
+    lab.say(f"{lab.sizes.held} blocks with a transaction held open, and without")
+    prepared = _waiting(lab, "few")
+    with (
+        lab.clone(prepared, OURS) as (uri, with_reader),
+        lab.clone(prepared, OURS) as (_, without),
+        psycopg.connect(uri) as reader,
+    ):
+        # What it keeps from being vacuumed is only what is in its own database.
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT count(*) FROM pg_class")
+        for turn in range(lab.sizes.held):
+            pair = [("held open", with_reader), ("none", without)]
+            for variant, driver in pair if turn % 2 else pair[::-1]:
+                if turn:
+                    _front(lab, driver)
+                driver("head")
+                lab.note("held", "ours", variant, round=turn, **driver("block", count=lab.sizes.block))
+        reader.execute("SELECT 1")
+
+
+def passed(lab: Lab, contenders: list[Contender]) -> None:
+    """`passed`: seconds of a block that passes by origins that are paused or in flight, and of one that need not."""
+    if OURS not in contenders:
+        return
+    first, last = ORIGINS, ORIGINS + lab.sizes.passed
+
+    def prepare(uri: str) -> None:
+        with Running(OURS, uri) as driver:
+            _set_up(lab, driver)
+            driver("fill_many", each=1, first=first, last=last)
+
+    prepared = lab.prepared("ours, origins to pass by", prepare)
+    for turn in range(lab.sizes.blocks):
+        lab.say(f"passing by, round {turn + 1} of {lab.sizes.blocks}")
+        for variant in ("none", "paused", "in flight"):
+            with lab.clone(prepared, OURS) as (_, driver):
+                if variant == "paused":
+                    driver("pause", first=first, last=last)
+                elif variant == "in flight":
+                    driver("claim", first=first, last=last)
+                # From the first of those to be passed by, or from those that are serviced.
+                driver("head", number=0 if variant == "none" else first)
+                told = driver("block", count=lab.sizes.block)
+            lab.note("passed", "ours", variant, round=turn, passed=0 if variant == "none" else last - first, **told)
+
+
+def _waiting(lab: Lab, depth: str) -> str:
+    def prepare(uri: str) -> None:
+        with Running(OURS, uri) as driver:
+            _set_up(lab, driver)
+            if depth == "many":
+                deep = (lab.sizes.many - lab.sizes.few) // ORIGINS
+                driver("fill", each=deep // 50, call=1)
+                driver("fill", each=deep // 10, call=10)
+                driver("fill", each=deep - deep // 50 - deep // 10, call=1000)
+            elif depth == "crowd":
+                each = (lab.sizes.many - lab.sizes.few) // (lab.sizes.crowd - ORIGINS)
+                driver("fill_many", each=each, first=ORIGINS, last=lab.sizes.crowd)
+
+    return lab.prepared(f"ours, {depth} waiting", prepare)
+
+
+def _set_up(lab: Lab, driver: Running) -> None:
+    # A hundredth of the block for each of a hundred origins: what one round gives.
+    driver("setup", block=lab.sizes.block, rounds=ORIGINS)
+    driver("half_full")
+    _front(lab, driver)
+
+
+def _front(lab: Lab, driver: Running) -> None:
+    """What a block takes: of each origin a fifth sent singly, two fifths in tens, two fifths in one call."""
+    each = lab.sizes.block // ORIGINS
+    driver("fill", each=each // 5, call=1)
+    driver("fill", each=each * 2 // 5, call=10)
+    driver("fill", each=each - each // 5 - each * 2 // 5, call=1000)

@@ -1,0 +1,98 @@
+"""Bulk in, and out until the last row is deleted: everyone against everyone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.benchmarks.contenders import BARE, OURS, Contender, Running
+from tests.benchmarks.drivers.common import ORIGINS
+from tests.benchmarks.lab import Lab
+
+CALLS = (1, 10, 1000)
+MODES = ("batch", "callable", "block")
+
+
+def bulk(lab: Lab, contenders: list[Contender]) -> None:
+    """`bulk_in`: seconds for so many messages in bulk calls."""
+    variants = [(contender, *variant) for contender in contenders for variant in _ways_in(contender)]
+    for turn in range(lab.sizes.rounds):
+        lab.say(f"bulk in, round {turn + 1} of {lab.sizes.rounds}")
+        # Each round begins with another one, so that nobody always follows the same.
+        for contender, name, order in _turned(variants, turn):
+            count = amount(lab, contender)
+            with lab.clone(empty(lab, contender), contender) as (_, driver):
+                told = driver("bulk_in", count=count, **order)
+            lab.note("bulk_in", contender.name, name, round=turn, count=count, **told)
+
+
+def out(lab: Lab, contenders: list[Contender]) -> None:
+    """`out`: seconds to fetch, process by doing nothing, acknowledge and delete all, and of the vacuum after it."""
+    variants = [(contender, *variant) for contender in contenders for variant in _ways_out(contender)]
+    for turn in range(lab.sizes.rounds):
+        lab.say(f"out, round {turn + 1} of {lab.sizes.rounds}")
+        for contender, name, call, order in _turned(variants, turn):
+            with lab.clone(full(lab, contender, call), contender) as (uri, driver):
+                told = driver("out_all", count=amount(lab, contender), **order)
+                vacuum = lab.vacuum(uri)
+                lab.check_gone(uri, contender)
+            lab.note("out", contender.name, name, round=turn, call=call, vacuum=vacuum, **told)
+
+
+def amount(lab: Lab, contender: Contender) -> int:
+    return max(lab.sizes.least, lab.sizes.bulk // contender.slow)
+
+
+def empty(lab: Lab, contender: Contender) -> str:
+    """A prepared database with the queue in it; in ours each origin's last page is half full."""
+
+    def prepare(uri: str) -> None:
+        with Running(contender, uri) as driver:
+            if contender is not OURS:
+                driver("open")
+            lab.versions[contender.name] = driver("setup")["version"]
+            if contender is OURS:
+                driver("half_full")
+
+    return lab.prepared(f"{contender.name}, empty", prepare)
+
+
+def full(lab: Lab, contender: Contender, call: int) -> str:
+    """The same with messages waiting; what was sent to ours is not cut."""
+
+    def prepare(uri: str) -> None:
+        with Running(contender, uri) as driver:
+            if contender is OURS:
+                driver("setup")
+                driver("half_full")
+                driver("fill", each=amount(lab, contender) // ORIGINS, call=call)
+                return
+            driver("open")
+            driver("setup")
+            driver("bulk_in", count=amount(lab, contender), call=call)
+
+    return lab.prepared(f"{contender.name}, full by calls of {call}", prepare)
+
+
+def _ways_in(contender: Contender) -> list[tuple[str, dict[str, Any]]]:
+    if contender is OURS:
+        return [
+            ("calls of 1,000 to one origin", {"call": 1000, "spread": "one"}),
+            ("calls of 1,000 to 100 origins", {"call": 1000, "spread": "many"}),
+            ("calls of 10 to one origin", {"call": 10, "spread": "one"}),
+        ]
+    if contender is BARE:
+        return [("COPY of 1,000", {"call": 1000}), ("COPY of 10", {"call": 10})]
+    return [(f"calls of {contender.call:,}", {"call": contender.call})]
+
+
+def _ways_out(contender: Contender) -> list[tuple[str, int, dict[str, Any]]]:
+    if contender is OURS:
+        return [(f"{mode}, sent in calls of {call:,}", call, {"mode": mode}) for mode in MODES for call in CALLS]
+    if contender is BARE:
+        return [("IN (SELECT …)", 1000, {"form": "in"}), ("= ANY (ARRAY(SELECT …))", 1000, {"form": "array"})]
+    return [("", contender.call, {})]
+
+
+def _turned(variants: list[Any], turn: int) -> list[Any]:
+    start = turn % len(variants)
+    return variants[start:] + variants[:start]

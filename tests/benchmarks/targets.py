@@ -1,0 +1,202 @@
+"""What is to be shown, and whether it was: each target from raw samples alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.drivers.common import SIZE
+from tests.benchmarks.measures.throughput import CALLS
+from tests.benchmarks.stats import Figure, Sample, pick, rates, values
+
+NOT_PEERS = ("ours", "bare")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A ratio of medians and the bound that it has to keep; a row without bound only stands beside."""
+
+    group: str
+    what: str
+    ratio: float | None
+    bound: float | None = None
+    at_least: bool = True
+    detail: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.bound is None or self.ratio is None:
+            return None
+        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
+
+    @property
+    def target(self) -> str:
+        return "-" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g} x"
+
+    @property
+    def verdict(self) -> str:
+        if self.ratio is None:
+            return "not measured"
+        if self.met is None:
+            return ""
+        if self.met:
+            return "met"
+        assert self.bound
+        missed = 1 - self.ratio / self.bound if self.at_least else self.ratio / self.bound - 1
+        return f"**missed by {missed:.0%}**"
+
+
+def best_peer(samples: Sequence[Sample], measure: str) -> tuple[str, Figure] | None:
+    """The peer with the highest median rate."""
+    names = {sample["contender"] for sample in pick(samples, measure)} - set(NOT_PEERS)
+    found = [(name, figure) for name in names if (figure := rates(pick(samples, measure, name)))]
+    return max(found, key=lambda pair: pair[1].median) if found else None
+
+
+def rows(samples: Sequence[Sample]) -> list[Row]:
+    return [
+        *_bulk(samples),
+        *_single(samples),
+        *_out(samples),
+        *_life(samples),
+        *_flat(samples),
+        *_held(samples),
+        *_passed(samples),
+        *_planning(samples),
+    ]
+
+
+def _ratio(ours: Figure | None, theirs: Figure | None) -> float | None:
+    return ours.median / theirs.median if ours and theirs else None
+
+
+def _bulk(samples: Sequence[Sample]) -> list[Row]:
+    best, found = best_peer(samples, "bulk_in"), []
+    bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 1,000"))
+    for variant in ("calls of 1,000 to one origin", "calls of 1,000 to 100 origins"):
+        ours = rates(pick(samples, "bulk_in", "ours", variant=variant))
+        if best:
+            found.append(Row("bulk in", f"{variant}, against the best peer", _ratio(ours, best[1]), 10, detail=best[0]))
+        found.append(Row("bulk in", f"{variant}, against the bare table", _ratio(ours, bare), 2))
+    ours = rates(pick(samples, "bulk_in", "ours", variant="calls of 10 to one origin"))
+    bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 10"))
+    found.append(Row("bulk in", "calls of 10 to one origin, against COPY of 10", _ratio(ours, bare)))
+    return found
+
+
+def _single(samples: Sequence[Sample]) -> list[Row]:
+    return [
+        Row(
+            "single in",
+            f"{clients} client{'s' if clients > 1 else ''}, against the bare table's INSERT",
+            _ratio(
+                rates(pick(samples, "single_in", "ours", clients=clients)),
+                rates(pick(samples, "single_in", "bare", clients=clients)),
+            ),
+            0.9,
+        )
+        for clients in (1, 8)
+    ]
+
+
+def _out(samples: Sequence[Sample]) -> list[Row]:
+    best, found = best_peer(samples, "out"), []
+    bare = rates(pick(samples, "out", "bare", variant="IN (SELECT …)"))
+    quick = rates(pick(samples, "out", "bare", variant="= ANY (ARRAY(SELECT …))"))
+    for mode, against_best, against_bare in (("batch", 10, 2), ("callable", 3, None), ("block", None, None)):
+        for call in CALLS:
+            name = f"{mode}, sent in calls of {call:,}"
+            ours = rates(pick(samples, "out", "ours", variant=name))
+            if best:
+                found.append(
+                    Row("out", f"{name}, against the best peer", _ratio(ours, best[1]), against_best, detail=best[0])
+                )
+            found.append(Row("out", f"{name}, against the bare table", _ratio(ours, bare), against_bare))
+            if mode == "batch":
+                found.append(Row("out", f"{name}, against the bare table by array", _ratio(ours, quick), against_bare))
+    return found
+
+
+def _life(samples: Sequence[Sample]) -> list[Row]:
+    def bytes_of(contender: str, variant: str, between: bool = False) -> float | None:
+        found = pick(samples, "life", contender, variant=variant, checkpoint_between=between)
+        figure = Figure.of(sample["bytes"] / sample["count"] for sample in found)
+        return figure.median if figure else None
+
+    def against(ours: float | None, theirs: float | None) -> float | None:
+        return ours / theirs if ours and theirs else None
+
+    found = []
+    for between, note in ((False, ""), (True, ", a checkpoint between in and out")):
+        bounds = (None, None) if between else (1.5, 1.5)
+        large = against(bytes_of("ours", "calls of 1,000", between), SIZE)
+        single = against(bytes_of("ours", "single sends", between), bytes_of("bare", "single sends", between))
+        ten = against(bytes_of("ours", "calls of 10", between), SIZE)
+        found += [
+            Row("log", f"calls of 1,000, against the message's own bytes{note}", large, bounds[0], False),
+            Row("log", f"calls of 10, against the message's own bytes{note}", ten),
+            Row("log", f"single sends, against the bare table's{note}", single, bounds[1], False),
+        ]
+    return found
+
+
+def _flat(samples: Sequence[Sample]) -> list[Row]:
+    found = []
+    for state, note in (("first", "nothing cut"), ("next", "the next block")):
+        few, many, crowd = (
+            values(pick(samples, "block", "ours", variant=variant, state=state), "seconds")
+            for variant in ("few", "many", "crowd")
+        )
+        found += [
+            Row("flat", f"many waiting, against few ({note})", _ratio(many, few), 1.5, False),
+            Row("flat", f"many over a crowd of origins, against over 100 ({note})", _ratio(crowd, many), 1.5, False),
+            Row("flat", f"many over a crowd of origins, against few ({note})", _ratio(crowd, few), 1.5, False),
+        ]
+    return found
+
+
+def _held(samples: Sequence[Sample]) -> list[Row]:
+    """All turns, and the last quarter, where what could not be vacuumed is most."""
+    last = max((sample["round"] for sample in pick(samples, "held")), default=0)
+    found = []
+    for since, note in ((0, "all blocks"), (last * 3 // 4, "the last quarter of them")):
+        held, free = (
+            values(
+                [sample for sample in pick(samples, "held", "ours", variant=variant) if sample["round"] >= since],
+                "seconds",
+            )
+            for variant in ("held open", "none")
+        )
+        found.append(
+            Row("flat", f"beside a transaction held open, against none ({note})", _ratio(held, free), 2, False)
+        )
+    return found
+
+
+def _passed(samples: Sequence[Sample]) -> list[Row]:
+    none = values(pick(samples, "passed", "ours", variant="none"), "seconds")
+    found = []
+    for variant in ("paused", "in flight"):
+        taken = pick(samples, "passed", "ours", variant=variant)
+        passing = values(taken, "seconds")
+        ratio = _ratio(passing, none)
+        detail = ""
+        if passing and none:
+            each = (passing.median - none.median) / taken[0]["passed"] * 1e6
+            detail = f"{each:.1f} µs for each of {taken[0]['passed']:,} origins"
+        found.append(Row("flat", f"passing by origins that are {variant}, against none", ratio, detail=detail))
+    return found
+
+
+def _planning(samples: Sequence[Sample]) -> list[Row]:
+    found = []
+    for call in CALLS:
+        name = f"sent in calls of {call:,}"
+        plan = values(pick(samples, "plan", "ours", variant=name), "seconds")
+        whole = values(pick(samples, "baseline", "ours", variant=name, payloads=True), "seconds")
+        bare = values(pick(samples, "baseline", "ours", variant=name, payloads=False), "seconds")
+        found += [
+            Row("plan", f"{name}, against reading the mail and walking its lengths", _ratio(plan, whole), 3, False),
+            Row("plan", f"{name}, against reading and walking lengths alone", _ratio(plan, bare)),
+        ]
+    return found

@@ -1,0 +1,60 @@
+"""The report is made from raw samples alone, and says what was kept and what was missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import report
+from tests.benchmarks.targets import rows
+
+
+def sample(measure: str, contender: str, variant: str, seconds: float, **more: Any) -> dict[str, Any]:
+    return {"measure": measure, "contender": contender, "variant": variant, "count": 1000, "seconds": seconds, **more}
+
+
+SAMPLES = [
+    *(sample("bulk_in", "ours", "calls of 1,000 to one origin", seconds) for seconds in (0.9, 1.0, 5.0)),
+    *(sample("bulk_in", "bare", "COPY of 1,000", seconds) for seconds in (3.0, 1.0, 4.0)),
+    sample("bulk_in", "pgmq", "calls of 1,000", 8.0),
+    sample("bulk_in", "river", "calls of 10,000", 9.0),
+    sample("out", "ours", "batch, sent in calls of 10", 1.0, vacuum=1.0),
+    sample("out", "bare", "IN (SELECT …)", 5.0, vacuum=1.0),
+]
+ABOUT = {
+    "date": "today",
+    "command": "this",
+    "machine": {},
+    "server": {},
+    "contenders": {},
+    "missing": {"pg-boss": "why"},
+}
+
+
+def test_targets_are_ratios_of_medians() -> None:
+    found = {(row.group, row.what): row for row in rows(SAMPLES)}
+
+    bare = found["bulk in", "calls of 1,000 to one origin, against the bare table"]
+    best = found["bulk in", "calls of 1,000 to one origin, against the best peer"]
+    out = found["out", "batch, sent in calls of 10, against the bare table"]
+
+    assert (bare.ratio, bare.met) == (3.0, True)
+    assert (best.ratio, best.detail, best.verdict) == (8.0, "pgmq", "**missed by 20%**")
+    assert out.ratio == 3.0
+    assert found["single in", "1 client, against the bare table's INSERT"].verdict == "not measured"
+
+
+def test_the_report_can_be_made_again_from_its_own_samples(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="only the benchmark needs it")
+    (tmp_path / report.REMARKS).write_text("Because of this.\n")
+
+    report.write(tmp_path, ABOUT, SAMPLES)
+    once = (tmp_path / "REPORT.md").read_text("utf-8")
+    report.write(tmp_path, *report.read(tmp_path))
+
+    assert (tmp_path / "REPORT.md").read_text("utf-8") == once
+    assert "Because of this." in once
+    assert "pg-boss (why)" in once
+    assert (tmp_path / "report.png").stat().st_size > 1000
