@@ -1,5 +1,65 @@
-"""A message queue in your own database, served fairly and within a weight budget."""
+"""airflow_mq: a fair, durable, weight-bounded message queue for multi-tenant pipelines.
+
+Names are loaded when they are first used: Airflow imports this package in every one of
+its processes, and most of them need nothing of it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .core.config import RingConfig
+    from .core.events import Event
+    from .core.invariants import Violation
+    from .core.message import Address, Footprint, Message
+    from .core.outcome import (
+        BadFormat,
+        Corrupt,
+        Done,
+        Outcome,
+        Overweight,
+        StackLimitReached,
+        Unsupported,
+        Yield,
+    )
+    from .core.weigher import LinearWeigher
+    from .core.weight import Costs, Weight
+    from .queue import Batch, Block, Delivery, MessageQueue, Report, Serviced, batch_processor
+
+_HOMES = {
+    "core.config": ("RingConfig",),
+    "core.events": ("Event",),
+    "core.invariants": ("Violation",),
+    "core.message": ("Address", "Footprint", "Message"),
+    "core.outcome": (
+        "BadFormat", "Corrupt", "Done", "Outcome", "Overweight", "StackLimitReached", "Unsupported", "Yield",
+    ),
+    "core.weigher": ("LinearWeigher",),
+    "core.weight": ("Costs", "Weight"),
+    "queue": ("Batch", "Block", "Delivery", "MessageQueue", "Report", "Serviced", "batch_processor"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Event", "Footprint",
+    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Report", "RingConfig", "Serviced",
+    "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module(".core.errors", __name__)
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{home}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__", "errors"])

@@ -1,0 +1,316 @@
+"""Planning: the ladder with a weigher in the place of the processor.
+
+What fits is claimed, what can never fit is noted as to be set aside, and nothing else of
+the queue moves until the block settles. The plan runs on a shelf that is thrown away:
+there, claimed messages look processed, so that one ladder serves both ways of servicing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import accumulate
+
+from .book import Book
+from .outcome import PageStatus
+from .page import ASIDE, PROCESSED, Page
+from .service import Ladder
+from .shelf import Shelf
+from .weigher import LinearWeigher, WeighPayloads
+from .weight import Weight
+
+
+class Verdict(Enum):
+    """What a plan decided about a message instead of handing it to a processor."""
+
+    SET_ASIDE = 1
+    EXPIRED = 2
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, with the weight it was based on and the limit it was judged by."""
+
+    verdict: Verdict
+    weight: Weight
+    limit: Weight
+
+
+@dataclass
+class ClaimRun:
+    """Neighbours of one page that a block holds."""
+
+    page: int
+    first: int
+    count: int = 0
+    #: Whether the plan paid for the look that found nothing after them.
+    closed: bool = False
+    decisions: dict[int, Decision] = field(default_factory=dict)
+    #: What each weighs; empty where the ring's linear weigher tells it from the length.
+    weights: list[Weight] = field(default_factory=list)
+
+    def handed_out(self) -> Iterator[int]:
+        """The items that go to a processor."""
+        return (item for item in range(self.first, self.first + self.count) if item not in self.decisions)
+
+
+@dataclass
+class Claim:
+    """What one visit to a queue claimed, page by page."""
+
+    origin: str
+    runs: list[ClaimRun] = field(default_factory=list)
+    planned: Weight = Weight(0, 0)
+
+    @property
+    def messages(self) -> int:
+        """How many messages go to a processor."""
+        return sum(run.count - len(run.decisions) for run in self.runs)
+
+
+class _ByLength(dict[int, Weight]):
+    """The linear weigher's answers: lengths repeat far more often than not."""
+
+    def __init__(self, weigher: LinearWeigher) -> None:
+        super().__init__()
+        self.weigher = weigher
+
+    def __missing__(self, length: int) -> Weight:
+        weight = self[length] = self.weigher.weigh(length)
+        return weight
+
+
+class Scales:
+    """Weights of the items of pages: what is noted for a message, else what the weigher tells."""
+
+    def __init__(self, shelf: Shelf, weigh: WeighPayloads | None = None) -> None:
+        self.shelf = shelf
+        self.linear: LinearWeigher = shelf.config.weigher
+        self.weigh = weigh
+        self._by_length = _ByLength(self.linear)
+        self._told: dict[tuple[str, int], list[Weight]] = {}
+
+    def weight(self, origin: str, page: Page, item: int) -> Weight:
+        """What this item weighs."""
+        note = page.notes.get(item)
+        if note and note.weight is not None:
+            return note.weight
+        if self.weigh is None:
+            return self._by_length[page.lengths[item]]
+        return self.weights(origin, page, item, item + 1)[0]
+
+    def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
+        """What these items weigh."""
+        if self.weigh is None:
+            found = [self._by_length[length] for length in page.lengths[start:stop]]
+        else:
+            found = self._tell(origin, page)[start:stop]
+        for item, note in page.notes.items():
+            if start <= item < stop and note.weight is not None:
+                found[item - start] = note.weight
+        return found
+
+    def _tell(self, origin: str, page: Page) -> list[Weight]:
+        assert self.weigh is not None
+        told = self._told.setdefault((origin, page.index), [])
+        if len(told) < len(page.lengths):
+            fresh: Sequence[object] = self.weigh(origin, self.shelf.payloads(origin, page)[len(told) :])
+            told.extend(map(Weight.of, fresh))
+            if len(told) != len(page.lengths):
+                raise ValueError(f"the weigher told {len(fresh)} weights for {len(page.lengths)} messages")
+        return told
+
+
+class Stretches(ABC):
+    """Try messages by stretches: weigh a row of them, and take as many as fit in one go."""
+
+    def __init__(self, scales: Scales) -> None:
+        self.scales = scales
+
+    @abstractmethod
+    def begin_visit(self, book: Book) -> None:
+        """A queue is about to be serviced."""
+
+    @abstractmethod
+    def begin_page(self, page: Page) -> None:
+        """A page is about to be serviced."""
+
+    @abstractmethod
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Take the next messages, as many as there are weights; they are paid for."""
+
+    @abstractmethod
+    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
+        """Treat the next message as decided; tell how many were processed by that."""
+
+    @abstractmethod
+    def end_page(self, closed: bool) -> None:
+        """A page was left; closed, if the look that found nothing more was paid."""
+
+    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
+        """What the first unattempted message weighs."""
+        return self.scales.weight(book.origin, page, page.first_index)
+
+    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
+        """Take stretch after stretch, and judge the message that stopped each."""
+        self.begin_page(page)
+        processed = 0
+        while True:
+            page.advance()
+            if page.is_attempted:
+                if page.index == book.end - 1 and ladder.shelf.pull(book):
+                    continue
+                status = ladder.next_item(book, page) or PageStatus.NO_MORE
+                self.end_page(status is PageStatus.NO_MORE)
+                return processed, status
+            taken, stop = self._take_fitting(ladder, book, page)
+            processed += taken
+            page.advance()
+            if stop is None and not page.is_attempted:
+                dropped, stop = self._judge(ladder, book, page)
+                processed += dropped
+            if stop:
+                self.end_page(False)
+                return processed, stop
+
+    def _take_fitting(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
+        weights = self.scales.weights(book.origin, page, page.first_index, self._stretch(page))
+        count = fitting(ladder, weights)
+        if not count:
+            return 0, None
+        del weights[count:]
+        total = Weight(sum(weight[0] for weight in weights), sum(weight[1] for weight in weights))
+        item = ladder.item_cost
+        ladder.meter.time += total[0] + item[0] * count
+        ladder.meter.size += total[1] + item[1] * count
+        if ladder.credit:
+            ladder.credit.spend(total)
+        return self.take(ladder, book, page, weights, total)
+
+    def _stretch(self, page: Page) -> int:
+        """Up to where the items are like each other: neither in flight nor expired."""
+        start, stop = page.first_index, len(page.lengths)
+        if any(page.marks[start:]):
+            stop = next(item for item in range(start, stop) if page.marks[item])
+        now = self.scales.shelf.now
+        expired = (item for item, note in page.notes.items() if note.expires is not None and note.expires <= now)
+        return min((item for item in expired if start <= item < stop), default=stop)
+
+    def _judge(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
+        """Look at the item that stopped the row: decide about it, or say why nothing goes on."""
+        item = page.first_index
+        note = page.note(item)
+        weight = self.scales.weight(book.origin, page, item)
+        expired = note.expires is not None and note.expires <= ladder.shelf.now
+        if expired or weight.exceeds(ladder.limit):
+            if not ladder.meter.consume(ladder.item_cost):
+                return 0, PageStatus.BAILED
+            verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
+            return self.decide(ladder, book, page, Decision(verdict, weight, ladder.limit)), None
+        if ladder.credit and not ladder.credit.covering([weight]):
+            return 0, PageStatus.SPENT
+        if ladder.meter.fits(weight.plus(ladder.item_cost)):
+            return 0, None
+        ladder.meter.consume(ladder.item_cost)
+        return 0, PageStatus.BAILED
+
+
+class Claiming(Stretches):
+    """Try messages by claiming them for a block."""
+
+    def __init__(self, scales: Scales, *, merge: bool) -> None:
+        super().__init__(scales)
+        #: Whether later visits to a queue add to its first claim (the order across queues is lost).
+        self.merge = merge
+        self.claims: list[Claim] = []
+        self._latest: dict[str, Claim] = {}
+
+    def begin_visit(self, book: Book) -> None:
+        """A claim for each visit, or one for all visits to a queue."""
+        claim = self._latest.get(book.origin) if self.merge else None
+        if claim is None:
+            claim = self._latest[book.origin] = Claim(book.origin)
+            self.claims.append(claim)
+        self._claim = claim
+
+    def begin_page(self, page: Page) -> None:
+        """Go on with the last run, or begin one."""
+        page.advance()
+        last = self._claim.runs[-1] if self._claim.runs else None
+        if last and last.page == page.index and last.first + last.count == page.first_index:
+            return
+        self._claim.runs.append(ClaimRun(page.index, page.first_index))
+
+    def _run_here(self, page: Page) -> ClaimRun:
+        """The run that the next item belongs to; a new one behind items of somebody else's."""
+        run = self._claim.runs[-1]
+        if run.count == 0:
+            run.first = page.first_index
+        self.begin_page(page)
+        return self._claim.runs[-1]
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Claim the next messages."""
+        run, count, first = self._run_here(page), len(weights), page.first_index
+        size = sum(page.lengths[first : first + count])
+        page.marks[first : first + count] = bytes([PROCESSED]) * count
+        page.remaining -= count
+        page.remaining_size -= size
+        page.first_index += count
+        book.message_count -= count
+        book.size -= size
+        run.count += count
+        if self.scales.weigh is not None:
+            run.weights.extend(weights)
+        self._claim.planned = self._claim.planned.plus(total)
+        return count, None
+
+    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
+        """Note the decision; it is carried out when the block settles."""
+        run, item = self._run_here(page), page.first_index
+        run.decisions[item] = decision
+        expired = decision.verdict is Verdict.EXPIRED
+        if expired:
+            book.message_count -= 1
+            book.size -= page.mark_processed(item)
+        else:
+            page.marks[item] = ASIDE
+        page.first_index += 1
+        run.count += 1
+        if self.scales.weigh is not None:
+            run.weights.append(decision.weight)
+        return int(expired)
+
+    def end_page(self, closed: bool) -> None:
+        """Remember whether the page was left for good."""
+        self._claim.runs[-1].closed = closed
+
+
+def fitting(ladder: Ladder, weights: list[Weight]) -> int:
+    """How many of these messages, from the first on, fit the meter, the credit and the limit."""
+    if not weights:
+        return 0
+    count = ladder.credit.covering(weights) if ladder.credit else len(weights)
+    left, item = ladder.meter.left, ladder.item_cost
+    weight = weights[0]
+    if weights.count(weight) == len(weights):
+        if weight.exceeds(ladder.limit):
+            return 0
+        for part in (0, 1):
+            if weight[part] + item[part]:
+                count = min(count, left[part] // (weight[part] + item[part]))
+        return count
+    for part in (0, 1):
+        row = [weight[part] for weight in weights]
+        sums = list(accumulate(cost + item[part] for cost in row))
+        count = min(count, bisect_right(sums, left[part]))
+        if max(row) > ladder.limit[part]:
+            count = min(count, next(i for i, cost in enumerate(row) if cost > ladder.limit[part]))
+    return count

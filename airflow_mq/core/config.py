@@ -1,0 +1,168 @@
+"""How a ring behaves. Stored with the ring, the same for everybody, checked when written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from .errors import ConfigRefused, InvalidWeight
+from .weigher import LinearWeigher
+from .weight import Costs, Weight, max_message_weight
+
+#: Length in four bytes and a mark in one: what a message takes in a page beside its payload.
+HEADER_SIZE = 5
+ORDERS = ("deficit", "rotation", "shuffle")
+#: Deficits are counted in parts of a block: a message that fills one costs this much.
+BLOCK_PARTS = 1 << 40
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class RingConfig:
+    """Everything that can be set for a ring."""
+
+    #: Bytes that a page may hold, headers included. It may grow, never shrink.
+    heap_size: int = 65_536
+    #: How many pages behind the window an origin may keep before old ones can be culled.
+    max_stale: int = 256
+    #: What the steps of servicing cost.
+    costs: Costs = Costs()
+    #: What a block may cost. Without one, each call says, and overweight is judged by that.
+    service_weight: Weight | None = Weight(600_000, 1 << 30)
+    #: Whose turn it is: `deficit` (fair within a block), `rotation` (the pallet's), `shuffle`.
+    order: str = "deficit"
+    #: Deficit order: what an origin of share 1 earns per round, as a fraction 1/n of a block.
+    rounds_per_block: int = 256
+    #: Whether the messages of an origin are processed strictly one after the other.
+    ordered: bool = True
+    #: Seconds after which a block that nobody renewed may be released by anyone.
+    lease: float = 900.0
+    #: Tries without an outcome after which a message is set aside; none: it is tried for ever.
+    max_attempts: int | None = None
+    #: Seconds until a message that went back is tried again; doubled at each try, up to the most.
+    backoff: float = 0.0
+    backoff_most: float = 3_600.0
+    #: What a message costs unless its sender or the processor knows better.
+    weigher: LinearWeigher = LinearWeigher()
+    #: Seconds for which an idempotency key is remembered.
+    key_window: float = DAY
+    #: Seconds for which events are kept.
+    keep_events: float = 7 * DAY
+    #: Seconds for which the ledger, and blocks that have ended, are kept.
+    keep_ledger: float = 30 * DAY
+    #: Room for what later versions store and this one does not know.
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if self.order not in ORDERS:
+            raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
+        if not isinstance(self.ordered, bool):
+            raise ConfigRefused(f"ordered is true or false, not {self.ordered!r}")
+        if self.service_weight is not None:
+            object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
+            self._check_integrity(self.service_weight)
+
+    def _check_numbers(self) -> None:
+        if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:
+            raise ConfigRefused(
+                f"heap_size is a whole number from {HEADER_SIZE + 1} (a header and one byte) "
+                f"to {1 << 30}, not {self.heap_size!r}"
+            )
+        for name, least in (("max_stale", 0), ("rounds_per_block", 1)):
+            value = getattr(self, name)
+            if not _whole(value) or not least <= value < 1 << 31:
+                raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")
+        if self.max_attempts is not None and (not _whole(self.max_attempts) or self.max_attempts < 1):
+            raise ConfigRefused(f"max_attempts is a whole number of at least 1, or none, not {self.max_attempts!r}")
+        for name in ("lease", "backoff", "backoff_most", "key_window", "keep_events", "keep_ledger"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
+                raise ConfigRefused(f"{name} is a number of seconds from 0 to 1e9, not {value!r}")
+            object.__setattr__(self, name, float(value))
+        if self.lease < 1:
+            raise ConfigRefused(f"lease is at least one second, not {self.lease!r}")
+
+    def _check_integrity(self, limit: Weight) -> None:
+        least = self.costs.overhead
+        if least.exceeds(limit):
+            raise ConfigRefused(
+                f"a service weight of {limit} does not even pay for looking at one message; "
+                f"with these costs it must be at least {limit.at_least(least)}"
+            )
+
+    @property
+    def max_message_len(self) -> int:
+        """The longest message that a page can hold."""
+        return self.heap_size - HEADER_SIZE
+
+    @property
+    def max_message_weight(self) -> Weight | None:
+        """What a message may weigh to fit a full block; nothing where each call says the limit."""
+        if self.service_weight is None:
+            return None
+        return max_message_weight(self.service_weight, self.costs)
+
+    def warnings(self) -> list[str]:
+        """What is allowed and will hardly be wanted."""
+        found = []
+        heaviest = self.max_message_weight
+        if self.service_weight is not None and heaviest is not None and 0 in heaviest:
+            found.append(
+                f"a block of {self.service_weight} leaves {heaviest} for a message after the overhead of "
+                f"{self.costs.overhead}: only messages that weigh nothing there will ever be processed"
+            )
+        if heaviest is not None and self.weigher.weigh(self.max_message_len).exceeds(heaviest):
+            found.append(
+                f"a message of {self.max_message_len:,} bytes weighs {self.weigher.weigh(self.max_message_len)}, "
+                f"more than the {heaviest} that fit a block: the longest messages will be set aside"
+            )
+        return found
+
+    def changed(self, **changes: Any) -> RingConfig:
+        """The same ring with other settings; a heap may only grow."""
+        unknown = set(changes) - {item.name for item in fields(self)}
+        if unknown:
+            raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
+        after = replace(self, **changes)
+        if after.heap_size < self.heap_size:
+            raise ConfigRefused(
+                f"heap_size may only grow: pages of up to {self.heap_size:,} bytes are stored, "
+                f"or on their way, and {after.heap_size:,} would not hold them"
+            )
+        return after
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        plain = asdict(self)
+        plain["costs"] = self.costs.to_json()
+        plain["weigher"] = self.weigher.to_json()
+        plain["service_weight"] = list(self.service_weight) if self.service_weight else None
+        plain.update(plain.pop("extra"))
+        return plain
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RingConfig:
+        """What `to_json` wrote, or what a user wrote by hand: an unknown setting is an error."""
+        known = {item.name for item in fields(cls)} - {"extra"}
+        unknown = set(value) - known
+        if unknown:
+            raise ConfigRefused(
+                f"a ring has no setting {', '.join(sorted(map(repr, unknown)))}; it has {', '.join(sorted(known))}"
+            )
+        settings = dict(value)
+        try:
+            if "costs" in settings:
+                settings["costs"] = Costs(**{name: Weight.of(cost) for name, cost in settings["costs"].items()})
+            if "weigher" in settings:
+                settings["weigher"] = LinearWeigher.from_json(settings["weigher"])
+            if settings.get("service_weight") is not None:
+                settings["service_weight"] = Weight.of(settings["service_weight"])
+            return cls(**settings)
+        except (TypeError, AttributeError, InvalidWeight) as error:
+            raise ConfigRefused(f"a ring cannot be configured like this: {error}") from error
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

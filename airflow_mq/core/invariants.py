@@ -1,0 +1,97 @@
+"""What must always be true of what is stored; a read-only check that tells every violation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .book import Book
+from .config import HEADER_SIZE
+from .page import ASIDE, PROCESSED, WAITING, Page
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken promise: where, and what."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: int) -> Iterator[Violation]:
+    """A book against its pages."""
+    where = f"book {book.origin!r}"
+    if book.end < book.begin:
+        yield Violation(where, f"the window ends at {book.end}, before it begins at {book.begin}")
+    if in_ring != book.is_ready:
+        yield Violation(where, f"it is {'' if book.is_ready else 'not '}ready, but {'' if in_ring else 'not '}in the ring")
+    sums = {
+        "pages": (book.count, len(pages)),
+        "messages": (book.message_count, sum(page.remaining for page in pages.values())),
+        "bytes": (book.size, sum(page.remaining_size for page in pages.values())),
+    }
+    for what, (said, found) in sums.items():
+        if said != found:
+            yield Violation(where, f"it counts {said} {what}, but {found} are stored")
+    beyond = [index for index in pages if index >= book.end]
+    if beyond:
+        yield Violation(where, f"pages {beyond[:5]} lie behind its end at {book.end}")
+    if book.is_ready and not any(book.begin <= index < book.end for index in pages):
+        yield Violation(where, "its window holds no page")
+    for page in pages.values():
+        yield from check_page(book, page, heap_size)
+
+
+def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
+    """A page against itself."""
+    where = f"page {page.index} of {book.origin!r}"
+    left = [length for length, mark in zip(page.lengths, page.marks) if mark != PROCESSED]
+    if page.is_complete:
+        yield Violation(where, "every message is processed, yet it is stored")
+    if page.remaining != len(left):
+        yield Violation(where, f"it counts {page.remaining} unprocessed messages, but {len(left)} are marked so")
+    if page.remaining_size != sum(left):
+        yield Violation(where, f"it counts {page.remaining_size} unprocessed bytes, but {sum(left)} are marked so")
+    if page.used != sum(page.lengths) + HEADER_SIZE * len(page.lengths):
+        yield Violation(where, f"it says that {page.used} bytes are in use, which its items do not add up to")
+    if page.used > heap_size:
+        yield Violation(where, f"{page.used} bytes are in use, more than the {heap_size} of a page")
+    if not 0 <= page.first_index <= len(page.lengths):
+        yield Violation(where, f"its first item is {page.first_index} of {len(page.lengths)}")
+    if sum(part.items for part in page.slices) != len(page.lengths):
+        yield Violation(where, "its slices and its lengths disagree on how many items there are")
+    if page.index >= book.begin and any(mark == WAITING for mark in page.marks[: page.first_index]):
+        yield Violation(where, "an item before the first unattempted one was never attempted")
+    if any(mark not in (WAITING, PROCESSED, ASIDE) for mark in page.marks):
+        yield Violation(where, "an item has a mark that does not exist")
+
+
+def check_slices(
+    origin: str, pages: Mapping[int, Page], lengths: Mapping[int, Sequence[int]], uncut: Collection[int]
+) -> Iterator[Violation]:
+    """Pages against the mail they are cut over: each item in one page, as long as it says."""
+    where = f"book {origin!r}"
+    seen: dict[int, set[int]] = {}
+    for page in pages.values():
+        at = 0
+        for part in page.slices:
+            mail = lengths.get(part.mail)
+            its = page.lengths[at : at + part.items]
+            at += part.items
+            if mail is None:
+                yield Violation(where, f"page {page.index} refers to mail {part.mail}, which is gone")
+                continue
+            if list(mail[part.start : part.start + part.items]) != its:
+                yield Violation(where, f"page {page.index} and mail {part.mail} disagree on the lengths of messages")
+            items = set(range(part.start, part.start + part.items))
+            if items & seen.setdefault(part.mail, set()):
+                yield Violation(where, f"an item of mail {part.mail} lies in two pages")
+            seen[part.mail] |= items
+    for mail_id in lengths:
+        if mail_id in uncut and mail_id in seen:
+            yield Violation(where, f"mail {mail_id} is in a page, and would be cut again")
+        if mail_id not in uncut and mail_id not in seen:
+            yield Violation(where, f"mail {mail_id} is in no page, and would never be cut")

@@ -1,0 +1,155 @@
+"""What lies behind the window: executing it by hand, discarding it, reaping its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .book import Book
+from .errors import (
+    AlreadyProcessed,
+    InsufficientWeight,
+    NoMessage,
+    NoPage,
+    NotReapable,
+    Queued,
+    QueuePaused,
+    TemporarilyUnprocessable,
+)
+from .events import Fate
+from .message import Address, message_id
+from .outcome import Outcome, Overweight, StackLimitReached, Yield
+from .page import PROCESSED, WAITING, Page
+from .service import apply_outcome, mark_gone
+from .shelf import Shelf
+from .weight import UNLIMITED, Meter, Weight
+
+
+def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
+    """The book and page of a message that may be executed or discarded by hand."""
+    book = shelf.book(address.origin)
+    if book.passed_by == "paused":
+        raise QueuePaused(f"the queue of {address.origin!r} is paused; resume it first")
+    more = True
+    while more and book.end <= address.page:
+        more = shelf.pull(book)
+    page = shelf.page(address.origin, address.page)
+    if page is None:
+        raise NoPage(f"the queue of {address.origin!r} has no page {address.page}; it was never opened, or is gone")
+    while more and page.index == book.end - 1 and address.index >= len(page.lengths):
+        more = shelf.pull(book)
+    if address.index >= len(page.lengths):
+        raise NoMessage(f"page {address.page} of {address.origin!r} has {len(page.lengths)} messages, no index {address.index}")
+    mark = page.marks[address.index]
+    if mark == WAITING and address.page >= book.begin:
+        raise Queued(f"message {address} is still queued; it will be tried in its turn")
+    if mark == PROCESSED:
+        raise AlreadyProcessed(f"message {address} was already processed")
+    return book, page
+
+
+def execute_overweight(
+    shelf: Shelf, address: Address, limit: Weight, execute: Callable[[Book, Page, int, Meter], Outcome]
+) -> Weight:
+    """Execute one set-aside message now, and tell what it used. Pallet: `do_execute_overweight`."""
+    book, page = find_set_aside(shelf, address)
+    meter = Meter(limit)
+    outcome = execute(book, page, address.index, meter)
+    page_cost = settle_execution(shelf, book, page, address.index, outcome, meter.consumed, limit)
+    return meter.consumed.plus(page_cost)
+
+
+def settle_execution(
+    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight
+) -> Weight:
+    """Write down what came of an execution by hand; tell what keeping the books of it cost."""
+    if isinstance(outcome, Overweight):
+        raise InsufficientWeight(
+            f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the {limit} given"
+        )
+    if isinstance(outcome, Yield):
+        raise TemporarilyUnprocessable(
+            f"the processor cannot take {Address(book.origin, page.index, item)} now: {outcome.reason or 'it yielded'}"
+        )
+    if isinstance(outcome, StackLimitReached):
+        id_ = outcome.id or message_id(shelf.payloads(book.origin, page)[item])
+        shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
+        raise TemporarilyUnprocessable("the processor reached its stack limit; try again from elsewhere")
+    apply_outcome(shelf, book, page, item, outcome, used, UNLIMITED)
+    return after_removal(shelf, book, page, item)
+
+
+def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
+    """Forget that a message was set aside; remove its page if that was the last of it."""
+    costs = shelf.config.costs
+    shelf.asides[Address(book.origin, page.index, item)] = None
+    if page.is_complete:
+        shelf.remove_page(book, page)
+        _close_hollow_window(shelf, book, page)
+    shelf.tell_changed(book)
+    return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
+
+
+def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
+    """The page that went was still the window's first: the window must not keep a hole."""
+    if page.index == book.begin and book.is_ready:
+        if page.index == book.end - 1:
+            # What was sent meanwhile would have gone into this page; now it opens the next one.
+            shelf.pull(book)
+        book.begin += 1
+        if not book.is_ready:
+            shelf.unknit(book)
+
+
+def discard(shelf: Shelf, address: Address, why: str) -> None:
+    """Drop a set-aside message, on somebody's word."""
+    book, page = find_set_aside(shelf, address)
+    id_ = message_id(shelf.payloads(address.origin, page)[address.index])
+    shelf.emit(Fate.DISCARDED, address.origin, page.index, address.index, id_, detail=why)
+    mark_gone(shelf, book, page, address.index)
+    after_removal(shelf, book, page, address.index)
+
+
+def reap_page(shelf: Shelf, origin: str, index: int, why: str = "") -> None:
+    """Remove an old page with what it still holds. Pallet: `do_reap_page`."""
+    book = shelf.book(origin)
+    if index >= book.begin:
+        raise NotReapable(
+            f"page {index} of {origin!r} is not behind the window (which begins at {book.begin}); service the queue first"
+        )
+    page = shelf.page(origin, index)
+    if page is None:
+        raise NoPage(f"the queue of {origin!r} has no page {index}; it was never opened, or is gone")
+    if page.remaining and index >= watermark(book, shelf.config.max_stale):
+        raise NotReapable(
+            f"page {index} of {origin!r} still holds {page.remaining} messages, and is not old enough to be culled; "
+            "execute or discard them"
+        )
+    _record_culled(shelf, book, page, why)
+    book.message_count -= page.remaining
+    book.size -= page.remaining_size
+    shelf.remove_page(book, page)
+    shelf.tell_changed(book)
+    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=why)
+
+
+def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:
+    """Nothing leaves without a record: name each message that goes with its page."""
+    if not page.remaining:
+        return
+    payloads = shelf.payloads(book.origin, page)
+    for item, mark in enumerate(page.marks):
+        if mark != PROCESSED:
+            shelf.emit(
+                Fate.DISCARDED, book.origin, page.index, item, message_id(payloads[item]), detail=why or "page reaped"
+            )
+            shelf.asides[Address(book.origin, page.index, item)] = None
+
+
+def watermark(book: Book, max_stale: int) -> int:
+    """The page index below which a page that still holds messages may be culled."""
+    if book.stale <= max_stale:
+        return 0
+    # The more stale pages pile up, the shorter the history that is kept; never shorter than
+    # max_stale, because that depth already brings the overflow back to nothing.
+    overflow = book.stale - max_stale
+    return max(0, book.begin - max(max_stale * max_stale // overflow, max_stale))

@@ -1,0 +1,146 @@
+"""A page: a bounded row of messages, cut over the mail in which they arrived.
+
+The bytes stay where the sender wrote them. A page only remembers which stretch of which
+mail its items are (*slices*), how long each is, and how far they were attempted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from .config import HEADER_SIZE
+from .weight import Weight
+
+#: An item's mark: not attempted yet, processed, or attempted and kept.
+WAITING, PROCESSED, ASIDE = 0, 1, 2
+
+
+class Slice(NamedTuple):
+    """A stretch of one mail: so many items from `start` on."""
+
+    mail: int
+    start: int
+    items: int
+
+
+class Note(NamedTuple):
+    """What is remembered of a single message beyond its bytes. Most messages have none."""
+
+    #: What it costs, as its sender declared or a processor reported.
+    weight: Weight | None = None
+    #: How often it was tried without an outcome.
+    attempts: int = 0
+    #: When it is no longer wanted, in microseconds of the store's clock.
+    expires: int | None = None
+
+
+NO_NOTE = Note()
+
+
+@dataclass
+class Mail:
+    """What one call sent to one origin, or a page's worth of it: never changed once written."""
+
+    id: int
+    lengths: Sequence[int]
+    notes: dict[int, Note] = field(default_factory=dict)
+    #: Where cutting has come to.
+    cut: int = 0
+    #: Whether this is the last piece of its call.
+    last: bool = True
+
+    def __post_init__(self) -> None:
+        #: Payload bytes before each item, and heap bytes (with headers) before each item.
+        self.ends = list(accumulate(self.lengths, initial=0))
+        self.heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
+
+    def fitting(self, room: int) -> int:
+        """How many of the items not yet cut fit into so many bytes of heap."""
+        return bisect_right(self.heap_ends, self.heap_ends[self.cut] + room, lo=self.cut) - 1 - self.cut
+
+
+class Page:
+    """Items in order, the cursor of the first one not yet attempted, and what is left."""
+
+    __slots__ = ("first_index", "index", "lengths", "marks", "notes", "payloads", "remaining",
+                 "remaining_size", "slices", "used")  # fmt: skip
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.slices: list[Slice] = []
+        self.lengths: list[int] = []
+        self.marks = bytearray()
+        self.notes: dict[int, Note] = {}
+        self.first_index = 0
+        self.remaining = 0
+        self.remaining_size = 0
+        #: Bytes of the heap in use, headers included.
+        self.used = 0
+        #: The messages themselves, where somebody needed them.
+        self.payloads: list[bytes] | None = None
+
+    def append(self, mail: Mail, heap_size: int) -> int:
+        """Take as many items of the mail as fit, and say how many."""
+        count = mail.fitting(heap_size - self.used)
+        if not count:
+            return 0
+        start, stop = mail.cut, mail.cut + count
+        size = mail.ends[stop] - mail.ends[start]
+        here = len(self.lengths)
+        for item, note in mail.notes.items():
+            if start <= item < stop:
+                self.notes[here + item - start] = note
+        self.slices.append(Slice(mail.id, start, count))
+        self.lengths.extend(mail.lengths[start:stop])
+        self.marks.extend(bytes(count))
+        self.remaining += count
+        self.remaining_size += size
+        self.used += size + count * HEADER_SIZE
+        mail.cut = stop
+        return count
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every message was processed."""
+        return not self.remaining
+
+    @property
+    def is_attempted(self) -> bool:
+        """Whether no item is left to attempt."""
+        return self.first_index == len(self.lengths)
+
+    @property
+    def first_offset(self) -> int:
+        """Where in the heap the first item not yet attempted begins."""
+        return sum(self.lengths[: self.first_index]) + self.first_index * HEADER_SIZE
+
+    @property
+    def last_offset(self) -> int:
+        """Where in the heap the last item begins."""
+        return self.used - HEADER_SIZE - self.lengths[-1]
+
+    def note(self, item: int) -> Note:
+        """What is remembered of this item."""
+        return self.notes.get(item, NO_NOTE)
+
+    def mark_processed(self, item: int) -> int:
+        """Mark an item, and tell the bytes that are now gone."""
+        self.marks[item] = PROCESSED
+        self.remaining -= 1
+        self.remaining_size -= self.lengths[item]
+        return self.lengths[item]
+
+    def advance(self) -> None:
+        """Move the cursor past items whose fate is already known."""
+        first, marks = self.first_index, self.marks
+        while first < len(marks) and marks[first]:
+            first += 1
+        self.first_index = first
+
+    def kept(self, begin: int) -> int:
+        """How many messages wait for a person: set aside, or left behind the window."""
+        return self.remaining if self.index < begin else self.marks.count(ASIDE)

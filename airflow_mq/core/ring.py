@@ -1,0 +1,94 @@
+"""The ready ring: the circle of all queues with something to service, from the head on.
+
+A store may hold a hundred thousand ready books, and a block looks at a few. So the ring
+is loaded as the walk goes: it is a line from the head, with a gap in it for the stretch
+that nobody has looked at yet. Who is knit in, or moves on from the head, goes behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+_START = "\0start"
+_GAP = "\0gap"
+
+
+class Ring:
+    """A circular line with a head, a gap that loads itself, and an end at which to knit in."""
+
+    def __init__(self, more: Callable[[], list[str]]) -> None:
+        """`more` gives the next ready origins in the ring's order, or none when that was all."""
+        self._more = more
+        self._next = {_START: _GAP, _GAP: _START}
+        self._prev = {_START: _GAP, _GAP: _START}
+        #: Origins that took a new place at the end, in that order.
+        self.moved: dict[str, None] = {}
+        self.unknitted: set[str] = set()
+        #: Origins that come before the head now, the first of them first.
+        self.favoured: list[str] = []
+
+    def __contains__(self, origin: str) -> bool:
+        """Whether the part that is loaded holds this origin."""
+        return origin in self._next
+
+    def head(self) -> str | None:
+        """The queue whose turn is next."""
+        return self._after(_START)
+
+    def successor(self, origin: str) -> str | None:
+        """The queue after this one; after the last comes the head."""
+        return self._after(origin) or self.head()
+
+    def next_in_line(self, origin: str) -> str | None:
+        """The queue after this one; none after the last."""
+        return self._after(origin)
+
+    def bump(self, origin: str) -> None:
+        """Let this origin take its place at the end. The head that is bumped hands on its turn."""
+        self._unlink(origin)
+        self.knit(origin)
+
+    def knit(self, origin: str) -> None:
+        """Enter at the end, which is just before the head."""
+        self._link(origin, before=_START)
+        self.unknitted.discard(origin)
+        self.moved.pop(origin, None)
+        self.moved[origin] = None
+
+    def unknit(self, origin: str) -> None:
+        """Leave the ring."""
+        self._unlink(origin)
+        self.unknitted.add(origin)
+
+    def favour(self, origins: list[str]) -> None:
+        """Let these origins come first, in this order; the first of them is the head."""
+        self.favoured = origins
+        for origin in reversed(origins):
+            self._unlink(origin)
+            self.moved.pop(origin, None)
+            self._link(origin, before=self._next[_START])
+
+    def ahead(self, origin: str, most: int) -> Iterator[str]:
+        """The origins from this one on that are already loaded: what a walk will want soon."""
+        while origin not in (_START, _GAP) and most:
+            yield origin
+            origin, most = self._next[origin], most - 1
+
+    def _after(self, origin: str) -> str | None:
+        while (following := self._next[origin]) is _GAP:
+            fresh = self._more()
+            for one in fresh:
+                if one not in self._next:
+                    self._link(one, before=_GAP)
+            if not fresh:
+                self._unlink(_GAP)
+        return None if following is _START else following
+
+    def _link(self, origin: str, *, before: str) -> None:
+        previous = self._prev[before]
+        self._next[previous] = self._prev[before] = origin
+        self._prev[origin], self._next[origin] = previous, before
+
+    def _unlink(self, origin: str) -> None:
+        previous, following = self._prev.pop(origin), self._next.pop(origin)
+        self._next[previous], self._prev[following] = following, previous

@@ -1,0 +1,288 @@
+"""The ladder: service a queue, a page of it, an item of that.
+
+Each step pays its own cost before it is taken, and returns its own small answer. Where
+to begin and whose turn is next is the business of `orders`; how a message is tried, that
+of an `Attempt`: a processor that executes it now, or a weigher that claims it for a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .book import Book
+from .events import WRONG, EventRun, Fate
+from .message import message_id
+from .outcome import Done, Outcome, Overweight, PageStatus, Yield
+from .page import ASIDE, PROCESSED, Page
+from .shelf import Aside, Shelf
+from .weight import ZERO, Meter, Weight, max_message_weight
+
+
+class Credit(Protocol):
+    """What one origin may still spend in this visit (deficit order, or its *most*)."""
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        """How many of these messages, from the first on, may start."""
+
+    def spend(self, weight: Weight) -> None:
+        """Charge what was used."""
+
+
+class Attempt(Protocol):
+    """How the messages of a page are tried, from its first unattempted one on."""
+
+    def begin_visit(self, book: Book) -> None:
+        """A queue is about to be serviced."""
+
+    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
+        """Try item after item; tell how many were processed, and why it stopped."""
+
+    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
+        """What the first unattempted message is expected to weigh."""
+
+
+@dataclass
+class Visited:
+    """What came of servicing one queue."""
+
+    #: How many messages were processed; any is progress.
+    processed: int
+    successor: str | None
+    status: PageStatus | None = None
+
+    @property
+    def progressed(self) -> bool:
+        """Whether at least one message was processed."""
+        return self.processed > 0
+
+
+class Ladder:
+    """One call of servicing: a shelf, a meter, and the weight above which nothing can ever fit."""
+
+    def __init__(self, shelf: Shelf, meter: Meter, limit: Weight, attempt: Attempt) -> None:
+        self.shelf = shelf
+        self.meter = meter
+        #: Max message weight of a full block.
+        self.full_limit = limit
+        #: The same for the origin being visited: its *most*, where that is less.
+        self.limit = limit
+        self.attempt = attempt
+        self.costs = shelf.config.costs
+        self.visit_cost = self.costs.visit
+        self.page_cost = self.costs.page
+        self.item_cost = self.costs.service_page_item
+        self.credit: Credit | None = None
+
+    def service_queue(self, origin: str) -> Visited:
+        """Service one queue for as long as it goes. No successor: the visit could not be paid."""
+        if not self.meter.consume(self.visit_cost):
+            return Visited(0, None)
+        ring, book = self.shelf.ring, self.shelf.book(origin)
+        if origin not in ring:
+            # The only queue of the ring, which just left it: the look was paid all the same.
+            return Visited(0, None)
+        if book.passed_by:
+            return Visited(0, ring.successor(origin))
+        most = book.standing.most
+        self.limit = Weight(*map(min, self.full_limit, most)) if most else self.full_limit
+        self.attempt.begin_visit(book)
+        processed, status = self._service_pages(book)
+        successor = ring.successor(origin)
+        if not book.is_ready:
+            self.shelf.unknit(book)
+        if processed:
+            self.shelf.tell_serviced(book)
+        return Visited(processed, successor, status)
+
+    def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
+        total, status = 0, PageStatus.NO_MORE
+        while book.is_ready:
+            processed, status = self.service_page(book)
+            total += processed
+            if status is not PageStatus.NO_MORE:
+                break
+            book.begin += 1
+            self.shelf.changed_books.add(book.origin)
+        return total, status
+
+    def service_page(self, book: Book) -> tuple[int, PageStatus]:
+        """Service the first page of the window; remove it if it is complete then."""
+        if not self.meter.consume(self.page_cost):
+            return 0, PageStatus.BAILED
+        page = self.shelf.page(book.origin, book.begin)
+        if page is None:
+            return 0, PageStatus.NO_MORE
+        processed, status = self.attempt.run(self, book, page)
+        if page.is_complete:
+            self.shelf.remove_page(book, page)
+        return processed, status
+
+    def next_item(self, book: Book, page: Page) -> PageStatus | None:
+        """Pay for a look at the next item. A status: there is none, or the look was not paid."""
+        page.advance()
+        if page.is_attempted and page.index == book.end - 1:
+            # What was sent meanwhile may still go into this page.
+            self.shelf.pull(book)
+        if page.is_complete:
+            return PageStatus.NO_MORE
+        if not self.meter.consume(self.item_cost):
+            return PageStatus.BAILED
+        return PageStatus.NO_MORE if page.is_attempted else None
+
+
+#: Executes one message, now: the page, its item, and the meter it must consume from.
+Execute = Callable[[Book, Page, int, Meter], Outcome]
+
+
+class OneByOne:
+    """Try messages by executing them on the spot, one after the other."""
+
+    def __init__(self, execute: Execute, weigh: Callable[[Page, int], Weight]) -> None:
+        self.execute = execute
+        self.weigh = weigh
+
+    def begin_visit(self, book: Book) -> None:
+        """Nothing to prepare."""
+
+    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
+        """What the weigher tells of the first unattempted message."""
+        return self.weigh(page, page.first_index)
+
+    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
+        """Try item after item."""
+        processed = 0
+        while True:
+            credit = ladder.credit
+            page.advance()
+            if credit and not page.is_attempted and not self._covered(ladder, credit, page):
+                return processed, PageStatus.SPENT
+            status = ladder.next_item(book, page)
+            if status:
+                return processed, status
+            status, done = self._item(ladder, book, page, credit)
+            processed += done
+            if status:
+                return processed, status
+
+    def _covered(self, ladder: Ladder, credit: Credit, page: Page) -> bool:
+        weight = self.weigh(page, page.first_index)
+        return weight.exceeds(ladder.limit) or bool(credit.covering([weight]))
+
+    def _item(
+        self, ladder: Ladder, book: Book, page: Page, credit: Credit | None
+    ) -> tuple[PageStatus | None, int]:
+        item = page.first_index
+        note = page.notes.get(item)
+        if note and note.expires is not None and note.expires <= ladder.shelf.now:
+            drop_expired(ladder.shelf, book, page, item)
+            page.first_index += 1
+            return None, 1
+        before = ladder.meter.consumed
+        outcome = self.execute(book, page, item, ladder.meter)
+        after = ladder.meter.consumed
+        used = Weight(after[0] - before[0], after[1] - before[1])
+        if credit:
+            credit.spend(used)
+        verdict = apply_outcome(ladder.shelf, book, page, item, outcome, used, ladder.limit)
+        if verdict is None:
+            return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
+        page.first_index += 1
+        return None, int(verdict)
+
+
+def apply_outcome(
+    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight
+) -> bool | None:
+    """Write down what a processor answered: true, processed; false, set aside; none, it goes back.
+
+    Pallet: `process_message_payload` and the end of `service_page_item`.
+    """
+    origin = book.origin
+    if isinstance(outcome, Done):
+        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        fate = Fate.PROCESSED if outcome.success else Fate.DECLINED
+        shelf.emit(fate, origin, page.index, item, id_, outcome.used or used)
+    elif isinstance(outcome, Overweight):
+        if not outcome.weight.exceeds(limit):
+            return None
+        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        put_aside(shelf, book, page, item, Aside(id_, page.lengths[item], outcome.weight, limit, "overweight"))
+        return False
+    elif isinstance(outcome, Yield):
+        return went_back(shelf, book, page, item)
+    else:
+        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        shelf.emit(WRONG[type(outcome)], origin, page.index, item, id_)
+    mark_gone(shelf, book, page, item)
+    return True
+
+
+def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
+    """Write down that a row of messages was processed, all alike."""
+    count = len(weights)
+    payloads = shelf.payloads(book.origin, page)[first : first + count]
+    ids = list(map(message_id, payloads))
+    shelf.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
+    size = sum(page.lengths[first : first + count])
+    page.marks[first : first + count] = bytes([PROCESSED]) * count
+    page.remaining -= count
+    page.remaining_size -= size
+    book.message_count -= count
+    book.size -= size
+    shelf.touch(book, page)
+
+
+def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+    """Count a message as processed."""
+    book.message_count -= 1
+    book.size -= page.mark_processed(item)
+    shelf.touch(book, page)
+
+
+def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside) -> None:
+    """Skip a message and keep it, until somebody decides."""
+    if aside.reason == "overweight":
+        shelf.emit(Fate.SET_ASIDE, book.origin, page.index, item, aside.id)
+    else:
+        shelf.emit(Fate.ATTEMPTS_EXHAUSTED, book.origin, page.index, item, aside.id)
+    page.marks[item] = ASIDE
+    shelf.set_aside(book, page, item, aside)
+
+
+def drop_expired(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+    """A message that nobody wants any more."""
+    id_ = message_id(shelf.payloads(book.origin, page)[item])
+    shelf.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
+    mark_gone(shelf, book, page, item)
+
+
+def went_back(shelf: Shelf, book: Book, page: Page, item: int) -> bool | None:
+    """Count a try without an outcome; after the most tries there may be, set it aside instead."""
+    config = shelf.config
+    note = page.note(item)
+    note = note._replace(attempts=note.attempts + 1)
+    page.notes[item] = note
+    shelf.touch(book, page)
+    if config.max_attempts is not None and note.attempts >= config.max_attempts:
+        id_ = message_id(shelf.payloads(book.origin, page)[item])
+        put_aside(shelf, book, page, item, Aside(id_, page.lengths[item], note.weight, None, "attempts"))
+        return False
+    if config.backoff:
+        seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
+        shelf.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
+        book.passed_by = "backoff"
+    return None
+
+
+def remember_weight(shelf: Shelf, book: Book, page: Page, item: int, weight: Weight) -> None:
+    """A processor told that a message needs more than was thought."""
+    page.notes[item] = page.note(item)._replace(weight=weight)
+    shelf.touch(book, page)
+
+
+def overweight_limit(shelf: Shelf, limit: Weight) -> Weight:
+    """The weight above which a message can never fit: of the ring's limit, else of this one."""
+    configured = shelf.config.service_weight
+    return max_message_weight(configured if configured is not None else limit, shelf.config.costs) or ZERO

@@ -1,0 +1,198 @@
+"""Settling: what the plan claimed meets what the processors answered.
+
+The claims are replayed in the order of the plan through the same rules as servicing in
+place, so that nobody can tell afterwards which of the two it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .book import Book
+from .claims import Claim, ClaimRun, Decision, Scales, Verdict
+from .events import Fate
+from .message import message_id
+from .outcome import DONE, Done, Outcome, Overweight, Yield
+from .page import Page
+from .service import apply_outcome, done_run, drop_expired, put_aside, remember_weight
+from .shelf import Aside, Shelf
+from .weight import ZERO, Weight
+
+
+class Answers:
+    """What processors answered for the messages of one queue, in the runs they were told in."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, list[tuple[int, int, Outcome]]] = {}
+        self._single: dict[tuple[int, int], Outcome] = {}
+
+    def add(self, page: int, first: int, last: int, outcome: Outcome) -> None:
+        """An answer for a row of messages; the first answer counts."""
+        if first == last:
+            self._single.setdefault((page, first), outcome)
+        else:
+            self._runs.setdefault(page, []).append((first, last, outcome))
+
+    def get(self, page: int, item: int) -> Outcome | None:
+        """The answer for one message."""
+        for first, last, outcome in self._runs.get(page, ()):
+            if first <= item <= last:
+                return outcome
+        return self._single.get((page, item))
+
+    def all_done(self, run: ClaimRun) -> bool:
+        """Whether one plain *done* answers for the whole run."""
+        runs = self._runs.get(run.page, ())
+        if len(runs) != 1 or self._single:
+            return False
+        first, last, outcome = runs[0]
+        return outcome == DONE and first <= run.first and run.first + run.count - 1 <= last
+
+    def items(self) -> set[tuple[int, int]]:
+        """Every message that has an answer that settles it: page and index."""
+        found = {key for key, outcome in self._single.items() if not isinstance(outcome, (Yield, Overweight))}
+        for page, runs in self._runs.items():
+            for first, last, outcome in runs:
+                if not isinstance(outcome, (Yield, Overweight)):
+                    found.update((page, item) for item in range(first, last + 1))
+        return found
+
+
+@dataclass
+class Settlement:
+    """What settling came to, for one queue or for a whole block."""
+
+    used: Weight = ZERO
+    processed: int = 0
+    failed: int = 0
+    set_aside: int = 0
+    went_back: int = 0
+    expired: int = 0
+    #: Measured use, per message: (length, used). For fitting weights.
+    measured: list[tuple[int, Weight]] = field(default_factory=list)
+
+    def add(self, other: Settlement) -> None:
+        """Add another queue's."""
+        self.used = self.used.plus(other.used)
+        for name in ("processed", "failed", "set_aside", "went_back", "expired"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.measured.extend(other.measured)
+
+
+class ClaimSettler:
+    """Settles the claims that one block has on one ring."""
+
+    def __init__(self, shelf: Shelf, limit: Weight) -> None:
+        self.shelf, self.limit = shelf, limit
+        self.scales = Scales(shelf)
+        #: Ordered queues in which a message went back: everything after it goes back untried.
+        self.stopped: set[str] = set()
+
+    def settle(self, claim: Claim, answers: Answers) -> Settlement:
+        """Settle one claim, in the order of its runs."""
+        shelf, book = self.shelf, self.shelf.book(claim.origin)
+        result = Settlement()
+        for run in claim.runs:
+            page = shelf.page(claim.origin, run.page)
+            if page is None:
+                continue
+            if self._settle_whole(book, page, run, answers, result):
+                continue
+            for item in range(run.first, run.first + run.count):
+                self._settle_item(book, page, run, item, answers, result)
+            self._turn_pages(book, page, run)
+        if not book.is_ready and claim.origin not in shelf.ring.unknitted:
+            shelf.unknit(book)
+        if result.processed or result.failed or result.expired:
+            shelf.tell_changed(book)
+        return result
+
+    def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
+        """The common case in one go: all messages of a run are done."""
+        start, stop = run.first, run.first + run.count
+        if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
+            return False
+        weights = run.weights or self.scales.weights(book.origin, page, start, stop)
+        done_run(self.shelf, book, page, start, weights)
+        result.processed += run.count
+        result.used = result.used.plus(Weight(sum(w[0] for w in weights), sum(w[1] for w in weights)))
+        self._turn_pages(book, page, run)
+        return True
+
+    def _settle_item(
+        self, book: Book, page: Page, run: ClaimRun, item: int, answers: Answers, result: Settlement
+    ) -> None:
+        if page.marks[item]:
+            return
+        ordered = book.standing.ordered if book.standing.ordered is not None else self.shelf.config.ordered
+        stopped = ordered and book.origin in self.stopped
+        decision = run.decisions.get(item)
+        if decision:
+            if not stopped:
+                self._carry_out(book, page, item, decision, result)
+        else:
+            outcome = answers.get(page.index, item)
+            if outcome is None and stopped:
+                return
+            self._apply(book, page, run, item, outcome or Yield("no outcome"), result)
+
+    def _carry_out(self, book: Book, page: Page, item: int, decision: Decision, result: Settlement) -> None:
+        if decision.verdict is Verdict.EXPIRED:
+            drop_expired(self.shelf, book, page, item)
+            result.expired += 1
+        else:
+            self._put_aside(book, page, item, decision.weight, decision.limit)
+            result.set_aside += 1
+
+    def _apply(
+        self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement
+    ) -> None:
+        planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
+        if isinstance(outcome, Overweight) and not outcome.weight.exceeds(self.limit):
+            remember_weight(self.shelf, book, page, item, outcome.weight)
+        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, self.limit)
+        if verdict is None:
+            self.stopped.add(book.origin)
+            result.went_back += 1
+            tell_went_back(self.shelf, book, page, item)
+        elif verdict:
+            done = isinstance(outcome, Done)
+            result.processed += done
+            result.failed += not done
+            used = (outcome.used if isinstance(outcome, Done) else None) or planned
+            result.used = result.used.plus(used)
+            if isinstance(outcome, Done):
+                if outcome.used:
+                    result.measured.append((page.lengths[item], outcome.used))
+                for origin, payload in outcome.enqueue:
+                    self.shelf.post(origin, payload)
+        else:
+            result.set_aside += 1
+
+    def _put_aside(self, book: Book, page: Page, item: int, weight: Weight, limit: Weight) -> None:
+        id_ = message_id(self.shelf.payloads(book.origin, page)[item])
+        put_aside(self.shelf, book, page, item, Aside(id_, page.lengths[item], weight, limit, "overweight"))
+
+    def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:
+        """Move on from a page in which nothing is left to try. Pallet: `service_queue`."""
+        page.advance()
+        self.shelf.touch(book, page)
+        if page.index == book.end - 1 and page.is_attempted:
+            self.shelf.pull(book)
+        if page.is_complete:
+            self.shelf.remove_page(book, page)
+        if page.index == book.begin and page.is_attempted and (run.closed or page.is_complete):
+            book.begin += 1
+        self._skip_gone(book)
+
+    def _skip_gone(self, book: Book) -> None:
+        """Pages of the window that were settled before the one in front of them are gone already."""
+        while book.is_ready and self.shelf.page(book.origin, book.begin) is None:
+            book.begin += 1
+            self.shelf.changed_books.add(book.origin)
+
+
+def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+    """Record that a message was tried and went back."""
+    id_ = message_id(shelf.payloads(book.origin, page)[item])
+    shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_)

@@ -1,0 +1,178 @@
+"""The shelf: what the rules see of a ring while they work on it.
+
+Books, pages, mail and the ring are taken off the shelf by name, changed in memory, and
+whoever owns the shelf writes back what changed, all at once. The rules never wait for
+anything and never know where it is kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from .book import Book
+from .config import RingConfig
+from .events import EventRun, Fate
+from .message import Address, Footprint
+from .page import Mail, Page
+from .ring import Ring
+from .weight import Weight
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Why a message was set aside: what it asked for, and the limit it was judged by."""
+
+    id: bytes
+    size: int
+    weight: Weight | None
+    limit: Weight | None
+    reason: str
+
+
+class Shelf(ABC):
+    """Everything a ring holds, as far as somebody asked for it, and all that changed."""
+
+    def __init__(self, config: RingConfig, now: int, *, listening: bool = False) -> None:
+        self.config = config
+        #: The store's clock, in microseconds.
+        self.now = now
+        self.listening = listening
+        #: Whether what happens to books and pages here will be forgotten again.
+        self.planning = False
+        self.ring = Ring(self.more_ready)
+        self.books: dict[str, Book] = {}
+        self.pages: dict[tuple[str, int], Page | None] = {}
+        self.forget_changes()
+
+    def forget_changes(self) -> None:
+        """Begin a new list of what changed."""
+        self.changed_books: set[str] = set()
+        self.changed_pages: set[tuple[str, int]] = set()
+        self.removed_pages: dict[tuple[str, int], Page] = {}
+        self.asides: dict[Address, Aside | None] = {}
+        self.waits: dict[str, int] = {}
+        self.events: list[EventRun] = []
+        self.hooks: list[tuple[str, Footprint]] = []
+
+    # What the owner of the shelf must know how to fetch.
+
+    @abstractmethod
+    def more_ready(self) -> list[str]:
+        """The next ready origins in the ring's order; none when that was all."""
+
+    @abstractmethod
+    def fetch_book(self, origin: str) -> Book:
+        """The book of this origin, an empty one if it never had any."""
+
+    @abstractmethod
+    def fetch_page(self, origin: str, index: int) -> Page | None:
+        """A stored page, or nothing."""
+
+    @abstractmethod
+    def next_mail(self, origin: str) -> Mail | None:
+        """The next mail of this origin that is in no page yet, or nothing."""
+
+    @abstractmethod
+    def payloads(self, origin: str, page: Page) -> list[bytes]:
+        """The messages of a page, in order."""
+
+    @abstractmethod
+    def post(self, origin: str, payload: bytes) -> None:
+        """Enqueue on behalf of a processor; seen at once."""
+
+    # What is the same for everybody.
+
+    def book(self, origin: str) -> Book:
+        """The book of this origin."""
+        book = self.books.get(origin)
+        if book is None:
+            book = self.books[origin] = self.fetch_book(origin)
+        return book
+
+    def page(self, origin: str, index: int) -> Page | None:
+        """A page of the book of this origin, if it is stored."""
+        key = (origin, index)
+        if key not in self.pages:
+            self.pages[key] = self.fetch_page(origin, index)
+        return self.pages[key]
+
+    def pull(self, book: Book) -> bool:
+        """Cut the next mail of this origin into pages, by the rules of enqueuing."""
+        mail = self.next_mail(book.origin)
+        if mail is None:
+            return False
+        page = self.page(book.origin, book.end - 1) if book.is_ready else None
+        book.message_count += len(mail.lengths)
+        book.size += mail.ends[-1]
+        while mail.cut < len(mail.lengths):
+            if page is None or not page.append(mail, self.config.heap_size):
+                page = self._open_page(book)
+            else:
+                self.changed_pages.add((book.origin, page.index))
+        self.changed_books.add(book.origin)
+        self.was_cut(book, mail)
+        if mail.last:
+            self.tell_changed(book)
+        return True
+
+    def was_cut(self, book: Book, mail: Mail) -> None:
+        """A chance for the owner to remember which mail lies in pages now."""
+
+    def _open_page(self, book: Book) -> Page:
+        page = Page(book.end)
+        self.pages[book.origin, book.end] = page
+        book.end += 1
+        book.count += 1
+        return page
+
+    def unknit(self, book: Book) -> None:
+        """Let a book whose window is empty leave the ring."""
+        if book.origin in self.ring:
+            self.ring.unknit(book.origin)
+        else:
+            self.ring.unknitted.add(book.origin)
+        self.changed_books.add(book.origin)
+
+    def touch(self, book: Book, page: Page) -> None:
+        """Remember that a page and its book changed."""
+        self.changed_books.add(book.origin)
+        self.changed_pages.add((book.origin, page.index))
+
+    def remove_page(self, book: Book, page: Page) -> None:
+        """Take a page away, with whatever it still holds."""
+        key = (book.origin, page.index)
+        book.count -= 1
+        self.pages[key] = None
+        self.changed_pages.discard(key)
+        self.changed_books.add(book.origin)
+        self.removed_pages[key] = page
+
+    def set_aside(self, book: Book, page: Page, item: int, aside: Aside) -> None:
+        """Keep an attempted message for a person to decide."""
+        self.asides[Address(book.origin, page.index, item)] = aside
+        self.touch(book, page)
+
+    def tell_serviced(self, book: Book) -> None:
+        """Note that a visit processed something; a plan has not done it yet."""
+        if not self.planning:
+            self.tell_changed(book)
+
+    def tell_changed(self, book: Book) -> None:
+        """Note a call of the queue-changed hook, if anybody listens."""
+        if self.listening:
+            self.hooks.append((book.origin, book.footprint))
+
+    def emit(
+        self, fate: Fate, origin: str, page: int, index: int, id_: bytes,
+        weight: Weight | None = None, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Tell what became of one message."""
+        last = self.events[-1] if self.events else None
+        if last and last.takes(fate, origin, page, index, detail) and bool(last.weights) == (weight is not None):
+            last.ids.append(id_)
+        else:
+            last = EventRun(fate, origin, page, index, [id_], [], detail)
+            self.events.append(last)
+        if weight is not None:
+            last.weights.append(weight)

@@ -1,0 +1,46 @@
+"""Telling what a message will cost before anybody executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .errors import ConfigRefused
+from .weight import LARGEST, Weight
+
+#: Thousandths, so that a byte may cost less than a millisecond without any floating point.
+PER = 1000
+
+
+@dataclass(frozen=True)
+class LinearWeigher:
+    """A constant, and so much for each byte (`per_byte` counts thousandths of a unit)."""
+
+    base: Weight = Weight(1, 0)
+    per_byte: Weight = Weight(0, PER)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", Weight.of(self.base))
+        object.__setattr__(self, "per_byte", Weight.of(self.per_byte))
+
+    def weigh(self, length: int) -> Weight:
+        """What a message of this length costs; parts are rounded up."""
+        return Weight(
+            min(self.base[0] - (-self.per_byte[0] * length // PER), LARGEST),
+            min(self.base[1] - (-self.per_byte[1] * length // PER), LARGEST),
+        )
+
+    def to_json(self) -> dict[str, list[int]]:
+        """As it is stored with a ring."""
+        return {"base": list(self.base), "per_byte": list(self.per_byte)}
+
+    @classmethod
+    def from_json(cls, value: object) -> LinearWeigher:
+        """What `to_json` wrote."""
+        if not isinstance(value, dict) or not set(value) <= {"base", "per_byte"}:
+            raise ConfigRefused(f"a weigher has a base and a per_byte, not {value!r}")
+        return cls(**{name: Weight.of(part) for name, part in value.items()})
+
+
+#: A weigher of the user's: all payloads of one origin at once, one weight each.
+WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Weight]]

@@ -1,0 +1,65 @@
+"""The queue: the core's rules over a store.
+
+`MessageQueue` is what everybody holds in the hand: a DAG, a Spark job, a service, a
+person at a terminal. Its parts are what they come for: sending, serving in place, blocks
+that take time, deciding about single messages, and looking without touching.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from .base import Listener
+from .blocks import Block, Blocks
+from .deciding import Deciding
+from .reading import Reading
+from .sending import Sending
+from .serving import BatchProcessor, Processor, Serving, batch_processor
+from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
+
+
+class MessageQueue(Sending, Serving, Blocks, Deciding, Reading):
+    """A fair, durable, weight-bounded message queue: one ring of one store.
+
+    ::
+
+        with MessageQueue("sqlite:///queue.db") as queue:
+            queue.enqueue_message("acme", b"an order")
+            queue.service_queues(print)
+
+    :param store: `sqlite:///path` or `postgresql://user:password@host/database`; its schema must
+        exist (`airflow-mq db upgrade` makes it).
+    :param ring: which of the store's rings.
+    :param listeners: called after a commit for each queue that changed, with its footprint.
+    :param busy_timeout: seconds to wait for somebody else who services the ring.
+    :param who: recorded with decisions; the user's name where it is not said.
+
+    An object may be shared by threads.
+    """
+
+    def __enter__(self) -> MessageQueue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+__all__ = [
+    "Batch",
+    "BatchProcessor",
+    "Block",
+    "Delivery",
+    "Enqueued",
+    "LedgerBlock",
+    "Listener",
+    "MessageQueue",
+    "Paused",
+    "Peeked",
+    "Processor",
+    "Report",
+    "Serviced",
+    "SetAside",
+    "batch_processor",
+]

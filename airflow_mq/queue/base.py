@@ -1,0 +1,177 @@
+"""What every part of the queue stands on: the store, the ring, and the way to hold it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..core.config import RingConfig
+from ..core.errors import Busy, RecursiveDisallowed
+from ..core.message import Footprint
+from ..store import Store, StoreAddress, open_store
+from ..store.rows import Locked, StateRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .values import Delivery
+
+#: Called after a commit for each queue that changed, with its new footprint.
+Listener = Callable[[str, Footprint], None]
+
+#: The message that this thread is processing in place, if any.
+current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
+_FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
+
+
+class QueueBase:
+    """One ring of one store."""
+
+    def __init__(
+        self,
+        store: str | StoreAddress | Store[Any],
+        ring: str = "default",
+        *,
+        listeners: Sequence[Listener] = (),
+        busy_timeout: float = 10.0,
+        who: str | None = None,
+    ) -> None:
+        self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
+        self.ring = ring
+        self.busy_timeout = busy_timeout
+        self.listeners = list(listeners)
+        self.who = who or _somebody()
+        self._config: tuple[Any, RingConfig] | None = None
+        with self.store.loose() as unit:
+            row = unit.ring(ring)
+        self.ring_id = row.id
+        self._remember_config(row.config)
+
+    @property
+    def config(self) -> RingConfig:
+        """How the ring is set, as far as this object has heard."""
+        assert self._config is not None
+        return self._config[1]
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self.store.close()
+
+    def _remember_config(self, plain: Any) -> RingConfig:
+        if self._config is None or self._config[0] != plain:
+            self._config = plain, config_of(plain)
+        return self._config[1]
+
+    # Holding the ring.
+
+    @contextmanager
+    def _working(
+        self, *, beside_lease: bool = False, token: bytes | None = None, passes_in_flight: bool = True,
+        patience: float | None = None,
+    ) -> Iterator[tuple[Unit, SqlShelf]]:  # fmt: skip
+        """One transaction that holds the ring; what the shelf changed is saved at its end."""
+        self._refuse_nested()
+        with self._held(beside_lease, token, patience) as (unit, locked):
+            shelf = self._shelf(unit, locked, passes_in_flight)
+            if self.listeners and not beside_lease:
+                shelf.cut_everything()
+            yield unit, shelf
+            hooks = shelf.hooks
+            shelf.save()
+        self._tell(hooks)
+
+    @contextmanager
+    def _held(
+        self, beside_lease: bool = False, token: bytes | None = None, patience: float | None = None
+    ) -> Iterator[tuple[Unit, Locked]]:
+        give_up = time.monotonic() + (self.busy_timeout if patience is None else patience)
+        wait = _FIRST_WAIT
+        while True:
+            with ExitStack() as stack:
+                unit = stack.enter_context(self.store.writing())
+                locked = unit.lock(self.ring_id)
+                holder = None if beside_lease else self._other_holder(locked, token)
+                if holder is None:
+                    self.store.promote_due(unit, self.ring_id, locked.now)
+                    unit.last_id = max(unit.last_id, locked.horizon - 1)
+                    yield unit, locked
+                    return
+            if time.monotonic() + wait > give_up:
+                raise Busy(f"ring {self.ring!r} is in use ({holder}); try again when they are done")
+            time.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    def _other_holder(self, locked: Locked, token: bytes | None) -> str | None:
+        state = locked.state
+        if state.lease_token is None or state.lease_token == token or state.lease_until <= locked.now:
+            return None
+        return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
+
+    def _shelf(self, unit: Unit, locked: Locked, passes_in_flight: bool = True) -> SqlShelf:
+        return SqlShelf(
+            unit, self.ring_id, self._remember_config(locked.config), locked.state,
+            now=locked.now, horizon=locked.horizon, listening=bool(self.listeners), passes_in_flight=passes_in_flight,
+        )  # fmt: skip
+
+    @contextmanager
+    def _looking(self) -> Iterator[tuple[Unit, SqlShelf]]:
+        """Reads of one moment, through a shelf that is never saved."""
+        with self.store.reading() as unit, self._fresh_shelf(unit) as shelf:
+            yield unit, shelf
+
+    @contextmanager
+    def _fresh_shelf(self, unit: Unit) -> Iterator[SqlShelf]:
+        """A shelf that only looks."""
+        config = self._remember_config(unit.ring(self.ring).config)
+        state = StateRow(0, -(1 << 62), 0, [], None, 0, "")
+        shelf = SqlShelf(unit, self.ring_id, config, state, now=unit.now(), horizon=0)
+        shelf.looking = True
+        shelf.unit.last_id = 0
+        yield shelf
+
+    def _tell(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
+        for origin, footprint in hooks:
+            for listener in self.listeners:
+                listener(origin, footprint)
+
+    def _refuse_nested(self) -> None:
+        if current_delivery.get() is not None:
+            raise RecursiveDisallowed()
+
+
+def config_of(plain: Any) -> RingConfig:
+    """A ring's configuration as the store has it."""
+    from ..store import codec
+
+    return RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
+
+
+def _somebody() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def holder_name(what: str, who: str) -> str:
+    """Who holds a ring, for those who wait, and for telling whether that process still lives."""
+    return f"{what} by {who}, process {os.getpid()} on {socket.gethostname()}"
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether a holder was a process of this machine that is gone: nobody needs to wait for it."""
+    _, _, place = holder.rpartition(", process ")
+    pid, _, host = place.partition(" on ")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,436 @@
+"""Blocks that take time: plan, report from anywhere, settle; or release what died."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..core.claims import Claim, Claiming, ClaimRun, Decision, Scales
+from ..core.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
+from ..core.message import Address
+from ..core.orders import Ledger, parts_of
+from ..core.outcome import Outcome
+from ..core.overweight import find_set_aside, settle_execution
+from ..core.service import Ladder, overweight_limit
+from ..core.settle import Answers, ClaimSettler, Settlement
+from ..core.weigher import WeighPayloads
+from ..core.weight import ZERO, Meter, Weight
+from ..store import codec
+from ..store.rows import BlockRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from . import measures
+from .base import QueueBase, holder_name
+from .serving import SERVICE_LEASE, renewing, walk_ring
+from .values import Batch, Report, Serviced, moment
+
+PLANNED, SETTLED, RELEASED = 0, 1, 2
+STATES = ("planned", "settled", "released")
+#: Payload bytes that are fetched together when a block's batches are read.
+FETCHED = 16 << 20
+
+
+@dataclass
+class Block:
+    """What a plan claimed. It lives until it is settled or released, or its deadline passes."""
+
+    id: int
+    key: str | None
+    token: str
+    state: str
+    deadline: datetime
+    limit: Weight
+    planned: Weight
+    #: What servicing itself costs, beside the messages.
+    overhead: Weight
+    messages: int
+    claims: Sequence[Claim] = field(default=(), repr=False)
+    _queue: Any = field(default=None, repr=False)
+
+    @property
+    def origins(self) -> list[str]:
+        """The queues of which the block holds something, in the order of service."""
+        return list(dict.fromkeys(claim.origin for claim in self.claims if claim.messages))
+
+    def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
+        """The messages to process: neighbours of one origin together, in the order of service."""
+        yield from self._queue._batches(self, None if origins is None else set(origins))
+
+
+class Blocks(QueueBase):
+    """The part of the queue that plans and settles."""
+
+    def plan_block(
+        self,
+        key: str | None = None,
+        limit: Weight | None = None,
+        *,
+        lease: float | None = None,
+        weigher: WeighPayloads | None = None,
+        seed: bytes | None = None,
+    ) -> Block:
+        """Claim what fits a block, and move nothing else.
+
+        :param key: unique per attempt to do this work (a DAG run and task): asked again while the
+            block lives, the same block is returned.
+        :param limit: what the block may cost; the ring's service weight where it is not said.
+        :param lease: seconds until anybody may release the block, unless it is renewed.
+        :param weigher: tells the weights of one origin's payloads, instead of the ring's.
+        """
+        self._refuse_nested()
+        if key is not None:
+            with self.store.reading() as unit:
+                known = unit.block("block_by_key", ring=self.ring_id, key=key)
+                if known is not None and known.deadline > unit.now():
+                    return self._block(unit, known)
+        self.release_dead_blocks()
+        planner = Planner(self, key, limit, self.config.lease if lease is None else lease, weigher, seed)
+        return planner.plan_holding() if weigher else planner.plan_at_once()
+
+    def block(self, token: str) -> Block:
+        """A block that was planned before, by its token."""
+        with self.store.reading() as unit:
+            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            if row is None:
+                raise UnknownBlock()
+            return self._block(unit, row)
+
+    def blocks(self, state: str | None = None, limit: int = 100) -> list[Block]:
+        """Blocks, the latest first, without what they hold."""
+        wanted = -1 if state is None else STATES.index(state)
+        with self.store.reading() as unit:
+            rows = unit.rows("blocks", ring=self.ring_id, state=wanted, before=1 << 62, limit=limit)
+            return [self._block(None, BlockRow(*row)) for row in rows]
+
+    def report(self, token: str | Block, reports: Iterable[Report]) -> None:
+        """Say what became of messages of a block; counts at once, and is settled later.
+
+        May be called from anywhere, any number of times; the first answer for a message counts.
+        """
+        raw = _bytes(token)
+        plain = [[r.origin, r.page, r.first, r.last, *codec.plain_outcome(r.outcome)] for r in reports]
+        if not plain:
+            return
+        with self.store.writing() as unit:
+            data = codec.write_json(plain)
+            values = {"ring": self.ring_id, "token": raw, "data": data, "now": unit.now()}
+            if self.store.address.driver == "sqlite":
+                values["id"] = unit.fresh_ids(1)[0]
+            if not unit.run("report", **values):
+                raise self._refusal(unit, raw, "report to")
+
+    def renew_block(self, token: str | Block, lease: float | None = None) -> datetime:
+        """Let a block live for longer, and tell until when."""
+        raw, seconds = _bytes(token), self.config.lease if lease is None else lease
+        with self.store.writing() as unit:
+            now = unit.now()
+            deadline = now + int(seconds * 1_000_000)
+            if not unit.run("renew_block", ring=self.ring_id, token=raw, deadline=deadline, now=now):
+                raise self._refusal(unit, raw, "renew")
+            return moment(deadline)
+
+    def settle_block(self, token: str | Block) -> Serviced:
+        """Give each message of a block its outcome, all in one transaction.
+
+        What nobody reported on goes back to its queue. Done twice, the second does nothing.
+        """
+        return self._end_block(_bytes(token), SETTLED)
+
+    def release_block(self, token: str | Block) -> Serviced:
+        """Give a block up: what was reported is settled, the rest goes back."""
+        return self._end_block(_bytes(token), RELEASED)
+
+    def release_dead_blocks(self) -> int:
+        """Release every block whose deadline has passed; tell how many there were."""
+        with self.store.loose() as unit:
+            rows = unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())
+        for row in rows:
+            self._end_block(bytes(BlockRow(*row).token), RELEASED)
+        return len(rows)
+
+    def plan_overweight(
+        self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
+    ) -> Block:
+        """Claim one set-aside message for execution by a block of its own."""
+        seconds = self.config.lease if lease is None else lease
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            if key is not None:
+                known = unit.block("block_by_key", ring=self.ring_id, key=key)
+                if known is not None:
+                    return self._block(unit, known)
+            _, page = find_set_aside(shelf, address)
+            refuse_claimed_by_hand(unit, self.ring_id, address)
+            weight = Scales(shelf).weight(address.origin, page, address.index)
+            claim = Claim(address.origin, [ClaimRun(address.page, address.index, 1)], weight)
+            row = new_block(unit, key, seconds, shelf.now, by_hand=True, details={
+                "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.who,
+            })  # fmt: skip
+            unit.insert_block(self.ring_id, row, shelf.claims([claim]))
+            return self._block(None, row, [claim])
+
+    # What ends a block.
+
+    def _end_block(self, token: bytes, state: int) -> Serviced:
+        with self._working(beside_lease=True) as (unit, shelf):
+            row = unit.block("lock_block", ring=self.ring_id, token=token)
+            if row is None:
+                raise UnknownBlock()
+            if row.state != PLANNED:
+                return self._ended_before(row, state)
+            claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
+            answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+            if row.by_hand:
+                total = self._settle_by_hand(shelf, claims[0], answers, Weight(*row.details_json["limit"]))
+            else:
+                total = self._settle_claims(unit, shelf, claims, answers, row)
+            weight = Weight(*row.details_json["overhead"]).plus(total.used)
+            result = Serviced(
+                weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
+            )
+            shelf.block = row.id
+            details = {**row.details_json, "result": result.__dict__}
+            unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
+            unit.run("delete_claims", block=row.id)
+            unit.run("delete_outcomes", block=row.id)
+            self._forget_old(unit, shelf.now)
+            return result
+
+    def _settle_claims(
+        self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
+    ) -> Settlement:
+        config, limit = shelf.config, Weight(*row.details_json["limit"])
+        shelf.expect(claims)
+        settler = ClaimSettler(shelf, overweight_limit(shelf, limit))
+        parts = parts_of(config.service_weight or limit)
+        total = Settlement()
+        for claim in claims:
+            result = settler.settle(claim, answers.get(claim.origin, Answers()))
+            book = shelf.book(claim.origin)
+            if config.order == "deficit":
+                # What was planned is charged; what was really used is the price.
+                book.deficit += parts(claim.planned) - parts(result.used)
+                if not book.is_ready:
+                    book.deficit = min(book.deficit, 0)
+            measures.remember(unit, self.ring_id, claim.origin, result.measured)
+            total.add(result)
+        return total
+
+    def _settle_by_hand(
+        self, shelf: SqlShelf, claim: Claim, answers: Mapping[str, Answers], limit: Weight
+    ) -> Settlement:
+        run = claim.runs[0]
+        book, page = shelf.book(claim.origin), shelf.page(claim.origin, run.page)
+        outcome: Outcome | None = answers.get(claim.origin, Answers()).get(run.page, run.first)
+        if outcome is None or page is None or page.marks[run.first] == 1:
+            return Settlement(went_back=1)
+        used = getattr(outcome, "used", None) or claim.planned
+        cost = settle_execution(shelf, book, page, run.first, outcome, used, limit)
+        return Settlement(used=used.plus(cost), processed=1)
+
+    def _ended_before(self, row: BlockRow, state: int) -> Serviced:
+        if row.state != state:
+            done, wanted = STATES[row.state], "settled" if state == SETTLED else "released"
+            raise TokenRefused(f"block {row.id} was {done} before; it cannot be {wanted} any more, and nothing was changed")
+        plain = dict(row.details_json.get("result", {}))
+        return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
+
+    def _refusal(self, unit: Unit, token: bytes, what: str) -> Exception:
+        row = unit.block("block_by_token", ring=self.ring_id, token=token)
+        if row is None:
+            return UnknownBlock()
+        fate = STATES[row.state] if row.state else "past its deadline"
+        return TokenRefused(f"block {row.id} is {fate}; it is too late to {what} it, and nothing was changed")
+
+    def _forget_old(self, unit: Unit, now: int) -> None:
+        """Let go of what a ring does not keep any longer."""
+        config = self.config
+        for statement, seconds in (
+            ("expire_event", config.keep_events),
+            ("expire_ledger", config.keep_ledger),
+            ("expire_block", config.keep_ledger),
+            ("expire_key", config.key_window),
+        ):
+            unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
+
+    # Reading a block.
+
+    def _block(self, unit: Unit | None, row: BlockRow, claims: Sequence[Claim] | None = None) -> Block:
+        if claims is None and unit is not None:
+            claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
+        said = row.details_json
+        return Block(
+            row.id, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
+            Weight(*said["limit"]), Weight(*said["planned"]), Weight(*said["overhead"]), said["messages"],
+            claims or (), self,
+        )  # fmt: skip
+
+    def _batches(self, block: Block, origins: set[str] | None) -> Iterator[Batch]:
+        runs = [
+            (claim.origin, run) for claim in block.claims for run in claim.runs
+            if origins is None or claim.origin in origins
+        ]  # fmt: skip
+        while runs:
+            with self._looking() as (unit, shelf):
+                shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])
+                now, later, size = [], [], 0
+                for origin, run in runs:
+                    page = shelf.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
+                    if size < FETCHED and len(now) < 256 and page is not None:
+                        now.append((origin, run, page))
+                        size += sum(page.lengths[run.first : run.first + run.count])
+                    elif size >= FETCHED or len(now) >= 256:
+                        later.append((origin, run))
+                shelf.fetch_payloads((origin, page) for origin, _, page in now)
+                headers = {(o, p.index): headers_of(unit, self.ring_id, o, p) for o, _, p in now} if now else {}
+            for origin, run, page in now:
+                assert page.payloads is not None
+                for first, stop in _stretches(run):
+                    its = headers[origin, page.index]
+                    yield Batch(
+                        origin, page.payloads[first:stop], page.index, first, [its.get(i, {}) for i in range(first, stop)] if its else ()
+                    )
+            runs = later
+
+
+class Planner:
+    """One plan: the ladder with a weigher, then one short write."""
+
+    def __init__(
+        self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
+        weigher: WeighPayloads | None, seed: bytes | None,
+    ) -> None:  # fmt: skip
+        given = limit if limit is not None else queue.config.service_weight
+        if given is None:
+            raise InvalidInput("this ring has no service weight; say what the block may cost: limit=Weight(time, size)")
+        self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
+        self.meter = Meter(Weight.of(given))
+
+    def plan_at_once(self) -> Block:
+        """The ring's own weigher: everything in one transaction."""
+        with self.queue._working(passes_in_flight=False) as (unit, shelf):
+            self._walk(shelf)
+            return self._write(unit, shelf)
+
+    def plan_holding(self) -> Block:
+        """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
+        queue, token = self.queue, secrets.token_bytes(16)
+        with queue._held() as (unit, locked):
+            until = locked.now + int(SERVICE_LEASE * 1_000_000)
+            holder = holder_name("planned", queue.who)
+            unit.run("take_lease", ring=queue.ring_id, token=token, until=until, holder=holder)
+        try:
+            with queue.store.loose() as unit, renewing(queue, token):
+                shelf = queue._shelf(unit, locked, passes_in_flight=False)
+                self._walk(shelf)
+            with queue._held(token=token) as (unit, locked):
+                if locked.state.lease_token != token or locked.state.version != shelf.state.version:
+                    raise InFlight("the ring changed while the weigher ran; plan again")
+                shelf.unit, shelf.state = unit, locked.state
+                block = self._write(unit, shelf)
+                hooks = shelf.hooks
+                shelf.save()
+            queue._tell(hooks)
+            return block
+        finally:
+            with queue._held(token=token) as (unit, _):
+                unit.run("drop_lease", ring=queue.ring_id, token=token)
+
+    def _walk(self, shelf: SqlShelf) -> None:
+        config = shelf.config
+        shelf.planning = True
+        self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
+        self.ledger = Ledger()
+        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
+        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
+        shelf.forget_plan()
+
+    def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
+        claims = [claim for claim in self.claiming.claims if claim.runs]
+        planned = ZERO
+        for claim in claims:
+            planned = planned.plus(claim.planned)
+        consumed = self.meter.consumed
+        overhead = Weight(consumed[0] - planned[0], consumed[1] - planned[1])
+        messages = sum(claim.messages for claim in claims)
+        row = new_block(unit, self.key, self.lease, shelf.now, by_hand=False, details={
+            "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
+            "order": shelf.config.order, "by": self.queue.who, **({"seed": self.seed.hex()} if self.seed else {}),
+        })  # fmt: skip
+        unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
+        if self.ledger.entries:
+            data = codec.pack_ledger(list(self.ledger.entries.values()))
+            unit.run_for("insert_ledger", {"block": [row.id], "data": [data]}, ring=self.queue.ring_id, at=shelf.now)
+        return self.queue._block(None, row, claims)
+
+
+def new_block(
+    unit: Unit, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
+) -> BlockRow:
+    """A block that begins now."""
+    deadline = now + int(lease * 1_000_000)
+    token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
+    return BlockRow(id_, key, token, PLANNED, by_hand, float(lease), deadline, now, None, details)
+
+
+def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
+    """A set-aside message that a block executes right now is nobody else's."""
+    for origin, data in unit.claims_of(ring, [address.origin]):
+        for run in codec.unpack_claim(origin, data).runs:
+            if run.page == address.page and run.first <= address.index < run.first + run.count:
+                raise InFlight(f"message {address} is being executed by a block; wait until it ends")
+
+
+def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
+    """What was reported, by origin."""
+    found: dict[str, Answers] = {}
+    for data in rows:
+        for origin, page, first, last, *outcome in codec.read_json(bytes(data)):
+            found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
+    return found
+
+
+def headers_of(unit: Unit, ring: int, origin: str, page: Any) -> dict[int, Mapping[str, str]]:
+    """The headers of a page's messages, by index; mostly there are none."""
+    found: dict[int, Mapping[str, str]] = {}
+    mails = sorted({part.mail for part in page.slices})
+    said = {
+        id_: codec.read_json(bytes(attributes))
+        for _, id_, attributes in unit.rows_for("mail_attributes", {"origin": [origin] * len(mails), "id": mails}, ring=ring)
+    }
+    at = 0
+    for part in page.slices:
+        its = said.get(part.mail)
+        if its:
+            for place in range(part.items):
+                each = its.get("each", {}).get(str(part.start + place), {})
+                headers = each.get("headers") or its.get("all", {}).get("headers")
+                if headers:
+                    found[at + place] = headers
+        at += part.items
+    return found
+
+
+def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:
+    """The neighbours of a run that go to a processor: from, and up to."""
+    start: int | None = None
+    decisions: Mapping[int, Decision] = run.decisions
+    for item in range(run.first, run.first + run.count + 1):
+        inside = item < run.first + run.count and item not in decisions
+        if inside and start is None:
+            start = item
+        elif not inside and start is not None:
+            yield start, item
+            start = None
+
+
+def _bytes(token: str | Block) -> bytes:
+    text = token.token if isinstance(token, Block) else token
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise UnknownBlock("this is no token of a block") from None
+
+

@@ -1,0 +1,255 @@
+"""What people decide: overweight messages, pauses, sweeps, the head, how an origin is served."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..core import overweight as rules
+from ..core.claims import Scales
+from ..core.config import RingConfig
+from ..core.errors import (
+    ConfigRefused,
+    InFlight,
+    InsufficientWeight,
+    InvalidInput,
+    NotFound,
+    QueuePaused,
+    Refused,
+    RingExists,
+    TemporarilyUnprocessable,
+)
+from ..core.events import Fate
+from ..core.message import Address, check_origin
+from ..core.outcome import Outcome, Overweight
+from ..core.page import PROCESSED, Page
+from ..core.weight import UNLIMITED, Meter, Weight
+from ..store import codec
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .base import QueueBase, holder_name
+from .blocks import refuse_claimed_by_hand
+from .sending import When
+from .serving import SERVICE_LEASE, Processor, deliver, renewing
+from .values import Delivery, Paused, moment
+
+
+class Deciding(QueueBase):
+    """The part of the queue that people use."""
+
+    def execute_overweight(
+        self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False
+    ) -> Weight:
+        """Execute one set-aside message now, within a weight; tell what it used.
+
+        :param for_everything: the limit pays for keeping the books of it, too, and the errors
+            are the coarser ones of the pallet's outer entry point.
+        """
+        self._refuse_nested()
+        limit = Weight.of(limit)
+        if not for_everything:
+            return self._execute(address, processor, limit)
+        left = limit.minus(self.config.costs.execution)
+        if left is None:
+            raise InsufficientWeight(f"{limit} does not even pay {self.config.costs.execution} for keeping the books")
+        try:
+            return self._execute(address, processor, left)
+        except TemporarilyUnprocessable as error:
+            raise Refused(str(error)) from error
+        except NotFound as error:
+            raise NotFound(str(error)) from error
+
+    def _execute(self, address: Address, processor: Processor, limit: Weight) -> Weight:
+        token = secrets.token_bytes(16)
+        with self._held() as (unit, locked):
+            until = locked.now + int(SERVICE_LEASE * 1_000_000)
+            holder = holder_name("a message executed by hand", self.who)
+            unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
+        hooks: list[Any] = []
+        try:
+            with self.store.loose() as unit, renewing(self, token):
+                shelf = self._shelf(unit, locked, passes_in_flight=False)
+                if self.listeners:
+                    shelf.cut_everything()
+                book, page = rules.find_set_aside(shelf, address)
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                meter = Meter(limit)
+                outcome = self._run(shelf, processor, address, page, meter)
+                refusal: Refused | None = None
+                used = meter.consumed
+                try:
+                    cost = rules.settle_execution(shelf, book, page, address.index, outcome, used, limit)
+                    used = used.plus(cost)
+                except TemporarilyUnprocessable as error:
+                    if not shelf.events:
+                        raise
+                    # Nothing changed, but the event that tells why is kept.
+                    refusal = error
+            with self._held(token=token) as (unit, locked):
+                if locked.state.lease_token != token:
+                    raise InFlight("the ring was taken over while the message was executed; look before you repeat")
+                shelf.unit, shelf.state = unit, locked.state
+                shelf.save()
+                hooks = shelf.hooks
+        finally:
+            with self._held(token=token) as (unit, _):
+                unit.run("drop_lease", ring=self.ring_id, token=token)
+        self._tell(hooks)
+        if refusal:
+            raise refusal
+        return used
+
+    def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
+        if not getattr(processor, "meters_itself", False):
+            weight = Scales(shelf).weight(address.origin, page, address.index)
+            if not meter.consume(weight):
+                return Overweight(weight)
+        payload = shelf.payloads(address.origin, page)[address.index]
+        delivery = Delivery(address.origin, payload, page.index, address.index, meter, page.note(address.index).attempts)
+        return deliver(processor, delivery, shelf)
+
+    def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:
+        """Drop set-aside messages, with a recorded reason; tell how many there were."""
+        wanted = [addresses] if isinstance(addresses, Address) else list(addresses)
+        if not why:
+            raise InvalidInput("say why: a discarded message leaves nothing but this reason")
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            shelf.fetch_pages((address.origin, address.page) for address in wanted)
+            for address in wanted:
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                rules.discard(shelf, address, f"{why} ({self.who})")
+        return len(wanted)
+
+    def reap_page(self, origin: str, page: int, why: str = "") -> None:
+        """Remove an old page of an origin, with what it still holds."""
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            for whose, data in unit.claims_of(self.ring_id, [origin]):
+                if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
+                    raise InFlight(f"a block holds a message of page {page} of {origin!r}; wait until it ends")
+            rules.reap_page(shelf, origin, page, why)
+
+    def pause(self, origin: str, reason: str = "", until: When | None = None) -> None:
+        """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped."""
+        self._refuse_nested()
+        with self.store.writing() as unit:
+            now = unit.now()
+            unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.who, now=now,
+                     until=None if until is None else _instant(until, now))  # fmt: skip
+
+    def resume(self, origin: str) -> bool:
+        """Service an origin again; tell whether it was paused."""
+        self._refuse_nested()
+        with self.store.writing() as unit:
+            return unit.run("resume", ring=self.ring_id, origin=check_origin(origin)) > 0
+
+    def paused(self) -> list[Paused]:
+        """The origins that are paused."""
+        with self.store.loose() as unit:
+            return [
+                Paused(origin, reason, who, moment(at), None if until is None else moment(until))
+                for origin, reason, who, at, until in unit.rows("paused", ring=self.ring_id, now=unit.now())
+            ]
+
+    def sweep(self, origin: str) -> int:
+        """Move the window past everything: what is left waits for a person. Tell how much that is."""
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            book = shelf.book(check_origin(origin))
+            if unit.claims_of(self.ring_id, [origin]) and shelf.origins[origin].row.in_flight:
+                raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
+            while shelf.pull(book):
+                pass
+            if not book.is_ready:
+                return 0
+            first, book.begin = book.begin, book.end
+            shelf.unknit(book)
+            shelf.emit(Fate.SWEPT, origin, first, 0, b"", detail=self.who)
+            shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=origin, first=first))
+            return book.message_count
+
+    def force_set_head(self, origin: str, meter: Meter | None = None) -> bool | None:
+        """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay."""
+        self._refuse_nested()
+        if meter is not None and not meter.consume(self.config.costs.set_service_head):
+            return None
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
+            found = shelf.ring.head()
+            while found is not None and found != origin:
+                found = shelf.ring.next_in_line(found)
+            if found is None:
+                return False
+            shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, origin))
+        return True
+
+    def set_origin(
+        self, origin: str, *, share: int | None = None, least: Weight | None = None, most: Weight | None = None,
+        ordered: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Say how an origin is served; what is not said goes back to the ring's default."""
+        self._refuse_nested()
+        if share is not None and (isinstance(share, bool) or not isinstance(share, int) or not 1 <= share <= 1 << 20):
+            raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+        said = {"share": share, "least": Weight.of(least) if least is not None else None,
+                "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip
+        settings = {name: value for name, value in said.items() if value is not None}
+        with self.store.writing() as unit:
+            unit.run("set_standing", ring=self.ring_id, origin=check_origin(origin), settings=settings,
+                     guaranteed=least is not None)  # fmt: skip
+
+    # Rings.
+
+    def change_ring(self, **changes: Any) -> RingConfig:
+        """Set the ring differently, for everybody; checked against what is stored."""
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            config = shelf.config.changed(**changes)
+            unit.run("change_ring", ring=self.ring_id, config=config.to_json())
+        self._remember_config(config.to_json())
+        return config
+
+    def create_ring(self, name: str, config: RingConfig | None = None) -> None:
+        """Make another ring in the same store."""
+        self._refuse_nested()
+        with self.store.writing() as unit:
+            insert_ring(unit, name, config or RingConfig())
+
+    def rings(self) -> list[str]:
+        """The names of all rings of the store."""
+        with self.store.loose() as unit:
+            return [row[0] for row in unit.rows("ring_names")]
+
+
+def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
+    """Write a new ring."""
+    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+        raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
+    rows = unit.rows("insert_ring", name=name, config=codec.write_json(config.to_json()).decode())
+    if not rows:
+        raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
+    unit.run("insert_state", ring=rows[0][0])
+
+
+def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
+    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front."""
+    ticket = shelf.origins[origin].ticket
+    before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket)[0]
+    if before <= count - before:
+        moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket)]
+        if moved:
+            unit.run_for("set_ticket", {"origin": moved, "ticket": unit.fresh_ids(len(moved))}, ring=ring)
+    else:
+        shift = highest - lowest + 1
+        unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift)
+        unit.run("lower_floor", ring=ring, ticket=ticket - shift)
+
+
+def _instant(when: When, now: int) -> int:
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
+        return int(when.timestamp() * 1_000_000)
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    return now + int(seconds * 1_000_000)
+
+

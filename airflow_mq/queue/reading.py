@@ -1,0 +1,260 @@
+"""Looking without touching: footprints, peeks, what is set aside, events, the ledger, the check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+
+from ..core.events import Event
+from ..core.invariants import Violation, check_book, check_slices
+from ..core.message import Address, Footprint, check_origin
+from ..core.page import ASIDE, PROCESSED, Page
+from ..store import codec
+from ..store.rows import MailRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from . import measures
+from .base import QueueBase
+from .blocks import answers_of, headers_of
+from .values import LedgerBlock, Peeked, SetAside, moment
+
+#: Above every origin: the largest text there is, as origins go.
+_LAST = "\U0010ffff"
+#: Seconds between two looks of somebody who follows events.
+_FOLLOW = 0.5
+
+
+class Reading(QueueBase):
+    """The part of the queue that looks and never writes."""
+
+    def footprint(self, origin: str) -> Footprint:
+        """How much of the store an origin's queue takes."""
+        with self._looking() as (unit, shelf):
+            return _footprints(unit, shelf, [check_origin(origin)])[0][1]
+
+    def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
+        """The footprints of all origins by name, so many at a time: go on after the last one."""
+        with self._looking() as (unit, shelf):
+            values = {"ring": self.ring_id, "after": after, "first": prefix, "below": prefix + _LAST, "limit": limit}
+            names = {row[0] for row in unit.rows("origins_from", **values)}
+            names |= {row[0] for row in unit.rows("mail_origins_from", **values)}
+            return _footprints(unit, shelf, sorted(names)[:limit])
+
+    def ring_order(self, limit: int = 100) -> list[str]:
+        """The ready origins from the head on."""
+        with self._looking() as (_, shelf):
+            found: list[str] = []
+            origin = shelf.ring.head()
+            while origin is not None and len(found) < limit:
+                found.append(origin)
+                origin = shelf.ring.next_in_line(origin)
+            return found
+
+    def peek(self, origin: str, *, page: int | None = None, limit: int = 20) -> list[Peeked]:
+        """Look at the first unprocessed messages of an origin, or of one of its pages."""
+        with self._looking() as (unit, shelf):
+            book = shelf.book(check_origin(origin))
+            shelf.page_look[origin] = 256
+            while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
+                pass
+            claimed, reported = _in_flight(unit, self.ring_id, origin)
+            found: list[Peeked] = []
+            pages = range(book.begin, book.end) if page is None else [page]
+            for index in pages:
+                its = shelf.page(origin, index)
+                if its is not None and len(found) < limit:
+                    found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
+            return found
+
+    def overweight(self, origin: str | None = None, *, after: Address | None = None, limit: int = 100) -> list[SetAside]:
+        """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged."""
+        start = after or Address(origin or "", 0, -1)
+        with self._looking() as (unit, shelf):
+            found: list[SetAside] = []
+            place, page = start.origin, start.page
+            while len(found) < limit:
+                rows = unit.rows("kept_pages", ring=self.ring_id, origin=place, page=page, only=origin, limit=256)
+                for its in shelf.keep(rows):
+                    found += [one for one in _asides(unit, shelf, *its) if one.address > start]
+                if len(rows) < 256:
+                    break
+                place, page = rows[-1][0], rows[-1][1] + 1
+            return found[:limit]
+
+    def events(
+        self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
+        id: bytes | None = None, after: int = 0, limit: int | None = None, follow: bool = False,
+    ) -> Iterator[Event]:  # fmt: skip
+        """What became of messages, in order; with `follow`, without end.
+
+        :param after: go on behind the `seq` of an event seen before.
+        """
+        left = limit
+        while True:
+            with self.store.reading() as unit:
+                rows = unit.rows("events", ring=self.ring_id, after=after, origin=origin, block=block, limit=256)
+            for seq, whose, its_block, at, data in rows:
+                after = seq
+                for run in codec.unpack_events(whose, bytes(data)):
+                    for event in run.unroll(its_block, at / 1_000_000, seq):
+                        if (name and event.name != name) or (id and event.id != id):
+                            continue
+                        if left == 0:
+                            return
+                        left = None if left is None else left - 1
+                        yield event
+            if len(rows) < 256:
+                if not follow:
+                    return
+                time.sleep(_FOLLOW)
+
+    def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
+        """What blocks offered and granted, queue by queue, the latest first."""
+        before, first = (1 << 62, 0) if block is None else (block + 1, block)
+        with self.store.loose() as unit:
+            rows = unit.rows("ledger", ring=self.ring_id, before=before, first=first, limit=limit)
+        return [LedgerBlock(id_, moment(at), codec.unpack_ledger(bytes(data))) for id_, at, data in rows]
+
+    def fits(self, processor: str | None = None) -> list[measures.Fit]:
+        """What measured use says about weights, per processor and origin."""
+        with self.store.loose() as unit:
+            rows = unit.rows("measure", ring=self.ring_id, processor=processor)
+        return [measures.fit(whose, origin, data) for whose, origin, data in rows]
+
+    def check(self) -> list[Violation]:
+        """Look over everything that is stored, and tell every violation. Writes nothing."""
+        with self._looking() as (unit, _):
+            found = list(_check_ring(unit, self.ring_id))
+            for name in _all_origins(unit, self.ring_id):
+                found += _check_origin_of(self, unit, name)
+            found += _check_claims(unit, self.ring_id)
+            return found
+
+
+def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
+    shelf.load_books(origins)
+    reported = unit.rows_for("reported", {"origin": origins}, ring=shelf.ring_id) if origins else []
+    gone: dict[str, list[bytes]] = {}
+    for origin, data in reported:
+        gone.setdefault(origin, []).append(bytes(data))
+    found = []
+    for origin in origins:
+        book = shelf.book(origin)
+        while shelf.pull(book):
+            pass
+        footprint = book.footprint
+        if origin in gone:
+            footprint = _without_reported(shelf, origin, footprint, gone[origin])
+        found.append((origin, footprint))
+    return found
+
+
+def _without_reported(shelf: SqlShelf, origin: str, footprint: Footprint, data: Iterable[bytes]) -> Footprint:
+    """What was reported is gone for every reader, though it is settled later."""
+    answers = answers_of(data).get(origin)
+    if answers is None:
+        return footprint
+    items = answers.items()
+    shelf.fetch_pages((origin, page) for page, _ in items)
+    sizes = [
+        page.lengths[item] for index, item in items
+        if (page := shelf.page(origin, index)) and item < len(page.marks) and page.marks[item] != PROCESSED
+    ]  # fmt: skip
+    return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
+
+
+def _in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    claimed: set[tuple[int, int]] = set()
+    for whose, data in unit.claims_of(ring, [origin]):
+        for run in codec.unpack_claim(whose, bytes(data)).runs:
+            claimed.update((run.page, item) for item in range(run.first, run.first + run.count))
+    answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(origin)
+    return claimed, answers.items() if answers else set()
+
+
+def _peek_page(
+    unit: Unit, shelf: SqlShelf, origin: str, page: Page, claimed: set[tuple[int, int]],
+    reported: set[tuple[int, int]], limit: int,
+) -> list[Peeked]:  # fmt: skip
+    payloads, headers = shelf.payloads(origin, page), headers_of(unit, shelf.ring_id, origin, page)
+    found = []
+    for item, mark in enumerate(page.marks):
+        if mark == PROCESSED or len(found) == limit:
+            continue
+        if (page.index, item) in reported:
+            state = "reported"
+        elif (page.index, item) in claimed:
+            state = "in flight"
+        else:
+            state = "set aside" if mark == ASIDE or page.index < shelf.book(origin).begin else "waiting"
+        note = page.note(item)
+        found.append(
+            Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}), None,
+                   note.attempts, note.weight)
+        )  # fmt: skip
+    return found
+
+
+def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAside]:
+    known = {row[2]: row for row in unit.rows_for("asides", {"origin": [origin], "page": [page.index]}, ring=shelf.ring_id)}
+    behind = page.index < shelf.book(origin).begin
+    found = []
+    for item, mark in enumerate(page.marks):
+        if mark != ASIDE and not (behind and mark != PROCESSED):
+            continue
+        address, row = Address(origin, page.index, item), known.get(item)
+        if row is None:
+            found.append(SetAside(address, page.lengths[item], "swept"))
+            continue
+        _, _, _, id_, weight, limit, reason, block, at = row
+        found.append(
+            SetAside(address, page.lengths[item], reason, bytes(id_), codec.unpack_weight(weight),
+                     codec.unpack_weight(limit), block, moment(at), (shelf.now - at) / 1_000_000)
+        )  # fmt: skip
+    return found
+
+
+def _all_origins(unit: Unit, ring: int) -> Iterator[str]:
+    after = ""
+    while True:
+        values = {"ring": ring, "after": after, "first": "", "below": _LAST, "limit": 1000}
+        names = [row[0] for row in unit.rows("every_book", ring=ring, after=after, limit=1000)]
+        names += [row[0] for row in unit.rows("mail_origins_from", **values)]
+        batch = sorted(set(names))[:1000]
+        if not batch:
+            return
+        yield from batch
+        after = batch[-1]
+
+
+def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
+    lowest = unit.rows("count_before", ring=ring, ticket=0)[0][2]
+    floor = unit.rows("floors", ring=ring)[0][0]
+    if lowest is not None and lowest < floor:
+        yield Violation("ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met")
+
+
+def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violation]:
+    with queue._fresh_shelf(unit) as shelf:
+        book, known = shelf.book(origin), shelf.origins[origin]
+        pages = dict(shelf.pages_of(origin))
+        found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
+        mail = [MailRow(*row) for row in unit.rows_for("mail", {"origin": [origin], "after": [-1]}, ring=queue.ring_id, limit=1 << 30)]
+        lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
+        uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
+        return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
+    held: dict[tuple[str, int, int], int] = {}
+    for origin, data, block, state in unit.rows("all_claims", ring=ring):
+        if state != 0:
+            yield Violation(f"claim on {origin!r}", f"block {block} holds it, and does not live")
+        for run in codec.unpack_claim(origin, bytes(data)).runs:
+            for item in range(run.first, run.first + run.count):
+                other = held.setdefault((origin, run.page, item), block)
+                if other != block:
+                    yield Violation(f"message {Address(origin, run.page, item)}", f"blocks {other} and {block} both hold it")
+
+

@@ -1,0 +1,360 @@
+"""Servicing in place: the processor is a Python callable, and runs here and now.
+
+No transaction is open while it runs. The service holds the ring by a lease and works in
+slices: what was answered is written, together with what was enqueued, in one short
+transaction; a crash repeats at most one slice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Union
+
+from ..core import orders
+from ..core.book import Book
+from ..core.claims import Decision, Scales, Stretches, Verdict
+from ..core.errors import InvalidInput, TokenRefused
+from ..core.events import Fate
+from ..core.message import message_id
+from ..core.orders import Ledger
+from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield
+from ..core.page import Page
+from ..core.service import (
+    Attempt,
+    Ladder,
+    OneByOne,
+    apply_outcome,
+    done_run,
+    drop_expired,
+    overweight_limit,
+    put_aside,
+)
+from ..core.shelf import Aside
+from ..core.weigher import WeighPayloads
+from ..core.weight import ZERO, Meter, Weight
+from ..store.rows import StateRow
+from ..store.shelf import SqlShelf
+from .base import QueueBase, current_delivery, holder_name
+from .values import Batch, Delivery, Serviced
+
+log = logging.getLogger("airflow_mq.service")
+
+#: What a processor may return: an outcome, or true, false or nothing for done.
+Answer = Union[Outcome, bool, None]
+Processor = Callable[[Delivery], Answer]
+#: Seconds for which a service holds the ring unless it renews that; it does so at a third.
+SERVICE_LEASE = 30.0
+
+
+class BatchProcessor:
+    """A processor that takes neighbours of one origin together."""
+
+    def __init__(self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None) -> None:
+        self.process, self.weigher = process, weigher
+
+
+def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:
+    """Make a processor of a function that takes a whole batch: nothing returned means all done."""
+    return BatchProcessor(process)
+
+
+class Serving(QueueBase):
+    """The part of the queue that services in place."""
+
+    def service_queues(
+        self,
+        processor: Processor | BatchProcessor,
+        limit: Weight | None = None,
+        *,
+        slice_messages: int = 1000,
+        slice_seconds: float = 1.0,
+        seed: bytes | None = None,
+        progress: Callable[[Serviced], None] | None = None,
+    ) -> Serviced:
+        """Service the ready queues within a weight, in this process.
+
+        :param processor: called for each message (or, made by `batch_processor`, for each batch).
+            What it raises counts as *not now*: the message is tried again in a later call.
+        :param limit: what this call may cost; the ring's service weight where it is not said.
+        :param slice_messages: after so many messages, or `slice_seconds`, results are committed.
+        :param progress: called after each commit with what was done so far.
+        """
+        if current_delivery.get() is not None:
+            return Serviced()
+        given = limit if limit is not None else self.config.service_weight
+        if given is None:
+            raise InvalidInput("this ring has no service weight; say what the call may cost: limit=Weight(time, size)")
+        service = Service(self, processor, Weight.of(given), slice_messages, slice_seconds, progress)
+        with service.holding_ring():
+            service.run(seed)
+        return service.result
+
+
+class Service:
+    """One call of servicing in place."""
+
+    def __init__(
+        self, queue: QueueBase, processor: Processor | BatchProcessor, limit: Weight,
+        slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None,
+    ) -> None:  # fmt: skip
+        self.queue, self.processor, self.progress = queue, processor, progress
+        self.meter = Meter(limit)
+        self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
+        self.result = Serviced()
+        self.token = secrets.token_bytes(16)
+        self.current: str | None = None
+        self._tried, self._slice_began = 0, time.monotonic()
+
+    @contextmanager
+    def holding_ring(self) -> Iterator[None]:
+        """Take the ring on lease, and keep it while this goes on."""
+        queue = self.queue
+        with queue._held() as (unit, locked):
+            holder = holder_name("serviced", queue.who)
+            until = locked.now + int(SERVICE_LEASE * 1_000_000)
+            unit.run("take_lease", ring=queue.ring_id, token=self.token, until=until, holder=holder)
+        with queue.store.loose() as unit:
+            self.shelf = queue._shelf(unit, locked)
+            self.shelf.state = locked.state._replace(lease_token=self.token)
+            if queue.listeners:
+                self.shelf.cut_everything()
+            with renewing(queue, self.token):
+                try:
+                    yield
+                except BaseException:
+                    # Stopped in the middle: what was answered so far is kept, then the error goes on.
+                    self._save(last=True)
+                    raise
+        self._save(last=True)
+
+    def run(self, seed: bytes | None) -> None:
+        """Walk the ring in its order."""
+        shelf, config = self.shelf, self.shelf.config
+        scales = Scales(shelf, getattr(self.processor, "weigher", None))
+        attempt: Attempt
+        if isinstance(self.processor, BatchProcessor):
+            shelf.wants_payloads = True
+            attempt = Batching(scales, self, self.processor)
+        else:
+            shelf.wants_payloads = True
+            attempt = OneByOne(self.execute, lambda page, item: scales.weight(self.current or "", page, item))
+            attempt.begin_visit = self._begin_visit  # type: ignore[method-assign]
+        self.scales = scales
+        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
+        ledger = Ledger()
+        walk_ring(ladder, ledger, config.order, seed, shelf)
+        self.result.weight = self.meter.consumed
+        self.result.origins = len(ledger.entries)
+
+    def _begin_visit(self, book: Book) -> None:
+        self.current = book.origin
+
+    def execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        """Hand one message to the processor."""
+        self.checkpoint(1)
+        shelf = self.shelf
+        assert not isinstance(self.processor, BatchProcessor)
+        if not getattr(self.processor, "meters_itself", False):
+            weight = self.scales.weight(book.origin, page, item)
+            if not meter.consume(weight):
+                return Overweight(weight)
+        note = page.notes.get(item)
+        payload = shelf.payloads(book.origin, page)[item]
+        delivery = Delivery(book.origin, payload, page.index, item, meter, note.attempts if note else 0)
+        return deliver(self.processor, delivery, shelf)
+
+    def checkpoint(self, tried: int) -> None:
+        """Between two messages: write what was answered, if it is time to."""
+        if self._tried and (
+            self._tried + tried > self.slice_messages or time.monotonic() - self._slice_began > self.slice_seconds
+        ):
+            self._save()
+        self._tried += tried
+
+    def _save(self, last: bool = False) -> None:
+        """Commit the slice, in one short transaction."""
+        queue, shelf = self.queue, self.shelf
+        self._count()
+        hooks = shelf.hooks
+        with queue._held(token=self.token) as (unit, locked):
+            if locked.state.lease_token != self.token:
+                raise TokenRefused(
+                    "the ring was taken over while a message was being processed for longer than the lease; "
+                    "what was answered since the last commit is not settled and will be tried again"
+                )
+            loose, shelf.unit = shelf.unit, unit
+            if locked.state.version != shelf.state.version:
+                shelf.refresh(locked.state, self.current)
+            shelf.state = locked.state
+            shelf.save()
+            shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
+            shelf.state = locked.state._replace(version=locked.state.version + 1)
+            if last:
+                unit.run("drop_lease", ring=queue.ring_id, token=self.token)
+            else:
+                until = locked.now + int(SERVICE_LEASE * 1_000_000)
+                unit.run("renew_lease", ring=queue.ring_id, token=self.token, until=until)
+        queue._tell(hooks)
+        self._tried, self._slice_began = 0, time.monotonic()
+        if self.progress:
+            self.progress(self.result)
+
+    def _count(self) -> None:
+        for run in self.shelf.events:
+            count = len(run.ids)
+            if run.fate in (Fate.PROCESSED, Fate.DECLINED):
+                self.result.processed += count
+            elif run.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
+                self.result.set_aside += count
+            elif run.fate is Fate.EXPIRED:
+                self.result.expired += count
+            else:
+                self.result.failed += count
+
+
+def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
+    """Service in a ring's order; tell the seed, where there was one."""
+    if order == "rotation":
+        orders.rotation(ladder, ledger)
+        return None
+    if order == "shuffle":
+        seed = seed or secrets.token_bytes(16)
+        orders.shuffle(ladder, ledger, seed)
+        return seed
+    guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
+    orders.DeficitRounds(ladder, ledger).run(guaranteed)
+    return None
+
+
+def deliver(processor: Processor, delivery: Delivery, shelf: SqlShelf) -> Outcome:
+    """Call a processor, and enqueue what it sent if the message is done."""
+    mark = current_delivery.set(delivery)
+    try:
+        outcome = outcome_of(processor(delivery))
+    except Exception as error:
+        log.exception("the processor failed on %s; the message will be tried again", delivery.address)
+        outcome = Yield(f"{type(error).__name__}: {error}")
+    finally:
+        current_delivery.reset(mark)
+    if isinstance(outcome, Done):
+        for origin, payload in (*delivery.sent, *outcome.enqueue):
+            shelf.post(origin, payload)
+    return outcome
+
+
+def outcome_of(answer: Answer) -> Outcome:
+    """What an answer means."""
+    if answer is None or answer is True:
+        return DONE
+    if answer is False:
+        return Done(success=False)
+    if not isinstance(answer, Outcome.__args__):  # type: ignore[attr-defined]
+        raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
+    return answer
+
+
+@contextmanager
+def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
+    """Renew the hold on the ring from beside, as long as a message takes."""
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(SERVICE_LEASE / 3):
+            try:
+                with queue.store.loose() as unit:
+                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
+                    unit.run("renew_lease", ring=queue.ring_id, token=token, until=until)
+            except Exception:
+                log.exception("the hold on ring %r could not be renewed; trying again", queue.ring)
+
+    thread = threading.Thread(target=renew, name="airflow_mq lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Batching(Stretches):
+    """Try messages by handing neighbours to a batch processor together."""
+
+    def __init__(self, scales: Scales, service: Service, processor: BatchProcessor) -> None:
+        super().__init__(scales)
+        self.service, self.processor = service, processor
+
+    def begin_visit(self, book: Book) -> None:
+        """Remember whose turn it is."""
+        self.service.current = book.origin
+
+    def begin_page(self, page: Page) -> None:
+        """Nothing to prepare."""
+
+    def end_page(self, closed: bool) -> None:
+        """Nothing to remember."""
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Process the next messages, and write down the answers."""
+        first, count = page.first_index, len(weights)
+        self.service.checkpoint(count)
+        batch = Batch(book.origin, ladder.shelf.payloads(book.origin, page)[first : first + count], page.index, first)
+        answers = self._process(batch)
+        if answers is None:
+            done_run(ladder.shelf, book, page, first, weights)
+            page.first_index += count
+            return count, None
+        return self._apply(ladder, book, page, weights, answers)
+
+    def _process(self, batch: Batch) -> list[Outcome] | None:
+        delivery = Delivery(batch.origin, b"", batch.page, batch.first, Meter(ZERO))
+        mark = current_delivery.set(delivery)
+        try:
+            answers = self.processor.process(batch)
+            if answers is not None and len(answers) != len(batch):
+                raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
+            return None if answers is None else [outcome_of(answer) for answer in answers]
+        except Exception as error:
+            log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
+            return [Yield(f"{type(error).__name__}: {error}")] * len(batch)
+        finally:
+            current_delivery.reset(mark)
+
+    def _apply(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]
+    ) -> tuple[int, PageStatus | None]:
+        shelf, processed, stopped = ladder.shelf, 0, False
+        first = page.first_index
+        for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
+            if stopped and isinstance(outcome, (Yield, Overweight)):
+                continue
+            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.limit)
+            stopped = stopped or verdict is None
+            processed += bool(verdict)
+            if isinstance(outcome, Done):
+                for origin, payload in outcome.enqueue:
+                    shelf.post(origin, payload)
+        page.advance()
+        return processed, PageStatus.NO_PROGRESS if stopped else None
+
+    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
+        """Carry a decision out at once."""
+        shelf, item = ladder.shelf, page.first_index
+        self.service.checkpoint(1)
+        if decision.verdict is Verdict.EXPIRED:
+            drop_expired(shelf, book, page, item)
+        else:
+            id_ = message_id(shelf.payloads(book.origin, page)[item])
+            aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
+            put_aside(shelf, book, page, item, aside)
+        page.first_index += 1
+        return int(decision.verdict is Verdict.EXPIRED)
+
+
+

@@ -1,0 +1,155 @@
+"""What the queue's methods return, and what a processor is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from ..core.message import Address, message_id
+from ..core.outcome import DONE, Outcome
+from ..core.weight import ZERO, Meter, Weight
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """What became of an enqueue call."""
+
+    count: int
+    size: int
+    #: How many were not accepted because their idempotency key had been used for them before.
+    repeated: int = 0
+
+
+@dataclass
+class Delivery:
+    """One message, as a processor that runs in place gets it."""
+
+    origin: str
+    payload: bytes
+    page: int
+    index: int
+    #: What is left of the block, for processors that meter themselves.
+    meter: Meter
+    attempts: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> Address:
+        """Where the message lies."""
+        return Address(self.origin, self.page, self.index)
+
+    @property
+    def id(self) -> bytes:
+        """The message's name: the hash of its bytes."""
+        return message_id(self.payload)
+
+    def enqueue(self, origin: str, payload: bytes) -> None:
+        """Enqueue a message if, and only if, this one is done."""
+        self.sent.append((origin, payload))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Neighbours of one origin, as a batch processor gets them."""
+
+    origin: str
+    payloads: Sequence[bytes]
+    page: int
+    first: int
+    headers: Sequence[Mapping[str, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def answer(self, outcome: Outcome = DONE) -> Report:
+        """One answer for all of it, to report to the block."""
+        return Report(self.origin, self.page, self.first, self.first + len(self.payloads) - 1, outcome)
+
+    def answers(self, outcomes: Sequence[Outcome]) -> list[Report]:
+        """One answer each, to report to the block."""
+        if len(outcomes) != len(self.payloads):
+            raise ValueError(f"{len(self.payloads)} messages need as many outcomes, not {len(outcomes)}")
+        places = range(self.first, self.first + len(self.payloads))
+        return [Report(self.origin, self.page, at, at, outcome) for at, outcome in zip(places, outcomes)]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a processor answered for the messages `first` to `last` of a page."""
+
+    origin: str
+    page: int
+    first: int
+    last: int
+    outcome: Outcome = DONE
+
+
+@dataclass
+class Serviced:
+    """What servicing, or a block, came to."""
+
+    weight: Weight = ZERO
+    processed: int = 0
+    failed: int = 0
+    set_aside: int = 0
+    went_back: int = 0
+    expired: int = 0
+    origins: int = 0
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A message that waits for a person."""
+
+    address: Address
+    size: int
+    #: `overweight`, `attempts` (there were too many of them), or `swept`.
+    reason: str
+    id: bytes | None = None
+    weight: Weight | None = None
+    limit: Weight | None = None
+    block: int | None = None
+    at: datetime | None = None
+    age: float | None = None
+
+
+@dataclass(frozen=True)
+class Peeked:
+    """A message looked at without touching it."""
+
+    address: Address
+    payload: bytes
+    #: `waiting`, `in flight`, `set aside`, or `reported` (its outcome is known, to be settled).
+    state: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent_at: datetime | None = None
+    attempts: int = 0
+    weight: Weight | None = None
+
+
+@dataclass(frozen=True)
+class Paused:
+    """An origin that servicing passes by."""
+
+    origin: str
+    reason: str
+    who: str
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class LedgerBlock:
+    """What one block did, queue by queue."""
+
+    block: int
+    at: datetime
+    entries: Sequence[Any]
+
+
+def moment(microseconds: int) -> datetime:
+    """A time of the store's clock."""
+    return datetime.fromtimestamp(microseconds / 1_000_000, timezone.utc)

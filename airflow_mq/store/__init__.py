@@ -1,0 +1,41 @@
+"""Where rings are kept: SQLite and PostgreSQL behind one interface.
+
+Each database has its own statements, one file each, in `queries/`; the schema grows by
+numbered `migrations/`. A unit of work is one transaction; `SqlShelf` gives the core its
+books and pages from it, and writes back what the core changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .address import StoreAddress, parse
+from .files import refuse_network_file_system
+from .postgres import PostgresStore
+from .schema import SchemaStatus, schema_status, upgrade, upgrade_sql
+from .sqlite import SqliteStore
+from .store import Outgoing, Store
+
+
+def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0, root: Path | None = None) -> Store[Any]:
+    """The store at an address. Its schema must be current; nothing is created."""
+    address = parse(uri, root=root) if isinstance(uri, str) else uri
+    if address.driver == "sqlite":
+        assert address.path is not None
+        refuse_network_file_system(address.path)
+    schema_status(address).require()
+    return SqliteStore(address, busy_timeout) if address.driver == "sqlite" else PostgresStore(address, busy_timeout)
+
+
+__all__ = [
+    "Outgoing",
+    "SchemaStatus",
+    "Store",
+    "StoreAddress",
+    "open_store",
+    "parse",
+    "schema_status",
+    "upgrade",
+    "upgrade_sql",
+]

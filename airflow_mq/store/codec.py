@@ -1,0 +1,272 @@
+"""How rows hold what the core holds: whole numbers, pages, claims and events, packed.
+
+Rows of numbers repeat themselves (messages of one size, ids one after the other), so a
+row is a single number where all are alike, and the narrowest array otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from ..core.claims import Claim, ClaimRun, Decision, Verdict
+from ..core.errors import StoreCorrupt
+from ..core.events import EventRun, Fate
+from ..core.orders import Entry
+from ..core.outcome import (
+    BadFormat,
+    Corrupt,
+    Done,
+    Outcome,
+    Overweight,
+    StackLimitReached,
+    Unsupported,
+    Yield,
+)
+from ..core.page import Note, Slice
+from ..core.weight import Weight
+
+_HEAD = struct.Struct("<cIQ")
+_WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
+_RUN = struct.Struct("<BQIIBI")
+_WEIGHT = struct.Struct(">QQ")
+
+
+def pack_numbers(numbers: Sequence[int]) -> bytes:
+    """A row of numbers from 0 to 2**64 - 1."""
+    if not numbers:
+        return _HEAD.pack(b"=", 0, 0)
+    low, high = min(numbers), max(numbers)
+    if low == high:
+        return _HEAD.pack(b"=", len(numbers), high)
+    code = next(code for bound, code in _WIDTHS if high < bound)
+    row = array(code, numbers)
+    if sys.byteorder == "big":
+        row.byteswap()
+    return _HEAD.pack(code.encode(), len(numbers), 0) + row.tobytes()
+
+
+def unpack_numbers(data: bytes, offset: int = 0) -> tuple[list[int], int]:
+    """A row of numbers, and where the data goes on behind it."""
+    try:
+        kind, count, value = _HEAD.unpack_from(data, offset)
+        offset += _HEAD.size
+        if kind == b"=":
+            return [value] * count, offset
+        row = array(kind.decode())
+        stop = offset + count * row.itemsize
+        if stop > len(data):
+            raise ValueError("the row ends early")
+        row.frombytes(data[offset:stop])
+    except (struct.error, ValueError, UnicodeDecodeError) as error:
+        raise StoreCorrupt(f"a packed row of numbers cannot be read: {error}") from None
+    if sys.byteorder == "big":
+        row.byteswap()
+    return row.tolist(), stop
+
+
+def pack_lengths(lengths: Sequence[int]) -> bytes:
+    """The lengths of a mail's messages; those of a single one go without saying."""
+    return b"" if len(lengths) == 1 else pack_numbers(lengths)
+
+
+def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
+    """What `pack_lengths` wrote; `items` and `size` stand beside it and must agree."""
+    lengths = unpack_numbers(data)[0] if data else [size]
+    if len(lengths) != items or sum(lengths) != size:
+        raise StoreCorrupt(f"a mail of {items} messages and {size} bytes says that it has {len(lengths)} of {sum(lengths)}")
+    return lengths
+
+
+def pack_slices(slices: Sequence[Slice]) -> bytes:
+    """Where the items of a page lie."""
+    mails = [part.mail for part in slices]
+    steps = [mails[0], *(after - before for before, after in zip(mails, mails[1:]))]
+    # The first id is large and the steps are small: apart, the steps stay narrow.
+    return b"".join(
+        map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))
+    )
+
+
+def unpack_slices(data: bytes) -> list[Slice]:
+    """What `pack_slices` wrote."""
+    first, offset = unpack_numbers(data)
+    steps, offset = unpack_numbers(data, offset)
+    starts, offset = unpack_numbers(data, offset)
+    counts, _ = unpack_numbers(data, offset)
+    return list(map(Slice, accumulate(first + steps), starts, counts))
+
+
+def pack_notes(notes: Mapping[int, Note]) -> bytes:
+    """What is remembered of single messages; mostly nothing."""
+    plain = {item: [note.weight, note.attempts, note.expires] for item, note in notes.items() if any(note)}
+    return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
+
+
+def unpack_notes(data: bytes) -> dict[int, Note]:
+    """What `pack_notes` wrote."""
+    if not data:
+        return {}
+    return {
+        int(item): Note(Weight(*weight) if weight else None, attempts, expires)
+        for item, (weight, attempts, expires) in read_json(data).items()
+    }
+
+
+def pack_weight(weight: Weight | None) -> bytes | None:
+    """A weight in 16 bytes."""
+    return None if weight is None else _WEIGHT.pack(*weight)
+
+
+def unpack_weight(data: bytes | None) -> Weight | None:
+    """What `pack_weight` wrote."""
+    return None if data is None else Weight(*_WEIGHT.unpack(data))
+
+
+def read_json(data: bytes | str) -> Any:
+    """JSON that this package wrote."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise StoreCorrupt(f"stored JSON cannot be read: {error}") from None
+
+
+def write_json(value: Any) -> bytes:
+    """JSON as this package writes it."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def pack_events(runs: Sequence[EventRun]) -> bytes:
+    """Runs of events, one after the other."""
+    parts = []
+    for run in runs:
+        detail = run.detail.encode()
+        named = bool(run.ids and run.ids[0])
+        parts.append(
+            _RUN.pack(run.fate.value, run.page, run.first, len(run.ids), named | bool(run.weights) << 1, len(detail))
+        )
+        parts.append(detail)
+        if named:
+            parts.extend(run.ids)
+        if run.weights:
+            parts.append(pack_numbers([weight[0] for weight in run.weights]))
+            parts.append(pack_numbers([weight[1] for weight in run.weights]))
+    return b"".join(parts)
+
+
+def unpack_events(origin: str, data: bytes) -> Iterator[EventRun]:
+    """What `pack_events` wrote."""
+    offset = 0
+    while offset < len(data):
+        fate, page, first, count, flags, length = _RUN.unpack_from(data, offset)
+        offset += _RUN.size
+        detail = data[offset : offset + length].decode()
+        offset += length
+        ids = [b""] * count
+        if flags & 1:
+            ids = [data[at : at + 32] for at in range(offset, offset + 32 * count, 32)]
+            offset += 32 * count
+        weights: list[Weight] = []
+        if flags & 2:
+            times, offset = unpack_numbers(data, offset)
+            sizes, offset = unpack_numbers(data, offset)
+            weights = list(map(Weight, times, sizes))
+        yield EventRun(Fate(fate), origin, page, first, ids, weights, detail)
+
+
+def pack_claim(claim: Claim) -> bytes:
+    """A claim, readable by a person with a database prompt."""
+    runs = [
+        {
+            "page": run.page,
+            "first": run.first,
+            "count": run.count,
+            "closed": run.closed,
+            **({"weights": run.weights} if run.weights else {}),
+            **({"decisions": [[i, d.verdict.value, d.weight, d.limit] for i, d in run.decisions.items()]}
+               if run.decisions else {}),
+        }
+        for run in claim.runs
+        if run.count or run.closed
+    ]  # fmt: skip
+    return json.dumps({"planned": claim.planned, "runs": runs}, separators=(",", ":")).encode()
+
+
+def unpack_claim(origin: str, data: bytes) -> Claim:
+    """What `pack_claim` wrote."""
+    plain = read_json(data)
+    runs = [
+        ClaimRun(
+            run["page"], run["first"], run["count"], run["closed"],
+            {i: Decision(Verdict(v), Weight(*w), Weight(*most)) for i, v, w, most in run.get("decisions", ())},
+            [Weight(*weight) for weight in run.get("weights", ())],
+        )
+        for run in plain["runs"]
+    ]  # fmt: skip
+    return Claim(origin, runs, Weight(*plain["planned"]))
+
+
+_CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[StackLimitReached]] = {
+    "bad": BadFormat,
+    "corrupt": Corrupt,
+    "unsupported": Unsupported,
+    "stack": StackLimitReached,
+}
+_NAMES = {kind: code for code, kind in _CODES.items()}
+
+
+def plain_outcome(outcome: Outcome) -> list[Any]:
+    """An outcome as JSON; what is left at its default is left out."""
+    if isinstance(outcome, Done):
+        said: dict[str, Any] = {}
+        if not outcome.success:
+            said["success"] = False
+        if outcome.id is not None:
+            said["id"] = outcome.id.hex()
+        if outcome.used is not None:
+            said["used"] = outcome.used
+        if outcome.enqueue:
+            said["enqueue"] = [[origin, payload.hex()] for origin, payload in outcome.enqueue]
+        return ["done", said] if said else ["done"]
+    if isinstance(outcome, Overweight):
+        return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
+    if isinstance(outcome, Yield):
+        return ["yield", {"reason": outcome.reason}]
+    return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
+
+
+def outcome_of(plain: Sequence[Any]) -> Outcome:
+    """What `plain_outcome` wrote."""
+    code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
+    id_ = bytes.fromhex(said["id"]) if said.get("id") else None
+    if code == "done":
+        used = Weight(*said["used"]) if said.get("used") else None
+        enqueue = [(origin, bytes.fromhex(payload)) for origin, payload in said.get("enqueue", ())]
+        return Done(said.get("success", True), id_, used, enqueue)
+    if code == "overweight":
+        return Overweight(Weight(*said["weight"]), id_)
+    if code == "yield":
+        return Yield(said.get("reason", ""))
+    if code not in _CODES:
+        raise StoreCorrupt(f"there is no outcome called {code!r}")
+    return _CODES[code](id_)
+
+
+def pack_ledger(entries: Sequence[Entry]) -> bytes:
+    """The lines of one block."""
+    rows = [[e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits] for e in entries]
+    return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+
+
+def unpack_ledger(data: bytes) -> list[Entry]:
+    """What `pack_ledger` wrote."""
+    return [
+        Entry(origin, offered, Weight(*granted), messages, deficit, reason, visits)
+        for origin, offered, granted, messages, deficit, reason, visits in read_json(zlib.decompress(data))
+    ]

@@ -1,0 +1,251 @@
+"""PostgreSQL: the store for production. Senders never wait; one planner at a time per ring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+
+from ..core.errors import (
+    Busy,
+    CommitInDoubt,
+    MessageQueueError,
+    SchemaMissing,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from .address import StoreAddress
+from .rows import Locked, StateRow
+from .sql import statement
+from .store import Outgoing, Store
+from .unit import Unit
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+#: How many marks a ring remembers; with fewer, floors only move later.
+MOST_MARKS = 32
+_COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
+
+
+class PostgresUnit(Unit):
+    """One transaction on PostgreSQL."""
+
+    def __init__(self, store: PostgresStore, connection: Connection) -> None:
+        self.store, self.connection = store, connection
+        self.prefix = store.prefix
+
+    def _text(self, name: str) -> bytes:
+        self.store.point(name)
+        return self.store.text(name)
+
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Run a statement and fetch its rows."""
+        return self.connection.execute(self._text(statement), values, binary=True).fetchall()
+
+    def run(self, statement: str, **values: Any) -> int:
+        """Run a statement and tell how many rows it touched."""
+        return self.connection.execute(self._text(statement), _plain(values)).rowcount
+
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+        """Run a statement once for all requests."""
+        given = {**values, **{name: list(column) for name, column in columns.items()}}
+        return self.connection.execute(self._text(statement), given, binary=True).fetchall()
+
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+        """Run a statement once for all requests."""
+        given = {**_plain(values), **{name: list(column) for name, column in columns.items()}}
+        self.connection.execute(self._text(statement), given)
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """New ids from the sequence."""
+        return [row[0] for row in self.rows("fresh_ids", count=count)]
+
+    def now(self) -> int:
+        """The database's clock."""
+        return int(self.rows("now")[0][0])
+
+    def lock(self, ring: int) -> Locked:
+        """Hold the ring; learn which mail everybody knows of.
+
+        Mail that is not visible yet comes from transactions that had not ended when the
+        snapshot was taken, and these draw their ids after they began. A mark pairs the
+        transactions that had not begun at some moment with the last id given out before it:
+        once all older transactions have ended, no smaller id can appear any more.
+        """
+        row = self.rows("lock_ring", ring=ring)[0]
+        state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
+        oldest, newest, now = self.rows("snapshot")[0]
+        # After a restore into another cluster transactions count from new; old marks say nothing.
+        marks = [mark for mark in state.marks if mark[0] <= newest] + [[newest, self.last_id]]
+        certain = [mark for mark in marks if mark[0] <= oldest]
+        horizon = max((mark[1] for mark in certain), default=0) + 1
+        kept = certain[-1:] + _thinned([mark for mark in marks if mark[0] > oldest])
+        return Locked(state._replace(marks=kept), horizon, config, now)
+
+    def _insert_events(self, ring: int, rows: Sequence[tuple[str, int, bytes]], now: int, block: int | None) -> None:
+        self._write("insert_event", ("origin", "events", "data"), rows, ring=ring, at=now, block=block)
+
+
+class PostgresStore(Store[Connection]):
+    """Rings in a schema of a PostgreSQL database."""
+
+    @property
+    def prefix(self) -> str:
+        """What tables' names begin with. The schema's name was checked when the address was read."""
+        return f'"{self.address.schema}".'
+
+    def text(self, name: str) -> bytes:
+        """A statement, ready for the driver."""
+        return statement("postgres", name, self.prefix).encode()
+
+    def _connect(self) -> Connection:
+        with translated():
+            connection: Connection = psycopg.connect(autocommit=True, **conninfo(self.address))
+        connection.prepare_threshold = 2
+        wait = max(int(self.busy_timeout * 1000), 1)
+        connection.execute(f"SET lock_timeout = {wait}; SET synchronous_commit = on; SET jit = off".encode())
+        return connection
+
+    def _disconnect(self, connection: Connection) -> None:
+        try:
+            connection.close()
+        except psycopg.Error:
+            pass
+
+    def _is_alive(self, connection: Connection) -> bool:
+        return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+
+    @contextmanager
+    def writing(self) -> Iterator[Unit]:
+        """One transaction."""
+        with self._transaction(b"BEGIN") as unit:
+            yield unit
+
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        """Reads of one moment."""
+        with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
+            yield unit
+
+    @contextmanager
+    def _transaction(self, begin: bytes) -> Iterator[Unit]:
+        connection = self.connection()
+        committing = False
+        try:
+            with translated():
+                self.point("begin")
+                connection.execute(begin)
+                yield PostgresUnit(self, connection)
+                self.point("commit")
+                committing = True
+                connection.execute(b"COMMIT")
+                committing = False
+            self.point("committed")
+        except StoreUnreachable as error:
+            self.drop(connection)
+            if committing:
+                raise CommitInDoubt() from error
+            raise
+        except BaseException:
+            self._roll_back(connection)
+            raise
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.execute(b"ROLLBACK")
+        except (psycopg.Error, MessageQueueError):
+            self.drop(connection)
+
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Reads one by one."""
+        connection = self.connection()
+        try:
+            with translated():
+                yield PostgresUnit(self, connection)
+        except StoreUnreachable:
+            self.drop(connection)
+            raise
+
+    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
+        """Enqueue one plain message: a single statement, committed by itself."""
+        connection = self.connection()
+        values = {"size": len(payload), "ring": ring, "origin": origin, "heap": payload}
+        try:
+            with translated():
+                self.point("insert_one")
+                connection.execute(self.text("insert_one"), values)
+        except StoreUnreachable as error:
+            # The statement was on its way, and with it its commit.
+            self.drop(connection)
+            raise CommitInDoubt() from error
+
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        """Write mail within a transaction, by binary COPY."""
+        assert isinstance(unit, PostgresUnit)
+        if due is not None:
+            for row in rows:
+                unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
+            return
+        self.point("copy_mail")
+        with unit.connection.cursor().copy(self.text("copy_mail")) as copy:
+            copy.set_types(_COPY_TYPES)
+            for row in rows:
+                copy.write_row((row.size, row.items, ring, row.more, row.origin, row.lengths, row.attributes, row.heap))
+
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        """Let mail that is due join its queue."""
+        unit.run("promote_due", ring=ring, now=now)
+
+
+def conninfo(address: StoreAddress) -> dict[str, Any]:
+    """What the driver is told, and nothing it may add by itself."""
+    return dict(address.conninfo())
+
+
+def _thinned(marks: list[list[int]]) -> list[list[int]]:
+    """Every other mark, when there are too many: a transaction stays open for very long."""
+    return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the driver, by our names; never with the address in them."""
+    try:
+        yield
+    except MessageQueueError:
+        raise
+    except psycopg.Error as error:
+        raise named(error) from error
+
+
+def named(error: psycopg.Error) -> MessageQueueError:
+    """Our name for an error of the driver."""
+    if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
+        return Busy("somebody else held the ring for longer than the busy timeout; nothing was changed")
+    if isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure)):
+        return StoreBusy("the database gave way to another transaction; nothing was changed, repeat the call")
+    if isinstance(error, errors.DiskFull):
+        return StoreFull()
+    if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+        return StoreReadOnly()
+    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
+        return SchemaMissing()
+    if isinstance(error, (errors.OperationalError, errors.InterfaceError)):
+        return StoreUnreachable(f"the PostgreSQL store does not answer ({type(error).__name__}); try again")
+    detail = error.diag.message_primary
+    return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
+        for name, value in values.items()
+    }

@@ -1,0 +1,2 @@
+-- The state of a new ring.
+INSERT INTO {s}state (ring) VALUES (%(ring)s)

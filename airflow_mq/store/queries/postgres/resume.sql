@@ -1,0 +1,2 @@
+-- Resume an origin.
+DELETE FROM {s}pause WHERE ring = %(ring)s AND origin = %(origin)s

@@ -1,0 +1,2 @@
+-- Set a ring differently. Under the ring's lock.
+UPDATE {s}ring SET config = :config WHERE id = :ring

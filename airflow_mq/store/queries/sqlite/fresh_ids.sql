@@ -1,0 +1,2 @@
+-- New ids.
+UPDATE {s}counter SET last = last + :count RETURNING last

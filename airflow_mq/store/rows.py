@@ -1,0 +1,105 @@
+"""What statements return, by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+
+class RingRow(NamedTuple):
+    """A ring, and how it is set."""
+
+    id: int
+    name: str
+    config: Any
+
+
+class StateRow(NamedTuple):
+    """What changes with every block of a ring."""
+
+    version: int
+    ticket_floor: int
+    look_floor: int
+    marks: Any
+    lease_token: bytes | None
+    lease_until: int
+    lease_holder: str
+
+
+class Locked(NamedTuple):
+    """What is known of a ring by whoever holds it."""
+
+    state: StateRow
+    #: Mail with a smaller id is visible, or will never be.
+    horizon: int
+    config: Any
+    now: int
+
+
+class BookRow(NamedTuple):
+    """A book, and what stands in the way of servicing it."""
+
+    origin: str
+    begin_page: int
+    end_page: int
+    pages: int
+    messages: int
+    size: int
+    ticket: int | None
+    deficit: int
+    floor: int
+    ahead: bytes
+    wake_at: int
+    paused: bool
+    in_flight: bool
+    standing: Any
+
+
+class PageRow(NamedTuple):
+    """A page, packed."""
+
+    origin: str
+    page: int
+    items: int
+    used: int
+    first_index: int
+    remaining: int
+    remaining_size: int
+    slices: bytes
+    lengths: bytes
+    marks: bytes
+    notes: bytes
+
+
+class MailRow(NamedTuple):
+    """A mail without its bytes."""
+
+    origin: str
+    id: int
+    sent_at: int
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+
+
+class BlockRow(NamedTuple):
+    """A block."""
+
+    id: int
+    key: str | None
+    token: bytes
+    state: int
+    by_hand: bool
+    seconds: float
+    deadline: int
+    planned_at: int
+    ended_at: int | None
+    details: Any
+
+    @property
+    def details_json(self) -> dict[str, Any]:
+        """The details, which SQLite hands over as text."""
+        plain: dict[str, Any] = json.loads(self.details) if isinstance(self.details, str) else self.details
+        return plain

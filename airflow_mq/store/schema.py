@@ -1,0 +1,195 @@
+"""The schema's versions: explicit to upgrade, checked by every client, printable for a DBA."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from ..core.config import RingConfig
+from ..core.errors import (
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreCorrupt,
+)
+from . import postgres, sqlite
+from .address import StoreAddress
+from .files import refuse_network_file_system
+from .sql import migrations
+
+_TABLE = {
+    "sqlite": "CREATE TABLE IF NOT EXISTS mq_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+    "checksum TEXT NOT NULL) STRICT",
+    "postgres": 'CREATE SCHEMA IF NOT EXISTS "{schema}";\nCREATE TABLE IF NOT EXISTS "{schema}".migration '
+    "(version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, "
+    "applied_at timestamptz NOT NULL DEFAULT now())",
+}
+
+
+@dataclass(frozen=True)
+class SchemaStatus:
+    """Which version a store has, and which one this client expects."""
+
+    version: int | None
+    expected: int
+
+    @property
+    def state(self) -> str:
+        """`current`, `missing`, `older` or `newer`."""
+        if self.version is None:
+            return "missing"
+        if self.version == self.expected:
+            return "current"
+        return "older" if self.version < self.expected else "newer"
+
+    def require(self) -> None:
+        """Raise what a client has to be told unless the schema is current."""
+        facts = f"the store has schema version {self.version}, this client expects {self.expected}"
+        if self.state == "missing":
+            raise SchemaMissing()
+        if self.state == "older":
+            raise SchemaTooOld(f"{facts}; run `airflow-mq db upgrade`")
+        if self.state == "newer":
+            raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
+
+
+def dialect_of(address: StoreAddress) -> str:
+    """The folder in which an address finds its statements."""
+    return "sqlite" if address.driver == "sqlite" else "postgres"
+
+
+def expected_version() -> int:
+    """The schema version that this package works with."""
+    return migrations("sqlite")[-1][0]
+
+
+def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
+    """Read a store's schema version; creates and changes nothing."""
+    version = _sqlite_version(address, timeout) if address.driver == "sqlite" else _postgres_version(address)
+    return SchemaStatus(version, expected_version())
+
+
+def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
+    assert address.path is not None
+    if not address.path.exists():
+        return None
+    with sqlite.translated():
+        connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
+        try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
+                return None
+            found: int | None = connection.execute("SELECT max(version) FROM mq_migration").fetchone()[0]
+            return found
+        finally:
+            connection.close()
+
+
+def _postgres_version(address: StoreAddress) -> int | None:
+    with postgres.translated(), psycopg.connect(autocommit=True, **postgres.conninfo(address)) as connection:
+        table = f'"{address.schema}".migration'
+        row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        row = connection.execute(f"SELECT max(version) FROM {table}".encode()).fetchone()
+        return row[0] if row else None
+
+
+def upgrade(address: StoreAddress) -> list[str]:
+    """Bring a store to the current schema; tell the names of the migrations that were applied."""
+    if address.driver == "sqlite":
+        return _upgrade_sqlite(address)
+    return _upgrade_postgres(address)
+
+
+def _upgrade_sqlite(address: StoreAddress) -> list[str]:
+    assert address.path is not None
+    address.path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_network_file_system(address.path)
+    with sqlite.translated():
+        connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
+        try:
+            sqlite.configure(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TABLE["sqlite"])
+            known = dict(connection.execute("SELECT version, checksum FROM mq_migration"))
+            applied = _missing("sqlite", known)
+            for version, name, text in applied:
+                for one in split_statements(text.replace("{s}", sqlite.PREFIX)):
+                    connection.execute(one)
+                connection.execute("INSERT INTO mq_migration VALUES (?, ?, ?)", (version, name, checksum(text)))
+            _first_ring(lambda text, values: connection.execute(text, values), sqlite.PREFIX, "?")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    return [name for _, name, _ in applied]
+
+
+def _upgrade_postgres(address: StoreAddress) -> list[str]:
+    prefix = f'"{address.schema}".'
+    with postgres.translated(), psycopg.connect(**postgres.conninfo(address)) as connection:
+        # Two upgrades at once: the second waits here, and then finds nothing left to do.
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
+        connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
+        rows = connection.execute(f"SELECT version, checksum FROM {prefix}migration".encode()).fetchall()
+        applied = _missing("postgres", dict(rows))
+        for version, name, text in applied:
+            connection.execute(text.replace("{s}", prefix).encode())
+            connection.execute(
+                f"INSERT INTO {prefix}migration (version, name, checksum) VALUES (%s, %s, %s)".encode(),
+                (version, name, checksum(text)),
+            )
+        _first_ring(lambda text, values: connection.execute(text.encode(), values), prefix, "%s")
+    return [name for _, name, _ in applied]
+
+
+def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark: str) -> None:
+    """Every store has a ring called `default`, as it comes."""
+    config = json.dumps(RingConfig().to_json())
+    text = f"INSERT INTO {prefix}ring (name, config) VALUES ({mark}, {mark}) ON CONFLICT (name) DO NOTHING"
+    execute(text, ("default", config))
+    execute(f"INSERT INTO {prefix}state (ring) SELECT id FROM {prefix}ring WHERE name = {mark} "
+            "ON CONFLICT (ring) DO NOTHING", ("default",))  # fmt: skip
+
+
+def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:
+    ours = migrations(dialect)
+    if known and max(known) > ours[-1][0]:
+        SchemaStatus(max(known), ours[-1][0]).require()
+    for version, name, text in ours:
+        if version in known and known[version] != checksum(text):
+            raise StoreCorrupt(f"migration {name} was applied to this store in another wording; do not edit migrations")
+    return [migration for migration in ours if migration[0] not in known]
+
+
+def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str:
+    """The statements of an upgrade, for a DBA to read and run."""
+    prefix = sqlite.PREFIX if dialect == "sqlite" else f'"{schema}".'
+    parts = ["BEGIN;", _TABLE[dialect].format(schema=schema) + ";"]
+    for version, name, text in migrations(dialect):
+        if version > since:
+            parts.append(text.replace("{s}", prefix).strip())
+            columns = "(version, name, checksum)"
+            parts.append(f"INSERT INTO {prefix}migration {columns} VALUES ({version}, '{name}', '{checksum(text)}');")
+    return "\n\n".join([*parts, "COMMIT;\n"])
+
+
+def checksum(text: str) -> str:
+    """What a migration is recognised by."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a script; SQLite's driver takes them one by one inside a transaction."""
+    found, current = [], ""
+    for line in text.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found

@@ -1,0 +1,572 @@
+"""A shelf over a database: loads in slices, remembers what changed, writes it back at once."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ..core.book import DEFAULT_STANDING, Book, Standing
+from ..core.claims import Claim
+from ..core.config import RingConfig
+from ..core.errors import StoreCorrupt
+from ..core.page import PROCESSED, WAITING, Mail, Note, Page
+from ..core.shelf import Shelf
+from ..core.weight import Weight
+from . import codec
+from .rows import BookRow, MailRow, PageRow, StateRow
+from .unit import Unit
+
+#: How many ready books one look at the ring brings.
+RING_SLICE = 128
+#: How many pages and mails of a queue the first look at it brings; each further one doubles it.
+FIRST_LOOK = 8
+#: Above so many ids since the last look, ask which origins have mail instead of reading it all.
+LONG_LOOK = 20_000
+#: Ids from here on stand for mail that is not written yet.
+POSTED = 1 << 62
+
+
+class MailBox:
+    """The mail of one origin that is in no page yet, as far as it was fetched."""
+
+    def __init__(self, floor: int, horizon: int) -> None:
+        self.after = floor - 1
+        #: Mail below this was there for everybody to see before the first look into this box.
+        self.horizon = horizon
+        self.rows: deque[MailRow] = deque()
+        self.look = FIRST_LOOK
+        self.empty = False
+        self.due_seen = False
+
+
+class Origin:
+    """How a book stood when it was loaded, and what was cut for it since."""
+
+    def __init__(self, row: BookRow) -> None:
+        self.row = row
+        self.ahead = set(codec.unpack_numbers(row.ahead)[0]) if row.ahead else set()
+        self.floor = row.floor
+        self.ticket = row.ticket
+        self.begin_page = row.begin_page
+        self.taken: list[int] = []
+        self.messages = 0
+        self.size = 0
+
+
+class SqlShelf(Shelf):
+    """The working set of one operation on one ring."""
+
+    def __init__(
+        self, unit: Unit, ring_id: int, config: RingConfig, state: StateRow, *,
+        now: int, horizon: int, listening: bool = False, passes_in_flight: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(config, now, listening=listening)
+        self.unit = unit
+        self.ring_id = ring_id
+        self.state = state
+        #: Mail with a smaller id is known to everybody: none will appear any more.
+        self.horizon = horizon
+        #: Whether an origin of which anything is in flight is passed by, though it is not ordered.
+        self.passes_in_flight = passes_in_flight
+        self.ticket_cursor = state.ticket_floor - 1
+        self.look_cursor = state.look_floor
+        self.look_floor = state.look_floor
+        self.rest_done = False
+        self.tickets: dict[str, int] = {}
+        self.origins: dict[str, Origin] = {}
+        self.boxes: dict[str, MailBox] = {}
+        self.page_base: dict[tuple[str, int], tuple[int, bytes, int, int, int]] = {}
+        self.page_look: dict[str, int] = {}
+        self.posted: dict[int, tuple[str, bytes]] = {}
+        self.next_posted = POSTED
+        self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
+        #: Whether pages are fetched with their messages.
+        self.wants_payloads = False
+        #: Whether this only looks: then mail that is due counts, though it has not joined yet.
+        self.looking = False
+        #: What is left to do in the same transaction once everything is written.
+        self.after_save: list[Callable[[], object]] = []
+        #: The block on whose behalf this happens.
+        self.block: int | None = None
+
+    # The ring, slice by slice.
+
+    def more_ready(self) -> list[str]:
+        """The next stretch: books by their tickets, and origins with news by their first mail."""
+        found: list[tuple[int, str]] = []
+        while not found and not self.rest_done:
+            rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE)
+            self.rest_done = len(rows) < RING_SLICE
+            found = [(row.ticket or 0, self._load(row)) for row in rows]
+            if rows:
+                self.ticket_cursor = rows[-1].ticket or 0
+            found += self._news(None if self.rest_done else self.ticket_cursor)
+        if not found:
+            found = self._news(None)
+        return [origin for _, origin in sorted(found)]
+
+    def _news(self, below: int | None) -> list[tuple[int, str]]:
+        """Origins that were not ready and have mail, each at the place of its first one."""
+        if below is not None and below <= self.look_cursor:
+            return []
+        found = []
+        last = self.unit.last_id
+        if below is None and last - self.look_cursor > LONG_LOOK:
+            rows = self.unit.news_by_origin(self.ring_id)
+        else:
+            rows = self.unit.news_by_id(self.ring_id, self.look_cursor, below if below is not None else POSTED)
+        self.look_cursor = below if below is not None else last + 1
+        self.look_floor = min(self.look_cursor, self.horizon)
+        fresh = [(id_, origin) for origin, id_ in rows if origin not in self.ring]
+        self.load_books(origin for _, origin in fresh)
+        for id_, origin in fresh:
+            book = self.book(origin)
+            if not book.is_ready and origin not in self.ring.unknitted and self.pull(book):
+                found.append((self.tickets.get(origin, id_), origin))
+        return found
+
+    # Books.
+
+    def fetch_book(self, origin: str) -> Book:
+        """One book."""
+        self.load_books([origin])
+        return self.books[origin]
+
+    def load_books(self, origins: Iterable[str]) -> None:
+        """Many books at once."""
+        wanted = [origin for origin in dict.fromkeys(origins) if origin not in self.books]
+        if not wanted:
+            return
+        for row in self.unit.books(self.ring_id, wanted):
+            self._load(row)
+        for origin in wanted:
+            if origin not in self.books:
+                self._load(BookRow(origin, 0, 0, 0, 0, 0, None, 0, 0, b"", 0, False, False, None))
+
+    def _load(self, row: BookRow) -> str:
+        origin = row.origin
+        if origin in self.books:
+            return origin
+        standing = standing_of(row.standing)
+        book = Book(
+            origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing
+        )
+        ordered = standing.ordered if standing.ordered is not None else self.config.ordered
+        if row.paused:
+            book.passed_by = "paused"
+        elif row.in_flight and (ordered or self.passes_in_flight):
+            book.passed_by = "in flight"
+        elif row.wake_at > self.now:
+            book.passed_by = "backoff"
+        self.books[origin] = book
+        self.origins[origin] = Origin(row)
+        return origin
+
+    # Pages.
+
+    def fetch_page(self, origin: str, index: int) -> Page | None:
+        """A page, and with it the next ones of the queues that the walk will come to."""
+        book = self.book(origin)
+        if not book.begin <= index < book.end:
+            self._keep_pages(self.unit.pages(self.ring_id, [(origin, index, index)], 1))
+            return self.pages.get((origin, index))
+        wanted = [(origin, index, book.end)]
+        for other in self.ring.ahead(origin, RING_SLICE) if origin in self.ring else ():
+            its = self.books.get(other)
+            if its and its is not book and its.is_ready and not its.passed_by and (other, its.begin) not in self.pages:
+                wanted.append((other, its.begin, its.end))
+        look = self.page_look[origin] = min(self.page_look.get(origin, 1) * 2, 256)
+        self._keep_pages(self.unit.pages(self.ring_id, wanted, look // 2 if len(wanted) == 1 else 1))
+        self.pages.setdefault((origin, index), None)
+        return self.pages[origin, index]
+
+    def _keep_pages(self, rows: list[PageRow]) -> None:
+        fresh = []
+        for row in rows:
+            key = (row.origin, row.page)
+            if key not in self.pages and key not in self.removed_pages:
+                self.pages[key] = page = page_of(row)
+                self.page_base[key] = (
+                    page.first_index, bytes(page.marks), page.remaining, page.remaining_size, len(page.lengths)
+                )  # fmt: skip
+                fresh.append((row.origin, page))
+        relaxed = [origin for origin, _ in fresh if self.origins[origin].row.in_flight] if fresh else []
+        if relaxed and self.planning:
+            self._hide_claimed(sorted(set(relaxed)))
+        if self.wants_payloads and fresh:
+            self.fetch_payloads(fresh)
+
+    def _hide_claimed(self, origins: list[str]) -> None:
+        """What other blocks hold of a relaxed queue looks processed to a plan."""
+        for origin, data in self.unit.claims_of(self.ring_id, origins):
+            for run in codec.unpack_claim(origin, data).runs:
+                page = self.pages.get((origin, run.page))
+                if page is not None:
+                    for item in range(run.first, min(run.first + run.count, len(page.marks))):
+                        if page.marks[item] == WAITING:
+                            page.mark_processed(item)
+
+    def fetch_pages(self, wanted: Iterable[tuple[str, int]]) -> None:
+        """Single pages, many at once."""
+        missing = [key for key in dict.fromkeys(wanted) if key not in self.pages]
+        self.load_books(origin for origin, _ in missing)
+        if missing:
+            self._keep_pages(self.unit.pages(self.ring_id, [(origin, at, at) for origin, at in missing], 1))
+
+    def keep(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Page]]:
+        """Take pages that somebody fetched."""
+        found = [PageRow(*row) for row in rows]
+        self.load_books(row.origin for row in found)
+        self._keep_pages(found)
+        for row in found:
+            page = self.pages.get((row.origin, row.page))
+            if page is not None:
+                yield row.origin, page
+
+    def pages_of(self, origin: str) -> Iterator[tuple[int, Page]]:
+        """All stored pages of an origin, however old."""
+        for row in self.unit.pages(self.ring_id, [(origin, 0, 1 << 62)], 1 << 30):
+            yield row.page, page_of(row)
+
+    def expect(self, claims: Iterable[Claim]) -> None:
+        """Fetch what settling these claims will need, messages included: their ids are told."""
+        keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
+        self.fetch_pages(keys)
+        self.fetch_payloads((origin, page) for (origin, _), page in zip(keys, map(self.pages.get, keys)) if page)
+
+    # Mail.
+
+    def next_mail(self, origin: str) -> Mail | None:
+        """The next mail of this origin that is in no page yet."""
+        box = self._box(origin)
+        if not box.rows and not box.empty:
+            self._fill_boxes(origin)
+        if self.looking and box.empty and not box.due_seen:
+            self._add_due(origin, box)
+        if box.rows:
+            row = box.rows.popleft()
+            known = self.origins[origin]
+            known.taken.append(row.id)
+            return mail_of(row)
+        for id_, (whose, payload) in self.posted.items():
+            if whose == origin and id_ not in self.origins[origin].taken:
+                self.origins[origin].taken.append(id_)
+                return Mail(id_, [len(payload)])
+        return None
+
+    def _box(self, origin: str) -> MailBox:
+        box = self.boxes.get(origin)
+        if box is None:
+            self.book(origin)
+            box = self.boxes[origin] = MailBox(self.origins[origin].floor, self.horizon)
+        return box
+
+    def _fill_boxes(self, origin: str) -> None:
+        """Fetch for this queue, and for those the walk will come to that have nothing left either."""
+        hungry = [origin]
+        for other in self.ring.ahead(origin, RING_SLICE) if origin in self.ring else ():
+            if other != origin and other in self.books and not self.books[other].passed_by:
+                box = self._box(other)
+                if not box.rows and not box.empty:
+                    hungry.append(other)
+        look = max(self.boxes[one].look for one in hungry)
+        rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look)
+        counts = dict.fromkeys(hungry, 0)
+        for row in rows:
+            box = self.boxes[row.origin]
+            counts[row.origin] += 1
+            box.after = row.id
+            if row.id not in self.origins[row.origin].ahead:
+                box.rows.append(row)
+        for one in hungry:
+            box = self.boxes[one]
+            box.look = min(look * 2, 4096)
+            box.empty = counts[one] < look
+        if not self.boxes[origin].rows and not self.boxes[origin].empty:
+            self._fill_boxes(origin)
+
+    def _add_due(self, origin: str, box: MailBox) -> None:
+        """Mail that is due stands behind all other; whoever writes next lets it join."""
+        box.due_seen = True
+        for *row, heap in self.unit.rows_for("due_mail", {"origin": [origin]}, ring=self.ring_id, now=self.now):
+            mail = MailRow(*row)
+            box.rows.append(mail)
+            self.payload_cache[origin, mail.id] = split(heap, codec.unpack_lengths(mail.lengths, mail.items, mail.size))
+
+    def was_cut(self, book: Book, mail: Mail) -> None:
+        """Remember what was added, apart from what servicing took away."""
+        known = self.origins[book.origin]
+        known.messages += len(mail.lengths)
+        known.size += mail.ends[-1]
+        if known.ticket is None and book.origin not in self.tickets and book.origin not in self.ring:
+            if self.state.ticket_floor <= mail.id < POSTED:
+                # It was knit in when this mail arrived, in the order of arrivals.
+                self.tickets[book.origin] = mail.id
+            else:
+                self.ring.knit(book.origin)
+
+    def cut_everything(self) -> None:
+        """Cut all mail of the ring, in the order in which it was sent (for those who listen)."""
+        after = -1
+        while rows := self.unit.uncut(self.ring_id, after, 1024):
+            self.load_books(row.origin for row in rows)
+            for row in rows:
+                after = row.id
+                known = self.origins[row.origin]
+                if row.id >= known.row.floor and row.id not in known.ahead:
+                    self.pull(self.book(row.origin))
+
+    def post(self, origin: str, payload: bytes) -> None:
+        """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
+        self.posted[self.next_posted] = (origin, payload)
+        self.next_posted += 1
+        book = self.book(origin)
+        if self.listening:
+            while self.pull(book):
+                pass
+        elif not book.is_ready:
+            self.pull(book)
+
+    # Payloads.
+
+    def payloads(self, origin: str, page: Page) -> list[bytes]:
+        """The messages of a page."""
+        if page.payloads is None or len(page.payloads) < len(page.lengths):
+            self.fetch_payloads([(origin, page)])
+        assert page.payloads is not None
+        return page.payloads
+
+    def fetch_payloads(self, pages: Iterable[tuple[str, Page]]) -> None:
+        """The messages of many pages at once."""
+        pages = list(pages)
+        wanted = {
+            (origin, part.mail)
+            for origin, page in pages
+            for part in page.slices
+            if part.mail < POSTED and (origin, part.mail) not in self.payload_cache
+        }
+        for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
+            self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
+        for origin, page in pages:
+            page.payloads = [
+                payload for part in page.slices for payload in self._stretch(origin, part.mail, part.start, part.items)
+            ]
+
+    def _stretch(self, origin: str, mail: int, start: int, count: int) -> list[bytes]:
+        if mail >= POSTED:
+            return [self.posted[mail][1]]
+        whole = self.payload_cache.get((origin, mail))
+        if whole is None:
+            raise StoreCorrupt(f"mail {mail} of {origin!r} is gone, though a page refers to it")
+        return whole[start : start + count]
+
+    def refresh(self, state: StateRow, keep: str | None) -> None:
+        """Somebody else settled a block meanwhile: look again at everything but the queue at hand."""
+        self.state = state
+        self.pages = {key: page for key, page in self.pages.items() if key[0] == keep}
+        others = [origin for origin in self.books if origin != keep]
+        books = {origin: self.books.pop(origin) for origin in others}
+        self.load_books(others)
+        for origin, book in books.items():
+            fresh = self.books[origin]
+            book.__dict__.update({**fresh.__dict__, "deficit": book.deficit})
+            self.books[origin] = book
+
+    # Writing back.
+
+    def forget_plan(self) -> None:
+        """Put books and pages back to where they were, but for what was cut and what was earned."""
+        for origin, book in self.books.items():
+            known = self.origins[origin]
+            book.begin = known.row.begin_page
+            book.count = known.row.pages + book.end - known.row.end_page
+            book.message_count = known.row.messages + known.messages
+            book.size = known.row.size + known.size
+        self.pages.update(self.removed_pages)
+        touched = self.changed_pages | set(self.removed_pages)
+        cut = {key for key in touched if self._was_extended(key)}
+        for key, page in self.pages.items():
+            if page is not None:
+                self._restore(key, page)
+        self.changed_pages, self.removed_pages = cut, {}
+        self.asides, self.events, self.waits = {}, [], {}
+        self.changed_books = {
+            origin
+            for origin, known in self.origins.items()
+            if known.messages or self.books[origin].deficit != known.row.deficit
+        }
+        self.ring.unknitted.clear()
+
+    def _was_extended(self, key: tuple[str, int]) -> bool:
+        page = self.pages.get(key)
+        return page is not None and len(page.lengths) > self.page_base.get(key, (0, b"", 0, 0, 0))[4]
+
+    def _restore(self, key: tuple[str, int], page: Page) -> None:
+        first, marks, remaining, remaining_size, items = self.page_base.get(key, (0, b"", 0, 0, 0))
+        page.first_index = first
+        page.marks = bytearray(marks) + bytes(len(page.lengths) - items)
+        page.remaining = remaining + len(page.lengths) - items
+        page.remaining_size = remaining_size + sum(page.lengths[items:])
+
+    def save(self) -> None:
+        """Write everything that changed."""
+        self._save_posted()
+        self._save_pages()
+        self._save_books()
+        unit, ring = self.unit, self.ring_id
+        unit.save_asides(ring, self.asides, self.now, self.block)
+        unit.save_events(ring, self.events, self.now, self.block)
+        unit.save_state(ring, self.state, self.ticket_floor(), self.look_floor)
+        for step in self.after_save:
+            step()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """What is written is no change any more; whoever goes on with this shelf looks anew."""
+        self.forget_changes()
+        self.tickets = {}
+        self.ring.moved.clear()
+        self.ring.favoured = []
+        self.payload_cache = {}
+        for known in self.origins.values():
+            known.taken = []
+        self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
+
+    def _save_posted(self) -> None:
+        if not self.posted:
+            return
+        ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
+        self.unit.insert_mail(
+            self.ring_id, [(ids[old], origin, payload) for old, (origin, payload) in self.posted.items()]
+        )
+        for key in self.changed_pages:
+            page = self.pages.get(key)
+            if page is not None:
+                page.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in page.slices]
+        for known in self.origins.values():
+            known.taken = [ids.get(id_, id_) for id_ in known.taken]
+        for gone in self.removed_pages.values():
+            gone.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in gone.slices]
+        for old, (origin, payload) in self.posted.items():
+            self.payload_cache[origin, ids[old]] = [payload]
+        self.posted = {}
+
+    def _save_pages(self) -> None:
+        gone: list[tuple[str, int]] = []
+        shared: list[tuple[str, int, int]] = []
+        for (origin, index), page in self.removed_pages.items():
+            inner = page.slices[1:-1]
+            gone.extend((origin, part.mail) for part in inner)
+            shared.extend((origin, part.mail, index) for part in {page.slices[0], page.slices[-1]})
+        changed = [(origin, self.pages.get((origin, index))) for origin, index in sorted(self.changed_pages)]
+        self.unit.save_pages(
+            self.ring_id,
+            [(origin, page, page.kept(self.books[origin].begin)) for origin, page in changed if page is not None],
+        )
+        self.unit.delete_pages(self.ring_id, list(self.removed_pages))
+        self.unit.delete_mail(self.ring_id, gone)
+        self.unit.delete_shared_mail(self.ring_id, sorted(set(shared)))
+
+    def _save_books(self) -> None:
+        moved = [origin for origin in self.ring.moved if self.books[origin].is_ready]
+        tickets = dict(self.tickets)
+        tickets.update(zip(moved, self.unit.fresh_ids(len(moved)) if moved else ()))
+        floor = self.state.ticket_floor
+        for place, origin in enumerate(reversed(self.ring.favoured), start=1):
+            tickets[origin] = floor - place
+        changed = self.changed_books | set(tickets) | set(self.waits)
+        rows = []
+        for origin in sorted(changed):
+            book, known = self.books[origin], self.origins[origin]
+            known.ticket = tickets.get(origin, known.ticket) if book.is_ready else None
+            self._move_floor(origin, known)
+            wake_at = self.waits.get(origin, known.row.wake_at)
+            ahead = codec.pack_numbers(sorted(known.ahead)) if known.ahead else b""
+            rows.append(
+                (origin, book.begin, book.end, book.count, book.message_count, book.size, known.ticket,
+                 book.deficit, known.floor, ahead, wake_at)
+            )  # fmt: skip
+        self.unit.save_books(self.ring_id, rows)
+
+    def _move_floor(self, origin: str, known: Origin) -> None:
+        """Mail below the floor is in pages; what is in pages at or above it is named."""
+        box = self.boxes.get(origin)
+        taken = [id_ for id_ in known.taken if id_ < POSTED]
+        if not taken and not (box and box.empty):
+            return
+        known.ahead.update(taken)
+        reached = box.horizon if box else known.floor
+        if box and (box.rows or not box.empty):
+            reached = min(box.rows[0].id if box.rows else box.after + 1, reached)
+        known.floor = max(known.floor, reached)
+        known.ahead = {id_ for id_ in known.ahead if id_ >= known.floor}
+
+    def ticket_floor(self) -> int:
+        """No ready book has a smaller ticket than this."""
+        tickets = [known.ticket for known in self.origins.values() if known.ticket is not None]
+        if not self.rest_done:
+            tickets.append(self.ticket_cursor + 1)
+        return min(tickets, default=self.state.ticket_floor)
+
+    def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes]]:
+        """Claims as rows, in the order of the visits."""
+        return [(seq, claim.origin, codec.pack_claim(claim)) for seq, claim in enumerate(claims)]
+
+
+def standing_of(value: Any) -> Standing:
+    """What is set for an origin."""
+    if not value:
+        return DEFAULT_STANDING
+    plain = json.loads(value) if isinstance(value, str) else value
+    return Standing(
+        plain.get("share", 1),
+        Weight(*plain["least"]) if plain.get("least") else None,
+        Weight(*plain["most"]) if plain.get("most") else None,
+        plain.get("ordered"),
+    )
+
+
+def page_of(row: PageRow) -> Page:
+    """A page as it is stored."""
+    page = Page(row.page)
+    page.slices = codec.unpack_slices(row.slices)
+    page.lengths = codec.unpack_numbers(row.lengths)[0]
+    page.notes = codec.unpack_notes(row.notes)
+    page.first_index, page.used = row.first_index, row.used
+    page.remaining, page.remaining_size = row.remaining, row.remaining_size
+    page.marks = bytearray(row.marks) or bytearray([PROCESSED]) * row.first_index + bytes(row.items - row.first_index)
+    if len(page.lengths) != row.items or len(page.marks) != row.items:
+        raise StoreCorrupt(f"page {row.page} of {row.origin!r} has {row.items} items, but {len(page.lengths)} lengths")
+    return page
+
+
+def mail_of(row: MailRow) -> Mail:
+    """A mail as it is stored, without its bytes."""
+    lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
+    return Mail(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
+
+
+def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
+    """What the sender said about single messages that matters to planning."""
+    if not attributes:
+        return {}
+    plain = codec.read_json(attributes)
+    notes: dict[int, Note] = {}
+    for item in range(items):
+        own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
+        weight = own.get("weight")
+        note = Note(Weight(*weight) if weight else None, own.get("attempts", 0), own.get("expires"))
+        if any(part is not None and part != 0 for part in note):
+            notes[item] = note
+    return notes
+
+
+def split(heap: bytes, lengths: Iterable[int]) -> list[bytes]:
+    """The messages of a mail."""
+    found, start = [], 0
+    for length in lengths:
+        found.append(heap[start : start + length])
+        start += length
+    return found

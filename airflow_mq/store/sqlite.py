@@ -1,0 +1,199 @@
+"""SQLite: the embedded store, for one machine. One writer at a time, many readers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.errors import (
+    MessageQueueError,
+    SchemaMissing,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from .rows import Locked, StateRow
+from .sql import statement
+from .store import Outgoing, Store
+from .unit import Unit
+
+PREFIX = "mq_"
+
+
+class SqliteUnit(Unit):
+    """One transaction on a SQLite file."""
+
+    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
+        self.store, self.connection = store, connection
+
+    def _text(self, name: str) -> str:
+        self.store.point(name)
+        return statement("sqlite", name, PREFIX)
+
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Run a statement and fetch its rows."""
+        return self.connection.execute(self._text(statement), values).fetchall()
+
+    def run(self, statement: str, **values: Any) -> int:
+        """Run a statement and tell how many rows it touched."""
+        return self.connection.execute(self._text(statement), _plain(values)).rowcount
+
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+        """Run a statement for each request; in one process that costs microseconds."""
+        text, execute = self._text(statement), self.connection.execute
+        found: list[Any] = []
+        for request in zip(*columns.values()):
+            found.extend(execute(text, {**values, **dict(zip(columns, request))}))
+        return found
+
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+        """Run a statement for each request."""
+        values = _plain(values)
+        rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
+        self.connection.executemany(self._text(statement), rows)
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """New ids from the counter."""
+        last: int = self.rows("fresh_ids", count=count)[0][0]
+        return list(range(last - count + 1, last + 1))
+
+    def now(self) -> int:
+        """The database's clock, which is this machine's."""
+        return int(self.rows("now")[0][0])
+
+    def lock(self, ring: int) -> Locked:
+        """The transaction is the only one that writes: what it sees is all there is."""
+        *state, config, self.last_id = self.rows("lock_ring", ring=ring)[0]
+        return Locked(StateRow(*state), self.last_id + 1, config, self.now())
+
+
+class SqliteStore(Store[sqlite3.Connection]):
+    """Rings in a SQLite file."""
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.address.path
+        assert path is not None
+        if not path.exists():
+            raise SchemaMissing(f"there is no store at {path}; run `airflow-mq db upgrade` to make one")
+        with translated():
+            connection = sqlite3.connect(
+                path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False
+            )
+            configure(connection)
+        return connection
+
+    def _disconnect(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+
+    def _is_alive(self, connection: sqlite3.Connection) -> bool:
+        return True
+
+    @contextmanager
+    def writing(self) -> Iterator[Unit]:
+        """One transaction, the only one that writes."""
+        connection = self.connection()
+        with translated():
+            self.point("begin")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield SqliteUnit(self, connection)
+                self.point("commit")
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self.point("committed")
+
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        """Reads of one moment; writers go on beside them."""
+        connection = self.connection()
+        with translated():
+            connection.execute("BEGIN")
+            try:
+                unit = SqliteUnit(self, connection)
+                yield unit
+            finally:
+                connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
+
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Reads one by one."""
+        with translated():
+            yield SqliteUnit(self, self.connection())
+
+    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
+        """Enqueue one plain message."""
+        with self.writing() as unit:
+            self.send(unit, ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
+
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        """Write mail within a transaction."""
+        rows = list(rows)
+        if not rows:
+            return
+        ids = unit.fresh_ids(len(rows))
+        columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*rows))))
+        if due is None:
+            unit.run_for("insert_mail", {"id": ids, **columns}, ring=ring)
+        else:
+            unit.run_for("insert_delayed", {"id": ids, **columns}, ring=ring, due=due)
+
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        """Let mail that is due join its queue."""
+        due = unit.rows("due", ring=ring, now=now)
+        if due:
+            self.send(unit, ring, [Outgoing(o, size, items, more, lengths, attributes, heap)
+                                   for _, _, size, items, more, o, lengths, attributes, heap in due])  # fmt: skip
+            unit.run("delete_due", ring=ring, now=now)
+
+
+def configure(connection: sqlite3.Connection) -> None:
+    """What every connection of ours is set to: an acknowledged commit survives a power cut."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the driver, by our names."""
+    try:
+        yield
+    except MessageQueueError:
+        raise
+    except sqlite3.Error as error:
+        raise named(error) from error
+
+
+def named(error: sqlite3.Error) -> MessageQueueError:
+    """Our name for an error of the driver."""
+    code = getattr(error, "sqlite_errorname", "")
+    text = str(error)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or "locked" in text:
+        return StoreBusy()
+    if code.startswith("SQLITE_FULL") or "disk is full" in text:
+        return StoreFull()
+    if code.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")) or "readonly" in text:
+        return StoreReadOnly()
+    if "no such table" in text:
+        return SchemaMissing()
+    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "malformed" in text or "not a database" in text:
+        return StoreCorrupt(f"the SQLite file cannot be read: {text}")
+    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        return StoreUnreachable(f"the SQLite file cannot be used: {text}")
+    return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
+        for name, value in values.items()
+    }

@@ -1,0 +1,116 @@
+"""A store: where rings are kept. It opens transactions; what they can do is in `unit`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Generic, NamedTuple, TypeVar
+
+from .address import StoreAddress
+from .unit import Unit
+
+Connection = TypeVar("Connection")
+
+
+class Outgoing(NamedTuple):
+    """A row of mail on its way in."""
+
+    origin: str
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+    heap: bytes
+
+
+class Store(ABC, Generic[Connection]):
+    """A database that holds rings. May be shared by threads: each has a connection of its own."""
+
+    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+        self.address = address
+        self.busy_timeout = busy_timeout
+        #: Called with the name of each statement before it runs, and around each commit. For tests.
+        self.probe: Callable[[str], None] | None = None
+        self._local = threading.local()
+        self._open: list[Connection] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """Open a connection."""
+
+    @abstractmethod
+    def _disconnect(self, connection: Connection) -> None:
+        """Close a connection, without complaint."""
+
+    @abstractmethod
+    def _is_alive(self, connection: Connection) -> bool:
+        """Whether a connection can still be used, as far as can be told without asking."""
+
+    @abstractmethod
+    @contextmanager
+    def writing(self) -> Iterator[Unit]:
+        """One transaction, committed at the end, rolled back when anything is raised."""
+
+    @abstractmethod
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        """Reads that all see the same moment."""
+
+    @abstractmethod
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Reads outside of any transaction, for whoever holds the ring on lease."""
+
+    @abstractmethod
+    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
+        """Enqueue one plain message, in a transaction of its own."""
+
+    @abstractmethod
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        """Write mail within a transaction; with a due time, mail that joins its queue then."""
+
+    @abstractmethod
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        """Let mail that is due join its queue. Under the ring's lock."""
+
+    def connection(self) -> Connection:
+        """This thread's connection."""
+        if self._pid != os.getpid():
+            # A forked child must not touch its parent's connections, not even to close them.
+            self._local, self._open, self._pid = threading.local(), [], os.getpid()
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None or not self._is_alive(connection):
+            if connection is not None:
+                self.drop(connection)
+            connection = self._local.connection = self._connect()
+            with self._lock:
+                self._open.append(connection)
+        return connection
+
+    def drop(self, connection: Connection) -> None:
+        """Give up a connection that cannot be trusted any more."""
+        with self._lock:
+            if connection in self._open:
+                self._open.remove(connection)
+        self._local.connection = None
+        self._disconnect(connection)
+
+    def close(self) -> None:
+        """Close all connections of all threads."""
+        with self._lock:
+            connections, self._open = self._open, []
+        self._local = threading.local()
+        if self._pid == os.getpid():
+            for connection in connections:
+                self._disconnect(connection)
+
+    def point(self, name: str) -> None:
+        """Tell the probe, if there is one, what comes next."""
+        if self.probe is not None:
+            self.probe(name)

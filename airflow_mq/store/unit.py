@@ -1,0 +1,209 @@
+"""The verbs of a store: what one transaction can read and write, in bulk.
+
+A verb is a statement by name. How a statement is run, and how many rows are handed over
+at once, differs between databases: four primitives, which each of them brings.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..core.errors import UnknownRing
+from ..core.events import EventRun
+from ..core.message import Address
+from ..core.page import PROCESSED, Page
+from ..core.shelf import Aside
+from . import codec
+from .rows import BlockRow, BookRow, Locked, MailRow, PageRow, RingRow, StateRow
+
+#: Events of one origin are kept in rows of at most so many.
+EVENTS_PER_ROW = 4096
+
+
+class Unit(ABC):
+    """One transaction on a store, or a series of reads outside of one."""
+
+    #: The last id that was given out when the ring was locked.
+    last_id = 0
+
+    # The primitives.
+
+    @abstractmethod
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Run a statement and fetch its rows."""
+
+    @abstractmethod
+    def run(self, statement: str, **values: Any) -> int:
+        """Run a statement and tell how many rows it touched."""
+
+    @abstractmethod
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+        """Run a statement for many requests (a column each) and fetch all rows."""
+
+    @abstractmethod
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+        """Run a statement for many requests (a column each)."""
+
+    @abstractmethod
+    def fresh_ids(self, count: int) -> list[int]:
+        """New ids, larger than any before."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """The database's clock, in microseconds."""
+
+    @abstractmethod
+    def lock(self, ring: int) -> Locked:
+        """Hold the ring's books until the end of this transaction."""
+
+    # Rings.
+
+    def ring(self, name: str) -> RingRow:
+        """A ring by its name."""
+        rows = self.rows("ring_by_name", name=name)
+        if not rows:
+            known = ", ".join(repr(row[0]) for row in self.rows("ring_names"))
+            raise UnknownRing(f"there is no ring {name!r} in this store; it has {known or 'none'}; create it first")
+        return RingRow(*rows[0])
+
+    def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
+        """Write the floors, and count the change."""
+        self.run("save_state", ring=ring, ticket_floor=ticket_floor, look_floor=look_floor, marks=state.marks)
+
+    # Books and the ring.
+
+    def ready_books(self, ring: int, after: int, limit: int) -> list[BookRow]:
+        """Ready books in the ring's order."""
+        return [BookRow(*row) for row in self.rows("ready_books", ring=ring, after=after, limit=limit, now=self.now())]
+
+    def books(self, ring: int, origins: Sequence[str]) -> list[BookRow]:
+        """Books by name."""
+        return [BookRow(*row) for row in self.rows_for("books", {"origin": origins}, ring=ring, now=self.now())]
+
+    def news_by_id(self, ring: int, start: int, below: int) -> list[tuple[str, int]]:
+        """Origins that are not ready and have mail among these ids, with their first one."""
+        return self.rows("news_by_id", ring=ring, start=start, below=below)
+
+    def news_by_origin(self, ring: int) -> list[tuple[str, int]]:
+        """Origins that are not ready and have mail, with their first one."""
+        return [row for row in self.rows("news_by_origin", ring=ring) if row[1] is not None]
+
+    def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write books as they stand."""
+        names = ("origin", "begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit",
+                 "floor", "ahead", "wake_at")  # fmt: skip
+        self._write("save_book", names, rows, ring=ring)
+
+    # Pages and mail.
+
+    def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """For each (origin, first, last): its stored pages from the first on, so many at most."""
+        columns: dict[str, list[Any]] = {
+            "origin": [one[0] for one in wanted], "first": [one[1] for one in wanted], "last": [one[2] for one in wanted]
+        }  # fmt: skip
+        return [PageRow(*row) for row in self.rows_for("pages", columns, ring=ring, limit=limit)]
+
+    def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int) -> list[MailRow]:
+        """For each (origin, id): the mail after that id, without its bytes, so many at most."""
+        columns: dict[str, list[Any]] = {"origin": [one[0] for one in wanted], "after": [one[1] for one in wanted]}
+        return [MailRow(*row) for row in self.rows_for("mail", columns, ring=ring, limit=limit)]
+
+    def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
+        """Mail of all origins in the order of ids; some of it may be in pages already."""
+        return [MailRow(*row) for row in self.rows("uncut", ring=ring, after=after, limit=limit)]
+
+    def heaps(self, ring: int, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes, int, int, bytes]]:
+        """The bytes of these mails: origin, id, lengths, items, size, heap."""
+        if not wanted:
+            return []
+        return self.rows_for("heaps", {"origin": [w[0] for w in wanted], "id": [w[1] for w in wanted]}, ring=ring)
+
+    def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
+        """Write pages as they stand."""
+        names = ("origin", "page", "items", "used", "first_index", "remaining", "remaining_size", "kept",
+                 "first_mail", "last_mail", "slices", "lengths", "marks", "notes")  # fmt: skip
+        self._write("save_page", names, [_page_row(*entry) for entry in pages], ring=ring)
+
+    def delete_pages(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Remove pages."""
+        self._write("delete_page", ("origin", "page"), keys, ring=ring)
+
+    def delete_mail(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Remove mail that lay in a single page."""
+        self._write("delete_mail", ("origin", "id"), keys, ring=ring)
+
+    def delete_shared_mail(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Remove mail at the edge of a page, unless a neighbouring page still holds some of it."""
+        self._write("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+
+    def insert_mail(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Write single messages under ids of their own."""
+        plain = [(id_, origin, len(payload), payload) for id_, origin, payload in rows]
+        self._write("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
+
+    # What became of messages.
+
+    def save_asides(self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None) -> None:
+        """Remember why messages were set aside, and forget those that are no more."""
+        gone = [(at.origin, at.page, at.index) for at, aside in asides.items() if aside is None]
+        kept = [
+            (at.origin, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+             codec.pack_weight(aside.limit), aside.reason)
+            for at, aside in asides.items() if aside is not None
+        ]  # fmt: skip
+        self._write("delete_aside", ("origin", "page", "item"), gone, ring=ring)
+        names = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason")
+        self._write("save_aside", names, kept, ring=ring, at=now, block=block)
+
+    def save_events(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
+        """Keep events, packed: neighbours of one origin share a row."""
+        rows: list[tuple[str, int, list[EventRun]]] = []
+        for run in runs:
+            if rows and rows[-1][0] == run.origin and rows[-1][1] + len(run.ids) <= EVENTS_PER_ROW:
+                origin, count, together = rows[-1]
+                together.append(run)
+                rows[-1] = (origin, count + len(run.ids), together)
+            else:
+                rows.append((run.origin, len(run.ids), [run]))
+        plain = [(origin, count, codec.pack_events(together)) for origin, count, together in rows]
+        self._insert_events(ring, plain, now, block)
+
+    def _insert_events(self, ring: int, rows: Sequence[tuple[str, int, bytes]], now: int, block: int | None) -> None:
+        if rows:
+            ids = self.fresh_ids(len(rows))
+            plain = [(id_, *row) for id_, row in zip(ids, rows)]
+            self._write("insert_event", ("id", "origin", "events", "data"), plain, ring=ring, at=now, block=block)
+
+    # Blocks.
+
+    def claims_of(self, ring: int, origins: Sequence[str]) -> list[tuple[str, bytes]]:
+        """What live blocks hold of these origins."""
+        return self.rows_for("claims_of", {"origin": origins}, ring=ring)
+
+    def insert_block(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes]]) -> None:
+        """Write a block and what it claimed."""
+        self.run(
+            "insert_block", ring=ring, id=block.id, key=block.key, token=block.token, by_hand=block.by_hand,
+            seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at, details=block.details,
+        )  # fmt: skip
+        self._write("insert_claim", ("seq", "origin", "data"), claims, ring=ring, block=block.id, by_hand=block.by_hand)
+
+    def block(self, statement: str, **values: Any) -> BlockRow | None:
+        """The block that this statement finds."""
+        rows = self.rows(statement, **values)
+        return BlockRow(*rows[0]) if rows else None
+
+    def _write(self, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], **values: Any) -> None:
+        if rows:
+            self.run_for(statement, dict(zip(names, map(list, zip(*rows)))), **values)
+
+
+def _page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
+    plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
+    return (
+        origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
+        page.slices[0].mail, page.slices[-1].mail, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
+        b"" if page.marks == plain_marks else bytes(page.marks), codec.pack_notes(page.notes),
+    )  # fmt: skip
