@@ -62,7 +62,6 @@ class RingConfig:
             raise ConfigRefused(f"ordered is true or false, not {self.ordered!r}")
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
-            self._check_integrity(self.service_weight)
 
     def _check_numbers(self) -> None:
         if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:
@@ -84,13 +83,15 @@ class RingConfig:
         if self.lease < 1:
             raise ConfigRefused(f"lease is at least one second, not {self.lease!r}")
 
-    def _check_integrity(self, limit: Weight) -> None:
+    def check(self) -> RingConfig:
+        """Refuse a ring that could never service a message; done whenever one is written."""
         least = self.costs.overhead
-        if least.exceeds(limit):
+        if self.service_weight is not None and least.exceeds(self.service_weight):
             raise ConfigRefused(
-                f"a service weight of {limit} does not even pay for looking at one message; "
-                f"with these costs it must be at least {limit.at_least(least)}"
+                f"a service weight of {self.service_weight} does not even pay for looking at one message; "
+                f"with these costs it must be at least {self.service_weight.at_least(least)}"
             )
+        return self
 
     @property
     def max_message_len(self) -> int:
@@ -125,7 +126,7 @@ class RingConfig:
         unknown = set(changes) - {item.name for item in fields(self)}
         if unknown:
             raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
-        after = replace(self, **changes)
+        after = replace(self, **changes).check()
         if after.heap_size < self.heap_size:
             raise ConfigRefused(
                 f"heap_size may only grow: pages of up to {self.heap_size:,} bytes are stored, "

@@ -53,6 +53,15 @@ class BatchFootprint:
 
 
 @dataclass(frozen=True)
+class BatchesFootprints:
+    """What enqueuing the first 1, 2, 3 … messages of a batch would add, and where it would begin."""
+
+    #: Bytes in use in the page that takes the first of them; a whole page's, where a new one is opened.
+    first_page_position: int
+    footprints: list[BatchFootprint]
+
+
+@dataclass(frozen=True)
 class Message:
     """A message on its way in, when it needs more than its bytes."""
 

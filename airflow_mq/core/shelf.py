@@ -102,7 +102,8 @@ class Shelf(ABC):
         mail = self.next_mail(book.origin)
         if mail is None:
             return False
-        page = self.page(book.origin, book.end - 1) if book.is_ready else None
+        was_ready = book.is_ready
+        page = self.page(book.origin, book.end - 1) if was_ready else None
         book.message_count += len(mail.lengths)
         book.size += mail.ends[-1]
         while mail.cut < len(mail.lengths):
@@ -112,12 +113,18 @@ class Shelf(ABC):
                 self.changed_pages.add((book.origin, page.index))
         self.changed_books.add(book.origin)
         self.was_cut(book, mail)
+        if not was_ready and book.origin not in self.ring:
+            self.knit(book, mail)
         if mail.last:
             self.tell_changed(book)
         return True
 
     def was_cut(self, book: Book, mail: Mail) -> None:
         """A chance for the owner to remember which mail lies in pages now."""
+
+    def knit(self, book: Book, mail: Mail) -> None:
+        """Let a book that became ready by this mail enter the ring."""
+        self.ring.knit(book.origin)
 
     def _open_page(self, book: Book) -> Page:
         page = Page(book.end)

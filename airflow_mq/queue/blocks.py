@@ -14,6 +14,7 @@ from ..core.message import Address
 from ..core.orders import Ledger, parts_of
 from ..core.outcome import Outcome
 from ..core.overweight import find_set_aside, settle_execution
+from ..core.page import Page
 from ..core.service import Ladder, overweight_limit
 from ..core.settle import Answers, ClaimSettler, Settlement
 from ..core.weigher import WeighPayloads
@@ -275,7 +276,8 @@ class Blocks(QueueBase):
         while runs:
             with self._looking() as (unit, shelf):
                 shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])
-                now, later, size = [], [], 0
+                now: list[tuple[str, ClaimRun, Page]] = []
+                later, size = [], 0
                 for origin, run in runs:
                     page = shelf.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
                     if size < FETCHED and len(now) < 256 and page is not None:
@@ -329,8 +331,7 @@ class Planner:
                 if locked.state.lease_token != token or locked.state.version != shelf.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
                 shelf.unit, shelf.state = unit, locked.state
-                block = self._write(unit, shelf)
-                hooks = shelf.hooks
+                block, hooks = self._write(unit, shelf), shelf.hooks
                 shelf.save()
             queue._tell(hooks)
             return block

@@ -91,8 +91,8 @@ class Deciding(QueueBase):
                 if locked.state.lease_token != token:
                     raise InFlight("the ring was taken over while the message was executed; look before you repeat")
                 shelf.unit, shelf.state = unit, locked.state
-                shelf.save()
                 hooks = shelf.hooks
+                shelf.save()
         finally:
             with self._held(token=token) as (unit, _):
                 unit.run("drop_lease", ring=self.ring_id, token=token)
@@ -212,7 +212,7 @@ class Deciding(QueueBase):
         """Make another ring in the same store."""
         self._refuse_nested()
         with self.store.writing() as unit:
-            insert_ring(unit, name, config or RingConfig())
+            insert_ring(unit, name, (config or RingConfig()).check())
 
     def rings(self) -> list[str]:
         """The names of all rings of the store."""

@@ -126,7 +126,7 @@ class Reading(QueueBase):
         """Look over everything that is stored, and tell every violation. Writes nothing."""
         with self._looking() as (unit, _):
             found = list(_check_ring(unit, self.ring_id))
-            for name in _all_origins(unit, self.ring_id):
+            for name in all_origins(unit, self.ring_id):
                 found += _check_origin_of(self, unit, name)
             found += _check_claims(unit, self.ring_id)
             return found
@@ -215,7 +215,7 @@ def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAsi
     return found
 
 
-def _all_origins(unit: Unit, ring: int) -> Iterator[str]:
+def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     after = ""
     while True:
         values = {"ring": ring, "after": after, "first": "", "below": _LAST, "limit": 1000}

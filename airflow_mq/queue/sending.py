@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, overload
 
 from ..core.config import HEADER_SIZE
 from ..core.errors import Busy, InvalidInput, KeyConflict
-from ..core.message import BatchFootprint, Message, check_origin, check_payload, message_id
+from ..core.message import BatchesFootprints, BatchFootprint, Message, check_origin, check_payload, message_id
 from ..core.weight import Weight
 from ..store import Outgoing, codec
 from ..store.unit import Unit
@@ -61,7 +61,7 @@ class Sending(QueueBase):
             delivery.enqueue(origin, payload)
         else:
             self.store.send_one(self.ring_id, origin, payload)
-            self._cut_for_listeners()
+            self.tell_listeners()
         return Enqueued(1, len(payload))
 
     @overload
@@ -111,7 +111,7 @@ class Sending(QueueBase):
             with self.store.writing() as unit:
                 refused = self._refused_keys(unit, spool.keys)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
-        self._cut_for_listeners()
+        self.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
     def _send_nested(self, pairs: Iterable[tuple[str, bytes | Message]], enqueue: Any) -> Enqueued:
@@ -150,8 +150,8 @@ class Sending(QueueBase):
         with self.store.loose() as unit:
             return unit.now() + int(seconds * 1_000_000)
 
-    def _cut_for_listeners(self) -> None:
-        """Who listens hears of what it sends at once."""
+    def tell_listeners(self) -> None:
+        """Cut what was sent by anybody into pages, and tell the listeners of it."""
         if self.listeners:
             # Where somebody services the ring at the moment, they will cut it, and tell.
             with suppress(Busy), self._working(patience=0):
@@ -159,31 +159,30 @@ class Sending(QueueBase):
 
     def batches_footprints(
         self, origin: str, messages: Iterable[bytes], max_ready_pages: int
-    ) -> list[BatchFootprint]:
+    ) -> BatchesFootprints:
         """What enqueuing the first 1, 2, 3 … of these would add, within so many ready pages.
 
         For a sender that wants a bound: the queue itself never refuses.
         """
         with self._looking() as (_, shelf):
-            book = shelf.book(check_origin(origin))
+            book, heap = shelf.book(check_origin(origin)), shelf.config.heap_size
             while shelf.pull(book):
                 pass
             page = shelf.page(origin, book.end - 1) if book.is_ready else None
-            heap, room = self.config.heap_size, 0
-            if page is not None:
-                room = heap - page.used
-            pages, new_pages, size = book.end - book.begin, 0, 0
-            found: list[BatchFootprint] = []
-            for count, message in enumerate(messages, start=1):
-                need = len(check_payload(message, self.config.max_message_len)) + HEADER_SIZE
-                if need > room:
-                    pages, new_pages, room = pages + 1, new_pages + 1, heap
-                    if pages > max_ready_pages:
-                        break
-                room -= need
-                size += len(message)
-                found.append(BatchFootprint(count, size, new_pages))
-            return found
+            used = heap if page is None else page.used
+            pages = book.end - book.begin
+        position, opened, size = 0 if page is None else used, 0, 0
+        found: list[BatchFootprint] = []
+        for count, message in enumerate(messages, start=1):
+            need = len(check_payload(message, self.config.max_message_len)) + HEADER_SIZE
+            if used + need > heap:
+                opened, used = opened + 1, 0
+            if pages + opened > max_ready_pages:
+                break
+            used += need
+            size += len(message)
+            found.append(BatchFootprint(count, size, opened))
+        return BatchesFootprints(position, found)
 
 
 class Packer:

@@ -225,6 +225,10 @@ class SqlShelf(Shelf):
             if page is not None:
                 yield row.origin, page
 
+    def keep_all(self, origin: str) -> None:
+        """Fetch all stored pages of an origin, however old."""
+        self._keep_pages(self.unit.pages(self.ring_id, [(origin, 0, POSTED)], POSTED))
+
     def pages_of(self, origin: str) -> Iterator[tuple[int, Page]]:
         """All stored pages of an origin, however old."""
         for row in self.unit.pages(self.ring_id, [(origin, 0, 1 << 62)], 1 << 30):
@@ -300,12 +304,13 @@ class SqlShelf(Shelf):
         known = self.origins[book.origin]
         known.messages += len(mail.lengths)
         known.size += mail.ends[-1]
-        if known.ticket is None and book.origin not in self.tickets and book.origin not in self.ring:
-            if self.state.ticket_floor <= mail.id < POSTED:
-                # It was knit in when this mail arrived, in the order of arrivals.
-                self.tickets[book.origin] = mail.id
-            else:
-                self.ring.knit(book.origin)
+
+    def knit(self, book: Book, mail: Mail) -> None:
+        """Enter the ring in the order of arrivals: when this mail arrived, it was knit in."""
+        if self.state.ticket_floor <= mail.id < POSTED and book.origin not in self.ring.unknitted:
+            self.tickets[book.origin] = mail.id
+        else:
+            self.ring.knit(book.origin)
 
     def cut_everything(self) -> None:
         """Cut all mail of the ring, in the order in which it was sent (for those who listen)."""

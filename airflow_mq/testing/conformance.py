@@ -1,0 +1,324 @@
+"""Replay recorded traces of the message-queue pallet through the public queue.
+
+    python -m airflow_mq.testing.conformance [--store URI] [--limit N] FILE…
+
+Every field of every step is compared. Whoever writes another store tests it with this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import lzma
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ..core.config import RingConfig
+from ..core.errors import MessageQueueError
+from ..core.events import ERRORS, NAMES, Event, Fate
+from ..core.message import Address, Footprint
+from ..core.page import PROCESSED
+from ..core.weight import Costs, Meter, Weight
+from ..queue import MessageQueue, Report
+from ..queue.deciding import insert_ring
+from ..queue.reading import all_origins
+from .processor import RecordingProcessor, Script
+from .scratch import scratch_store
+
+#: Events that the pallet has; ours beside them are nobody's business here.
+CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
+OBSERVED = ("result", "events", "queue_changed", "nested", "footprints", "state")
+
+
+class Difference(Exception):
+    """The first thing in which a run diverges."""
+
+    def __init__(self, step: int, do: Any, field: str, expected: Any, found: Any) -> None:
+        path, expected, found = _narrow(field, expected, found)
+        super().__init__(f"step {step}, {json.dumps(do)}\n    {path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}")
+        self.step, self.field = step, field
+
+
+class Replay:
+    """One recorded run, replayed on one ring."""
+
+    def __init__(
+        self, uri: str, name: str, run: dict[str, Any], *, blocks: bool = False, sparse: random.Random | None = None
+    ) -> None:
+        config = run["config"]
+        self.run, self.blocks, self.sparse = run, blocks, sparse
+        self.origins = [str(number) for number in range(config["origins"])]
+        self.hooks: list[tuple[str, Footprint]] = []
+        self.seq = 0
+        ring = RingConfig(
+            heap_size=config["heap_size"], max_stale=config["max_stale"], order="rotation",
+            service_weight=Weight(*config["service_weight"]) if config["service_weight"] else None,
+            costs=Costs(**{step: Weight(*cost) for step, cost in config["costs"].items()}),
+        )  # fmt: skip
+        with MessageQueue(uri) as maker, maker.store.writing() as unit:
+            # Past the integrity check: some runs show a ring whose weight pays for nothing.
+            insert_ring(unit, name, ring)
+        self.queue = MessageQueue(uri, name, listeners=[lambda *call: self.hooks.append(call)])
+        # Where not every step is looked at, the sender does not listen: many calls are cut at once.
+        self.sender = MessageQueue(self.queue.store, name) if sparse else self.queue
+        self.processor = RecordingProcessor(self.queue)
+
+    def __call__(self) -> None:
+        """Replay all steps; raises the first difference."""
+        expected: dict[str, list[Any]] = {"events": [], "queue_changed": []}
+        found: dict[str, list[Any]] = {"events": [], "queue_changed": []}
+        last = len(self.run["steps"]) - 1
+        for number, step in enumerate(self.run["steps"]):
+            do = step["do"]
+            self.processor.nested.clear()
+            result = self._do(do)
+            self._compare(number, step, "result", result)
+            self._compare(number, step, "nested", [_nested(*call) for call in self.processor.nested])
+            for name in expected:
+                expected[name] += step[name]
+            if self.sparse and number != last and self.sparse.random() < 0.8:
+                continue
+            self.sender.tell_listeners()
+            if self.sparse:
+                self.queue.tell_listeners()
+            found["events"] += self._events()
+            found["queue_changed"] += [_hook(*call) for call in self.hooks]
+            self.hooks.clear()
+            for name in expected:
+                self._differ(number, do, name, expected[name], found[name])
+                expected[name], found[name] = [], []
+            self._compare(number, step, "footprints", self._footprints())
+            self._compare(number, step, "state", observe(self.queue))
+            violations = list(map(str, self.queue.check()))
+            self._differ(number, do, "check", [], violations)
+
+    def _compare(self, number: int, step: dict[str, Any], field: str, found: Any) -> None:
+        self._differ(number, step["do"], field, step[field], found)
+
+    @staticmethod
+    def _differ(number: int, do: Any, field: str, expected: Any, found: Any) -> None:
+        if found != expected:
+            raise Difference(number, do, field, expected, found)
+
+    def _footprints(self) -> dict[str, Any]:
+        return {origin: _footprint(self.queue.footprint(origin)) for origin in self.origins}
+
+    def _events(self) -> list[dict[str, Any]]:
+        told = []
+        for event in self.queue.events(after=self.seq):
+            self.seq = event.seq
+            if event.name in CONTRACT:
+                told.append(_event(event))
+        return told
+
+    def _do(self, do: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if do["op"] == "force_set_head":
+                return self._force_set_head(do["origin"], do["limit"])
+            return {"ok": getattr(self, f"_{do['op']}")(**{name: value for name, value in do.items() if name != "op"})}
+        except MessageQueueError as error:
+            name = type(error).__name__
+            return {"err": "Other" if name == "Refused" else name}
+
+    def _enqueue_message(self, origin: int, message: str) -> None:
+        self.sender.enqueue_message(str(origin), message.encode())
+
+    def _enqueue_messages(self, origin: int, messages: list[str]) -> None:
+        self.sender.enqueue_messages(str(origin), [message.encode() for message in messages])
+
+    def _service_queues(self, limit: list[int]) -> list[int]:
+        if self.blocks and self._all_plain():
+            return list(self._service_by_block(Weight(*limit)))
+        return list(self.queue.service_queues(self.processor, Weight(*limit)).weight)
+
+    def _all_plain(self) -> bool:
+        if self.processor.yielding:
+            return False
+        waiting = (one for origin in self.origins for one in self.queue.peek(origin, limit=10_000))
+        return all(Script.read(one.payload).is_plain for one in waiting)
+
+    def _service_by_block(self, limit: Weight) -> Weight:
+        block = self.queue.plan_block(limit=limit, weigher=self.processor.weigh)
+        reports: list[Report] = []
+        for batch in block.batches():
+            reports += batch.answers([Script.read(payload).outcome() for payload in batch.payloads])
+        self.queue.report(block, reports)
+        return self.queue.settle_block(block).weight
+
+    def _execute_overweight(self, variant: str, origin: int, page: int, index: int, limit: list[int]) -> list[int]:
+        address = Address(str(origin), page, index)
+        return list(
+            self.queue.execute_overweight(
+                address, self.processor, Weight(*limit), for_everything=variant == "service"
+            )
+        )
+
+    def _reap_page(self, origin: int, page: int) -> None:
+        self.queue.reap_page(str(origin), page)
+
+    def _pause(self, origin: int) -> None:
+        self.queue.pause(str(origin))
+
+    def _resume(self, origin: int) -> None:
+        self.queue.resume(str(origin))
+
+    def _start_yielding(self, origin: int) -> None:
+        self.processor.yielding.add(str(origin))
+
+    def _stop_yielding(self, origin: int | None = None) -> None:
+        if origin is None:
+            self.processor.yielding.clear()
+        else:
+            self.processor.yielding.discard(str(origin))
+
+    def _sweep_queue(self, origin: int) -> None:
+        self.queue.sweep(str(origin))
+
+    def _force_set_head(self, origin: int, limit: list[int]) -> dict[str, Any]:
+        meter = Meter(Weight(*limit))
+        done = self.queue.force_set_head(str(origin), meter)
+        return {"ok": "cannot pay" if done is None else done, "weight": list(meter.consumed)}
+
+    def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, Any]:
+        told = self.queue.batches_footprints(str(origin), [message.encode() for message in messages], max_ready_pages)
+        return {
+            "first_page_position": told.first_page_position,
+            "footprints": [
+                {"messages": one.messages, "new_pages": one.new_pages, "size": one.size} for one in told.footprints
+            ],
+        }
+
+
+def observe(queue: MessageQueue) -> dict[str, Any]:
+    """Everything there is to see of a ring: its order, its books, their pages. Writes nothing."""
+    books: dict[str, Any] = {}
+    with queue._looking() as (unit, shelf):
+        for origin in all_origins(unit, queue.ring_id):
+            book = shelf.book(origin)
+            while shelf.pull(book):
+                pass
+            shelf.keep_all(origin)
+            pages = {index: page for (whose, index), page in shelf.pages.items() if whose == origin and page}
+            if book.end:
+                books[origin] = {
+                    "begin": book.begin, "end": book.end, "count": book.count, "ready": book.is_ready,
+                    "message_count": book.message_count, "size": book.size,
+                    "pages": {str(index): _page(page) for index, page in sorted(pages.items())},
+                }  # fmt: skip
+    return {"ring": [int(origin) for origin in queue.ring_order(limit=1 << 30)], "books": books}
+
+
+def _page(page: Any) -> dict[str, Any]:
+    return {
+        "first": page.first_offset, "first_index": page.first_index, "last": page.last_offset,
+        "remaining": page.remaining, "remaining_size": page.remaining_size,
+        "items": [[length, mark == PROCESSED] for length, mark in zip(page.lengths, page.marks, strict=True)],
+    }  # fmt: skip
+
+
+def _footprint(footprint: Footprint) -> dict[str, int]:
+    return {
+        "count": footprint.count, "pages": footprint.pages, "ready_pages": footprint.ready_pages, "size": footprint.size
+    }  # fmt: skip
+
+
+def _hook(origin: str, footprint: Footprint) -> dict[str, Any]:
+    return {"origin": int(origin), "footprint": _footprint(footprint)}
+
+
+def _nested(call: str, result: Any) -> dict[str, Any]:
+    if isinstance(result, MessageQueueError):
+        return {"call": call, "result": {"err": type(result).__name__}}
+    return {"call": call, "result": {"ok": list(result)}}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    told: dict[str, Any] = {"event": NAMES[event.fate], "origin": int(event.origin)}
+    if event.fate is Fate.PAGE_REAPED:
+        return {**told, "index": event.page}
+    told["id"] = event.id.hex() if event.id else None
+    if event.fate is Fate.SET_ASIDE:
+        return {**told, "page_index": event.page, "message_index": event.index}
+    if event.fate in ERRORS:
+        return {**told, "error": ERRORS[event.fate]}
+    return {**told, "success": event.success, "weight_used": list(event.weight or ())}
+
+
+def _narrow(path: str, expected: Any, found: Any) -> tuple[str, Any, Any]:
+    """The innermost place in which two observations differ."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in sorted({*expected, *found}, key=str):
+            if expected.get(name) != found.get(name):
+                return _narrow(f"{path}.{name}", expected.get(name), found.get(name))
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
+            if one != other:
+                return _narrow(f"{path}[{place}]", one, other)
+    return path, expected, found
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def read_runs(path: Path) -> Iterator[dict[str, Any]]:
+    """The runs of a trace file: JSON lines, plain or packed."""
+    openers = {".gz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as lines:  # type: ignore[operator]
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def replay_files(
+    files: Sequence[Path], *, store: str | None = None, limit: int | None = None, blocks: bool = False,
+    sparse: int | None = None, say: Any = print,
+) -> tuple[int, int]:  # fmt: skip
+    """Replay runs of trace files on a store of their own; tell how many there were, and how many diverge."""
+    total = diverging = 0
+    with ExitStack() as stack:
+        uri = stack.enter_context(scratch_store(store))
+        for path in files:
+            for run in read_runs(path):
+                if limit is not None and total >= limit:
+                    break
+                total += 1
+                chance = random.Random(sparse + run["seed"]) if sparse is not None else None  # noqa: S311
+                replay = Replay(uri, f"run-{total}", run, blocks=blocks, sparse=chance)
+                try:
+                    replay()
+                except Difference as difference:
+                    diverging += 1
+                    say(f"{path.name}, seed {run['seed']}: {difference}")
+                finally:
+                    replay.queue.close()
+    return total, diverging
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser("python -m airflow_mq.testing.conformance", description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="traces: .jsonl, .jsonl.gz or .jsonl.xz")
+    parser.add_argument("--store", metavar="URI", help="replay in a scratch schema of this PostgreSQL (default: a scratch SQLite file)")
+    parser.add_argument("--limit", type=int, metavar="N", help="replay the first N runs only")
+    parser.add_argument("--blocks", action="store_true", help="plan, report and settle wherever the messages waiting allow it")
+    parser.add_argument("--sparse", type=int, metavar="SEED", help="look only at random steps, so that many calls are cut at once")
+    given = parser.parse_args(arguments)
+    began = time.monotonic()
+    total, diverging = replay_files(
+        given.files, store=given.store, limit=given.limit, blocks=given.blocks, sparse=given.sparse
+    )
+    print(f"{total} runs, {diverging} diverge", flush=True)
+    print(f"({time.monotonic() - began:.1f} s)", file=sys.stderr)
+    return 1 if diverging else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

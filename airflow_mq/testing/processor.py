@@ -1,0 +1,129 @@
+"""A processor that does what its messages say, and remembers them.
+
+A message is words separated by `;`, and padding from `#` on: `w=T,S` (the weight it
+needs; 1,1 without), `id=N`, `fail`, `enq=O/P` (enqueue P, with `+` for `;`, to origin O),
+`svc`, `exec=O,P,I`, `reap=O,P` (try what a processor may not), and at most one answer:
+`over=T,S`, `bad`, `corrupt`, `unsupported`, `yield`, `stack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import MessageQueueError
+from ..core.message import Address
+from ..core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
+from ..core.weight import UNLIMITED, ZERO, Weight
+from ..queue.values import Delivery
+
+_WRONG = {"bad": BadFormat, "corrupt": Corrupt, "unsupported": Unsupported, "stack": StackLimitReached}
+
+
+@dataclass
+class Script:
+    """What a message tells its processor to do."""
+
+    weight: Weight = Weight(1, 1)
+    id: bytes | None = None
+    success: bool = True
+    #: What it does before it answers, from left to right: word and argument.
+    acts: list[tuple[str, str]] = field(default_factory=list)
+    answer: Outcome | None = None
+
+    @classmethod
+    def read(cls, payload: bytes) -> Script:
+        """The script of a message; what is not understood is taken for a plain message."""
+        script = cls()
+        words = payload.decode("utf-8", "replace").partition("#")[0].split(";")
+        for word in words:
+            name, _, value = word.partition("=")
+            if name == "w":
+                script.weight = _weight(value)
+            elif name == "id":
+                script.id = bytes([int(value)]) * 32
+            elif name == "fail":
+                script.success = False
+            elif name in ("enq", "svc", "exec", "reap"):
+                script.acts.append((name, value))
+        script.answer = next((answer for word in words if (answer := script._answer(word))), None)
+        return script
+
+    def _answer(self, word: str) -> Outcome | None:
+        name, _, value = word.partition("=")
+        if name == "over":
+            return Overweight(_weight(value), self.id)
+        if name == "yield":
+            return Yield()
+        return _WRONG[name](self.id) if name in _WRONG else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a weigher can tell all of it beforehand: it does nothing, and is not just put off."""
+        return not self.acts and not isinstance(self.answer, (Overweight, Yield))
+
+    def outcome(self) -> Outcome:
+        """What a block reports for it."""
+        return self.answer or Done(self.success, self.id)
+
+
+class RecordingProcessor:
+    """Does what messages say. `seen` holds (origin, payload) of all that were tried."""
+
+    #: It consumes from the meter itself, as the pallet's processors do.
+    meters_itself = True
+
+    def __init__(self, queue: Any = None) -> None:
+        self.queue = queue
+        self.seen: list[tuple[str, bytes]] = []
+        self.yielding: set[str] = set()
+        #: What servicing, executing and reaping from inside returned.
+        self.nested: list[tuple[str, Any]] = []
+
+    def __call__(self, delivery: Delivery) -> Outcome:
+        self.seen.append((delivery.origin, delivery.payload))
+        if delivery.origin in self.yielding:
+            return Yield("its origin yields")
+        script = Script.read(delivery.payload)
+        for act, argument in script.acts:
+            self._act(delivery, act, argument)
+        if script.answer is not None:
+            return script.answer
+        if not delivery.meter.consume(script.weight):
+            return Overweight(script.weight, script.id)
+        return Done(script.success, script.id)
+
+    def _act(self, delivery: Delivery, act: str, argument: str) -> None:
+        if act == "enq":
+            origin, _, message = argument.partition("/")
+            delivery.enqueue(origin, message.replace("+", ";").encode())
+        elif act == "svc":
+            self._try("service_queues", lambda: self.queue.service_queues(self, UNLIMITED).weight)
+        elif act == "exec":
+            origin, page, index = argument.split(",")
+            address = Address(origin, int(page), int(index))
+            self._try(
+                "execute_overweight",
+                lambda: self.queue.execute_overweight(address, self, UNLIMITED, for_everything=True),
+            )
+        else:
+            origin, page = argument.split(",")
+            self._try("reap_page", lambda: self.queue.reap_page(origin, int(page)))
+
+    def _try(self, call: str, act: Any) -> None:
+        try:
+            self.nested.append((call, act()))
+        except MessageQueueError as error:
+            self.nested.append((call, error))
+
+    @staticmethod
+    def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
+        """The same as a weigher: what is wrong for good weighs nothing."""
+        scripts = map(Script.read, payloads)
+        return [ZERO if script.answer else script.weight for script in scripts]
+
+
+def _weight(text: str) -> Weight:
+    time, _, size = text.partition(",")
+    return Weight(int(time), int(size))

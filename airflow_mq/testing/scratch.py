@@ -1,0 +1,57 @@
+"""A store of its own for a test, gone afterwards; and what to assert of a queue."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from ..core.config import RingConfig
+from ..queue import MessageQueue
+from ..store import parse, upgrade
+from ..store.postgres import conninfo
+
+
+@contextmanager
+def scratch_store(uri: str | None = None) -> Iterator[str]:
+    """The address of an empty store: a temporary SQLite file, or a new schema of a PostgreSQL database."""
+    if uri is None or uri.startswith("sqlite:"):
+        with tempfile.TemporaryDirectory(prefix="airflow_mq_") as folder:
+            made = f"sqlite:///{Path(folder) / 'queue.db'}"
+            upgrade(parse(made))
+            yield made
+        return
+    address = replace(parse(uri), schema=f"mq_scratch_{secrets.token_hex(6)}")
+    upgrade(address)
+    try:
+        yield address.uri
+    finally:
+        with psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+            connection.execute(f'DROP SCHEMA "{address.schema}" CASCADE'.encode())
+
+
+@contextmanager
+def scratch_queue(uri: str | None = None, **settings: Any) -> Iterator[MessageQueue]:
+    """A queue on a store of its own; settings are those of its ring."""
+    with scratch_store(uri) as made:
+        with MessageQueue(made) as first:
+            first.create_ring("scratch", RingConfig(**settings))
+        with MessageQueue(made, "scratch") as queue:
+            yield queue
+
+
+def assert_sound(queue: MessageQueue) -> None:
+    """Every invariant holds of what is stored."""
+    violations = queue.check()
+    assert not violations, "\n".join(map(str, violations))  # noqa: S101 - an assertion is what it is for
+
+
+def assert_ring(queue: MessageQueue, origins: Sequence[str]) -> None:
+    """The ready ring is these origins, from the head on."""
+    assert queue.ring_order(limit=len(origins) + 1) == list(origins)  # noqa: S101
