@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import accumulate
@@ -19,7 +19,7 @@ from .outcome import PageStatus
 from .page import ASIDE, PROCESSED, Page
 from .service import Ladder
 from .shelf import Shelf
-from .weigher import LinearWeigher, WeighPayloads
+from .weigher import LinearWeigher, Weighed, WeighPayloads
 from .weight import Weight
 
 
@@ -37,6 +37,7 @@ class Decision:
     verdict: Verdict
     weight: Weight
     limit: Weight
+    id: bytes | None = None
 
 
 @dataclass
@@ -92,6 +93,7 @@ class Scales:
         self.weigh = weigh
         self._by_length = _ByLength(self.linear)
         self._told: dict[tuple[str, int], list[Weight]] = {}
+        self._names: dict[tuple[str, int, int], bytes | None] = {}
 
     def weight(self, origin: str, page: Page, item: int) -> Weight:
         """What this item weighs."""
@@ -113,12 +115,19 @@ class Scales:
                 found[item - start] = note.weight
         return found
 
+    def name(self, origin: str, page: Page, item: int) -> bytes | None:
+        """What the weigher calls this message, if it does."""
+        return self._names.get((origin, page.index, item))
+
     def _tell(self, origin: str, page: Page) -> list[Weight]:
         assert self.weigh is not None
         told = self._told.setdefault((origin, page.index), [])
         if len(told) < len(page.lengths):
-            fresh: Sequence[object] = self.weigh(origin, self.shelf.payloads(origin, page)[len(told) :])
-            told.extend(map(Weight.of, fresh))
+            fresh = self.weigh(origin, self.shelf.payloads(origin, page)[len(told) :])
+            for item, one in enumerate(fresh, start=len(told)):
+                if isinstance(one, Weighed):
+                    self._names[origin, page.index, item] = one.id
+                told.append(Weight.of(one.weight if isinstance(one, Weighed) else one))
             if len(told) != len(page.lengths):
                 raise ValueError(f"the weigher told {len(fresh)} weights for {len(page.lengths)} messages")
         return told
@@ -210,8 +219,9 @@ class Stretches(ABC):
         if expired or weight.exceeds(ladder.limit):
             if not ladder.meter.consume(ladder.item_cost):
                 return 0, PageStatus.BAILED
+            id_ = self.scales.name(book.origin, page, item)
             verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
-            return self.decide(ladder, book, page, Decision(verdict, weight, ladder.limit)), None
+            return self.decide(ladder, book, page, Decision(verdict, weight, ladder.limit, id_)), None
         if ladder.credit and not ladder.credit.covering([weight]):
             return 0, PageStatus.SPENT
         if ladder.meter.fits(weight.plus(ladder.item_cost)):

@@ -141,7 +141,7 @@ class ClaimSettler:
             drop_expired(self.shelf, book, page, item)
             result.expired += 1
         else:
-            self._put_aside(book, page, item, decision.weight, decision.limit)
+            self._put_aside(book, page, item, decision)
             result.set_aside += 1
 
     def _apply(
@@ -169,9 +169,10 @@ class ClaimSettler:
         else:
             result.set_aside += 1
 
-    def _put_aside(self, book: Book, page: Page, item: int, weight: Weight, limit: Weight) -> None:
-        id_ = message_id(self.shelf.payloads(book.origin, page)[item])
-        put_aside(self.shelf, book, page, item, Aside(id_, page.lengths[item], weight, limit, "overweight"))
+    def _put_aside(self, book: Book, page: Page, item: int, decision: Decision) -> None:
+        id_ = decision.id or message_id(self.shelf.payloads(book.origin, page)[item])
+        aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
+        put_aside(self.shelf, book, page, item, aside)
 
     def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:
         """Move on from a page in which nothing is left to try. Pallet: `service_queue`."""

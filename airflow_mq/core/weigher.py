@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Union
 
 from .errors import ConfigRefused
 from .weight import LARGEST, Weight
@@ -42,5 +43,13 @@ class LinearWeigher:
         return cls(**{name: Weight.of(part) for name, part in value.items()})
 
 
-#: A weigher of the user's: all payloads of one origin at once, one weight each.
-WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Weight]]
+@dataclass(frozen=True)
+class Weighed:
+    """A weight, and another name for the message than the hash of its bytes."""
+
+    weight: Weight
+    id: bytes | None = None
+
+
+#: A weigher of the user's: all payloads of one origin at once, one answer each.
+WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Union[Weight, Weighed]]]

@@ -350,7 +350,7 @@ class Batching(Stretches):
         if decision.verdict is Verdict.EXPIRED:
             drop_expired(shelf, book, page, item)
         else:
-            id_ = message_id(shelf.payloads(book.origin, page)[item])
+            id_ = decision.id or message_id(shelf.payloads(book.origin, page)[item])
             aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
             put_aside(shelf, book, page, item, aside)
         page.first_index += 1

@@ -189,7 +189,7 @@ def pack_claim(claim: Claim) -> bytes:
             "count": run.count,
             "closed": run.closed,
             **({"weights": run.weights} if run.weights else {}),
-            **({"decisions": [[i, d.verdict.value, d.weight, d.limit] for i, d in run.decisions.items()]}
+            **({"decisions": [[i, *_plain_decision(d)] for i, d in run.decisions.items()]}
                if run.decisions else {}),
         }
         for run in claim.runs
@@ -198,13 +198,19 @@ def pack_claim(claim: Claim) -> bytes:
     return json.dumps({"planned": claim.planned, "runs": runs}, separators=(",", ":")).encode()
 
 
+def _plain_decision(decision: Decision) -> list[Any]:
+    name = decision.id.hex() if decision.id else ""
+    return [decision.verdict.value, decision.weight, decision.limit, name]
+
+
 def unpack_claim(origin: str, data: bytes) -> Claim:
     """What `pack_claim` wrote."""
     plain = read_json(data)
     runs = [
         ClaimRun(
             run["page"], run["first"], run["count"], run["closed"],
-            {i: Decision(Verdict(v), Weight(*w), Weight(*most)) for i, v, w, most in run.get("decisions", ())},
+            {i: Decision(Verdict(v), Weight(*w), Weight(*most), bytes.fromhex(name) if name else None)
+             for i, v, w, most, name in run.get("decisions", ())},
             [Weight(*weight) for weight in run.get("weights", ())],
         )
         for run in plain["runs"]

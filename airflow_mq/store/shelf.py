@@ -123,7 +123,7 @@ class SqlShelf(Shelf):
         self.load_books(origin for _, origin in fresh)
         for id_, origin in fresh:
             book = self.book(origin)
-            if not book.is_ready and origin not in self.ring.unknitted and self.pull(book):
+            if origin not in self.ring.unknitted and (book.is_ready or self.pull(book)) and origin not in self.ring:
                 found.append((self.tickets.get(origin, id_), origin))
         return found
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.errors import MessageQueueError
 from ..core.message import Address
 from ..core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
+from ..core.weigher import Weighed
 from ..core.weight import UNLIMITED, ZERO, Weight
 from ..queue.values import Delivery
 
@@ -118,10 +119,10 @@ class RecordingProcessor:
             self.nested.append((call, error))
 
     @staticmethod
-    def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
+    def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weighed]:
         """The same as a weigher: what is wrong for good weighs nothing."""
         scripts = map(Script.read, payloads)
-        return [ZERO if script.answer else script.weight for script in scripts]
+        return [Weighed(ZERO if script.answer else script.weight, script.id) for script in scripts]
 
 
 def _weight(text: str) -> Weight:
