@@ -54,6 +54,16 @@ class Lab:
         with self._raw.open("a") as file:
             file.write(json.dumps(self.samples[-1]) + "\n")
 
+    @contextlib.contextmanager
+    def trying(self, measure: str, contender: Contender, variant: str) -> Iterator[None]:
+        """Who fails is told of in the report, and the others go on."""
+        try:
+            yield
+        except DriverFailed as error:
+            why = str(error).splitlines()[0]
+            self.say(f"FAILED {measure} {variant}: {error}")
+            self.note("failed", contender.name, variant, of=measure, why=why)
+
     def say(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 

@@ -19,7 +19,7 @@ def draw(path: Path, samples: Sequence[Sample], found: Sequence[Row]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(3, 2, figsize=(14, 17), layout="constrained")
+    figure, axes = pyplot.subplots(3, 2, figsize=(19, 18), layout="constrained")
     _bars(axes[0][0], "Bulk in, messages a second", _of_rates(samples, "bulk_in"))
     _bars(axes[0][1], "Out until the last row is gone, messages a second", _of_rates(samples, "out"))
     _bars(axes[1][0], "Single sends, messages a second", _of_rates(samples, "single_in"))
@@ -76,6 +76,8 @@ def _of_seconds(samples: Sequence[Sample]) -> list[Bar]:
 
 
 def _bars(axis: Any, title: str, bars: Sequence[Bar], mark: float | None = None) -> None:
+    from matplotlib import ticker
+
     axis.set_title(title, loc="left", fontsize=11, fontweight="bold")
     axis.spines[["top", "right"]].set_visible(False)
     for place, (_, figure, colour) in enumerate(bars):
@@ -90,6 +92,8 @@ def _bars(axis: Any, title: str, bars: Sequence[Bar], mark: float | None = None)
         )
     axis.set_yticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8)
     axis.margins(x=0.15)
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(5))
+    axis.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
     if mark is not None:
         axis.axvline(mark, color="black", linestyle=":", linewidth=1)
 
@@ -103,8 +107,8 @@ def _ratios(axis: Any, found: Sequence[Row]) -> None:
         assert row.bound and row.ratio
         margin = row.ratio / row.bound if row.at_least else row.bound / row.ratio
         axis.plot([1, margin], [place, place], color=OURS if row.met else "#b03a3a", linewidth=4, solid_capstyle="butt")
-        axis.annotate(f" {row.ratio:.2f} ({row.target})", (margin, place), va="center", fontsize=7)
+        axis.annotate(f" {row.ratio:.2f} ({row.target})", (max(margin, 1), place), va="center", fontsize=7)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=1)
     axis.set_yticks(range(len(judged)), [f"{row.group}: {row.what}" for row in judged], fontsize=7)
-    axis.margins(x=0.3)
+    axis.margins(x=0.25)

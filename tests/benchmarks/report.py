@@ -50,6 +50,7 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         "## Targets",
         _targets(found),
         remarks.strip(),
+        *(["## What failed", _failures(samples)] if pick(samples, "failed") else []),
         "## Bulk in and out",
         _rates(samples, ("bulk_in", "out")),
         "## Single sends, one transaction each",
@@ -71,6 +72,11 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
 
 def _missing(about: Mapping[str, Any]) -> str:
     return "; ".join(f"{name} ({why})" for name, why in about["missing"].items())
+
+
+def _failures(samples: Sequence[Sample]) -> str:
+    told = (f"- {s['contender']}, {s['of']} {s['variant']}: {s['why']}" for s in pick(samples, "failed"))
+    return "\n".join(dict.fromkeys(told))
 
 
 def _targets(found: Sequence[Row]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle, islice, pairwise
 from typing import Any
 
 import psycopg
 
 import airflow_mq
-from airflow_mq import MessageQueue, Report, RingConfig, Weight, batch_processor
-from airflow_mq.store import upgrade
+from airflow_mq import Block, MessageQueue, Report, RingConfig, Weight, batch_processor
+from airflow_mq.store import parse, upgrade
 from tests.benchmarks.drivers.baseline import read_and_walk
 from tests.benchmarks.drivers.common import (
     ORIGINS,
@@ -33,16 +34,14 @@ class Ours(Driver):
         self.queue = MessageQueue(self.dsn, ring=ring)
         self.queue.footprint(origin_of(0))
 
-    def setup(self, block: int | None = None, rounds: int | None = None, order: str | None = None) -> dict[str, str]:
+    def setup(self, block: int | None = None, rounds: int | None = None) -> dict[str, str]:
         """Make the ring. `block` is how many messages fit a full block, each weighing one unit of time."""
-        upgrade(self.dsn)
+        upgrade(parse(self.dsn))
         settings: dict[str, Any] = {}
         if block is not None:
             settings["service_weight"] = Weight(block, 1 << 40)
         if rounds is not None:
             settings["rounds_per_block"] = rounds
-        if order is not None:
-            settings["order"] = order
         with MessageQueue(self.dsn) as queue:
             queue.create_ring(RING, RingConfig(**settings))
         self.open()
@@ -55,10 +54,22 @@ class Ours(Driver):
         half = self.queue.config.heap_size // 2 - HEADER
         for origin in map(origin_of, range(origins)):
             self.queue.enqueue_message(origin, bytes(half))
-        # Planning cuts and stores the pages of all it meets; releasing forgets the claims.
-        block = self.queue.plan_block()
-        assert block.count == origins, (block.count, origins)
-        block.release_block(block.token)
+        self.cut()
+
+    def cut(self) -> None:
+        """Cut all there is into pages: planning does it for all it meets, releasing forgets the claims."""
+        with self._in_rotation():
+            self.queue.release_block(self.queue.plan_block(limit=Weight(1 << 40, 1 << 40)))
+
+    @contextmanager
+    def _in_rotation(self) -> Iterator[None]:
+        """In the order that leaves no deficits behind; the head is put back where it was."""
+        self.queue.change_ring(order="rotation")
+        first = self.queue.ring_order(1)
+        yield
+        self.queue.change_ring(order="deficit")
+        for origin in first:
+            self.queue.force_set_head(origin)
 
     def fill(self, each: int, call: int, first: int = 0, last: int = ORIGINS) -> None:
         """`each` messages to each of the origins from `first` to before `last`, in calls of `call`, in turn."""
@@ -87,10 +98,10 @@ class Ours(Driver):
         assert self.queue.force_set_head(origin_of(number))
 
     def claim(self, first: int, last: int) -> None:
-        """Take one message of each of these origins in flight, and keep them there."""
-        names = [origin_of(number) for number in range(first, last)]
-        block = self.queue.plan_block(limit=Weight(last - first, 1 << 40), origins=names)
-        assert block.count == last - first, block.count
+        """Take all there is, the messages of these origins, in flight, and keep them there."""
+        with self._in_rotation():
+            block = self.queue.plan_block(limit=Weight(1 << 40, 1 << 40), lease=1e6)
+        assert block.messages == len(block.origins) == last - first, block.messages
 
     # -- in --
 
@@ -152,7 +163,6 @@ class Ours(Driver):
         with stopwatch() as told:
             while self.queue.service_queues(processor, slice_messages=slice_messages).processed:
                 pass
-            self.queue.housekeep()
         return {**told, "count": seen}
 
     def _out_in_blocks(self) -> dict[str, float]:
@@ -160,27 +170,33 @@ class Ours(Driver):
         with stopwatch() as told:
             while done := self._one_block(None)["count"]:
                 seen += int(done)
-            self.queue.housekeep()
         return {**told, "count": seen}
 
     def block(self, count: int) -> dict[str, float]:
         """Plan, process in place and settle one block of `count` messages, and tell what each part took."""
-        return self._one_block(Weight(count, 1 << 40))
+        told = self._one_block(Weight(count, 1 << 40))
+        # Measured is what waits behind the same messages, so they must have been the same.
+        assert told["count"] == count and told["origins"] == told["last"] + 1 == ORIGINS, told
+        return told
 
     def _one_block(self, limit: Weight | None) -> dict[str, float]:
         clock = [time.perf_counter()]
         block = self.queue.plan_block(limit=limit)
         clock.append(time.perf_counter())
-        block.report(block.token, self._reports(block))
+        self.queue.report(block, self._reports(block))
         clock.append(time.perf_counter())
-        block.settle_block(block.token)
+        self.queue.settle_block(block)
         clock.append(time.perf_counter())
         plan, process, settle = (after - before for before, after in pairwise(clock))
         parts = {"plan": plan, "process": process, "settle": settle}
-        return {**parts, "seconds": clock[-1] - clock[0], "count": block.count}
+        served = {
+            "origins": len(block.origins),
+            "last": max(map(int, (name[-6:] for name in block.origins)), default=0),
+        }
+        return {**parts, **served, "seconds": clock[-1] - clock[0], "count": block.messages}
 
     @staticmethod
-    def _reports(block: Any) -> Iterator[Report]:
+    def _reports(block: Block) -> Iterator[Report]:
         """Done, for each run of messages, once their payloads were there."""
         for batch in block.batches():
             assert batch.payloads
@@ -192,8 +208,8 @@ class Ours(Driver):
         """Plan a block of `count` messages, then let it go."""
         with stopwatch() as told:
             block = self.queue.plan_block(limit=Weight(count, 1 << 40))
-        block.release_block(block.token)
-        return {**told, "count": block.count}
+        self.queue.release_block(block)
+        return {**told, "count": block.messages}
 
     def baseline(self, each: int, payloads: bool, origins: int = ORIGINS) -> dict[str, float]:
         names = [origin_of(number) for number in range(origins)]
@@ -209,7 +225,7 @@ class Ours(Driver):
         return {"count": sum(footprint.count for footprint in self._footprints())}
 
     def _footprints(self) -> Iterable[Any]:
-        after = None
+        after = ""
         while page := self.queue.footprints(after=after, limit=1000):
             yield from (footprint for _, footprint in page)
             after = page[-1][0]

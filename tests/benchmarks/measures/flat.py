@@ -14,6 +14,8 @@ from tests.benchmarks.contenders import OURS, Contender, Running
 from tests.benchmarks.drivers.common import ORIGINS
 from tests.benchmarks.lab import Lab
 
+# What an origin earns per round is a hundredth of the block, and a little more, so that rounding leaves none out.
+ROUNDS = ORIGINS - 1
 DEPTHS = ("few", "many", "crowd")
 
 
@@ -24,7 +26,7 @@ def flat(lab: Lab, contenders: list[Contender]) -> None:
     for turn in range(lab.sizes.blocks):
         lab.say(f"blocks at depth, round {turn + 1} of {lab.sizes.blocks}")
         for depth in DEPTHS if turn % 2 else DEPTHS[::-1]:
-            with lab.clone(_waiting(lab, depth), OURS) as (_, driver):
+            with lab.trying("block", OURS, depth), lab.clone(_waiting(lab, depth), OURS) as (_, driver):
                 for state in ("first", "next"):
                     if state == "next":
                         _front(lab, driver)
@@ -42,6 +44,7 @@ def held(lab: Lab, contenders: list[Contender]) -> None:
     lab.say(f"{lab.sizes.held} blocks with a transaction held open, and without")
     prepared = _waiting(lab, "few")
     with (
+        lab.trying("held", OURS, ""),
         lab.clone(prepared, OURS) as (uri, with_reader),
         lab.clone(prepared, OURS) as (_, without),
         psycopg.connect(uri) as reader,
@@ -64,31 +67,37 @@ def passed(lab: Lab, contenders: list[Contender]) -> None:
     if OURS not in contenders:
         return
     first, last = ORIGINS, ORIGINS + lab.sizes.passed
+    for turn in range(lab.sizes.blocks):
+        lab.say(f"passing by, round {turn + 1} of {lab.sizes.blocks}")
+        for variant, number in (("none", 0), ("paused", first), ("in flight", first)):
+            with lab.trying("passed", OURS, variant), lab.clone(_beside(lab, variant), OURS) as (_, driver):
+                # From the first of those to be passed by on.
+                driver("head", number=number)
+                told = driver("block", count=lab.sizes.block)
+                lab.note("passed", "ours", variant, round=turn, passed=last - first if number else 0, **told)
+
+
+def _beside(lab: Lab, variant: str) -> str:
+    """What a block takes, behind a crowd of origins of one message that are all to be passed by."""
+    if variant == "none":
+        return _waiting(lab, "few")
+    first, last = ORIGINS, ORIGINS + lab.sizes.passed
 
     def prepare(uri: str) -> None:
         with Running(OURS, uri) as driver:
-            _set_up(lab, driver)
+            _configure(lab, driver)
             driver("fill_many", each=1, first=first, last=last)
+            driver("pause" if variant == "paused" else "claim", first=first, last=last)
+            _take_in(lab, driver)
 
-    prepared = lab.prepared("ours, origins to pass by", prepare)
-    for turn in range(lab.sizes.blocks):
-        lab.say(f"passing by, round {turn + 1} of {lab.sizes.blocks}")
-        for variant in ("none", "paused", "in flight"):
-            with lab.clone(prepared, OURS) as (_, driver):
-                if variant == "paused":
-                    driver("pause", first=first, last=last)
-                elif variant == "in flight":
-                    driver("claim", first=first, last=last)
-                # From the first of those to be passed by, or from those that are serviced.
-                driver("head", number=0 if variant == "none" else first)
-                told = driver("block", count=lab.sizes.block)
-            lab.note("passed", "ours", variant, round=turn, passed=0 if variant == "none" else last - first, **told)
+    return lab.prepared(f"ours, origins that are {variant}", prepare)
 
 
 def _waiting(lab: Lab, depth: str) -> str:
     def prepare(uri: str) -> None:
         with Running(OURS, uri) as driver:
-            _set_up(lab, driver)
+            _configure(lab, driver)
+            _take_in(lab, driver)
             if depth == "many":
                 deep = (lab.sizes.many - lab.sizes.few) // ORIGINS
                 driver("fill", each=deep // 50, call=1)
@@ -101,9 +110,11 @@ def _waiting(lab: Lab, depth: str) -> str:
     return lab.prepared(f"ours, {depth} waiting", prepare)
 
 
-def _set_up(lab: Lab, driver: Running) -> None:
-    # A hundredth of the block for each of a hundred origins: what one round gives.
-    driver("setup", block=lab.sizes.block, rounds=ORIGINS)
+def _configure(lab: Lab, driver: Running) -> None:
+    driver("setup", block=lab.sizes.block, rounds=ROUNDS)
+
+
+def _take_in(lab: Lab, driver: Running) -> None:
     driver("half_full")
     _front(lab, driver)
 

@@ -24,7 +24,8 @@ def life(lab: Lab, contenders: list[Contender]) -> None:
             for contender in contenders:
                 for name, count, order in _ways(lab, contender):
                     for pause in (False, True) if contender in (OURS, BARE) else (False,):
-                        _live(lab, contender, name, count, order, pause, turn)
+                        with lab.trying("life", contender, name):
+                            _live(lab, contender, name, count, order, pause, turn)
 
 
 def _live(lab: Lab, contender: Contender, name: str, count: int, order: dict[str, Any], pause: bool, turn: int) -> None:

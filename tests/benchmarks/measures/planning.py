@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.benchmarks.contenders import OURS, Contender, Running
 from tests.benchmarks.drivers.common import ORIGINS
 from tests.benchmarks.lab import Lab
+from tests.benchmarks.measures.flat import ROUNDS
 from tests.benchmarks.measures.throughput import CALLS
 
 
@@ -17,7 +18,7 @@ def planning(lab: Lab, contenders: list[Contender]) -> None:
         for call in CALLS:
             variant = f"sent in calls of {call:,}"
             each = lab.sizes.planned // ORIGINS
-            with lab.clone(_waiting(lab, call), OURS) as (_, driver):
+            with lab.trying("plan", OURS, variant), lab.clone(_waiting(lab, call), OURS) as (_, driver):
                 # The first reading only brings the tables into memory, for both.
                 driver("baseline", each=each, payloads=True)
                 for payloads in (True, False):
@@ -29,7 +30,7 @@ def planning(lab: Lab, contenders: list[Contender]) -> None:
 def _waiting(lab: Lab, call: int) -> str:
     def prepare(uri: str) -> None:
         with Running(OURS, uri) as driver:
-            driver("setup", block=lab.sizes.planned, rounds=ORIGINS)
+            driver("setup", block=lab.sizes.planned, rounds=ROUNDS)
             driver("half_full")
             driver("fill", each=lab.sizes.planned // ORIGINS, call=call)
 

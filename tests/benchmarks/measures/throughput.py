@@ -20,9 +20,9 @@ def bulk(lab: Lab, contenders: list[Contender]) -> None:
         # Each round begins with another one, so that nobody always follows the same.
         for contender, name, order in _turned(variants, turn):
             count = amount(lab, contender)
-            with lab.clone(empty(lab, contender), contender) as (_, driver):
+            with lab.trying("bulk_in", contender, name), lab.clone(empty(lab, contender), contender) as (_, driver):
                 told = driver("bulk_in", count=count, **order)
-            lab.note("bulk_in", contender.name, name, round=turn, count=count, **told)
+                lab.note("bulk_in", contender.name, name, round=turn, count=count, **told)
 
 
 def out(lab: Lab, contenders: list[Contender]) -> None:
@@ -31,11 +31,11 @@ def out(lab: Lab, contenders: list[Contender]) -> None:
     for turn in range(lab.sizes.rounds):
         lab.say(f"out, round {turn + 1} of {lab.sizes.rounds}")
         for contender, name, call, order in _turned(variants, turn):
-            with lab.clone(full(lab, contender, call), contender) as (uri, driver):
+            with lab.trying("out", contender, name), lab.clone(full(lab, contender, call), contender) as (uri, driver):
                 told = driver("out_all", count=amount(lab, contender), **order)
                 vacuum = lab.vacuum(uri)
                 lab.check_gone(uri, contender)
-            lab.note("out", contender.name, name, round=turn, call=call, vacuum=vacuum, **told)
+                lab.note("out", contender.name, name, round=turn, call=call, vacuum=vacuum, **told)
 
 
 def amount(lab: Lab, contender: Contender) -> int:
