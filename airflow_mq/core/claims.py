@@ -20,7 +20,7 @@ from .page import ASIDE, PROCESSED, Page
 from .service import Ladder
 from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
-from .weight import Weight
+from .weight import UNLIMITED, Weight
 
 
 class Verdict(Enum):
@@ -216,7 +216,8 @@ class Stretches(ABC):
         note = page.note(item)
         weight = self.scales.weight(book.origin, page, item)
         expired = note.expires is not None and note.expires <= ladder.shelf.now
-        if expired or weight.exceeds(ladder.limit):
+        fits = ladder.meter.fits(weight.plus(ladder.item_cost))
+        if expired or ladder.can_never_fit(weight, fits):
             if not ladder.meter.consume(ladder.item_cost):
                 return 0, PageStatus.BAILED
             id_ = self.scales.name(book.origin, page, item)
@@ -224,7 +225,7 @@ class Stretches(ABC):
             return self.decide(ladder, book, page, Decision(verdict, weight, ladder.limit, id_)), None
         if ladder.credit and not ladder.credit.covering([weight]):
             return 0, PageStatus.SPENT
-        if ladder.meter.fits(weight.plus(ladder.item_cost)):
+        if fits:
             return 0, None
         ladder.meter.consume(ladder.item_cost)
         return 0, PageStatus.BAILED
@@ -304,14 +305,14 @@ class Claiming(Stretches):
 
 
 def fitting(ladder: Ladder, weights: list[Weight]) -> int:
-    """How many of these messages, from the first on, fit the meter, the credit and the limit."""
+    """How many of these messages, from the first on, fit the meter, the credit and the origin's most."""
     if not weights:
         return 0
     count = ladder.credit.covering(weights) if ladder.credit else len(weights)
-    left, item = ladder.meter.left, ladder.item_cost
+    left, item, most = ladder.meter.left, ladder.item_cost, ladder.most or UNLIMITED
     weight = weights[0]
     if weights.count(weight) == len(weights):
-        if weight.exceeds(ladder.limit):
+        if weight.exceeds(most):
             return 0
         for part in (0, 1):
             if weight[part] + item[part]:
@@ -321,6 +322,6 @@ def fitting(ladder: Ladder, weights: list[Weight]) -> int:
         row = [weight[part] for weight in weights]
         sums = list(accumulate(cost + item[part] for cost in row))
         count = min(count, bisect_right(sums, left[part]))
-        if max(row) > ladder.limit[part]:
-            count = min(count, next(i for i, cost in enumerate(row) if cost > ladder.limit[part]))
+        if max(row) > most[part]:
+            count = min(count, next(i for i, cost in enumerate(row) if cost > most[part]))
     return count

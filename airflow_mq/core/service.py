@@ -68,6 +68,7 @@ class Ladder:
         self.full_limit = limit
         #: The same for the origin being visited: its *most*, where that is less.
         self.limit = limit
+        self.most: Weight | None = None
         self.attempt = attempt
         self.costs = shelf.config.costs
         self.visit_cost = self.costs.visit
@@ -85,7 +86,7 @@ class Ladder:
             return Visited(0, None)
         if book.passed_by:
             return Visited(0, ring.successor(origin))
-        most = book.standing.most
+        most = self.most = book.standing.most
         self.limit = Weight(*map(min, self.full_limit, most)) if most else self.full_limit
         self.attempt.begin_visit(book)
         processed, status = self._service_pages(book)
@@ -95,6 +96,15 @@ class Ladder:
         if processed:
             self.shelf.tell_serviced(book)
         return Visited(processed, successor, status)
+
+    def can_never_fit(self, weight: Weight, fits_now: bool) -> bool:
+        """Whether a message is to be set aside: no full block takes it, nor does what is left of this one.
+
+        (A call may be given more than the ring's limit.)
+        """
+        if self.most is not None and weight.exceeds(self.most):
+            return True
+        return weight.exceeds(self.limit) and not fits_now
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
         total, status = 0, PageStatus.NO_MORE
@@ -168,6 +178,8 @@ class OneByOne:
 
     def _covered(self, ladder: Ladder, credit: Credit, page: Page) -> bool:
         weight = self.weigh(page, page.first_index)
+        if ladder.most is not None and weight.exceeds(ladder.most):
+            return True
         return weight.exceeds(ladder.limit) or bool(credit.covering([weight]))
 
     def _item(

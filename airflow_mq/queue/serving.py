@@ -161,7 +161,8 @@ class Service:
         assert not isinstance(self.processor, BatchProcessor)
         if not getattr(self.processor, "meters_itself", False):
             weight = self.scales.weight(book.origin, page, item)
-            if not meter.consume(weight):
+            most = book.standing.most
+            if (most is not None and weight.exceeds(most)) or not meter.consume(weight):
                 return Overweight(weight)
         note = page.notes.get(item)
         payload = shelf.payloads(book.origin, page)[item]

@@ -1,0 +1,158 @@
+"""What is printed: for people or for programs, and never what a terminal would obey."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum
+from typing import Any, TextIO
+
+from ..core.message import Address
+from ..core.weight import Weight
+
+#: Wide enough that nothing is folded where nobody looks.
+_WIDE = 100_000
+_ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
+
+
+class Output:
+    """Where a command puts its answers."""
+
+    def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+        self.as_json, self.quiet = as_json, quiet
+
+    def value(self, value: Any) -> None:
+        """One JSON value on a line of its own."""
+        text = json.dumps(plain(value), separators=(",", ":")).replace("\x7f", "\\u007f")
+        sys.stdout.write(text + "\n")
+
+    def line(self, text: str) -> None:
+        """A line of an answer, for people."""
+        if not self.as_json:
+            sys.stdout.write(shown(text) + "\n")
+
+    def remark(self, text: str) -> None:
+        """A line beside the answer: what was done, what could be done next."""
+        if not self.quiet:
+            self.line(text)
+
+    def warn(self, text: str) -> None:
+        """A line that nobody should overlook."""
+        if self.as_json:
+            sys.stderr.write(json.dumps({"warning": text}) + "\n")
+        else:
+            sys.stderr.write(f"warning: {shown(text)}\n")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Rows for people; a column whose name ends in `>` holds numbers."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(shown(cell)) for cell in row))
+        self._print(table)
+
+    def fields(self, pairs: Mapping[str, Any]) -> None:
+        """Names and values, one pair a line."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name, value in pairs.items():
+            table.add_row(Text(name, "bold"), Text(shown(value)))
+        self._print(table)
+
+    def _print(self, renderable: Any) -> None:
+        from rich.console import Console
+
+        width = None if sys.stdout.isatty() else _WIDE
+        text = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        with text.capture() as captured:
+            text.print(renderable)
+        # Columns are padded to their width; nobody wants the blanks at the end of lines.
+        sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Tell how long work goes, beside the answer, and only to somebody who looks."""
+        if self.quiet or self.as_json or not sys.stderr.isatty():
+            yield lambda text: None
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        with Console(stderr=True, highlight=False).status(Text(what)) as status:
+            yield lambda text: status.update(Text(f"{what}: {text}"))
+
+
+def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:
+    """One line that says what went wrong; a password in an address is not repeated."""
+    text = without_passwords(error)
+    line = json.dumps({"error": name, "message": text, "exit_code": code}) if as_json else f"error: {shown(text)}"
+    (file or sys.stderr).write(line + "\n")
+
+
+def without_passwords(text: str) -> str:
+    """The text, with nothing between the user and the host of an address."""
+    return _ADDRESS_PASSWORD.sub(r"\1***@", text)
+
+
+def shown(value: Any, most: int | None = None) -> str:
+    """Any value as text in which a terminal finds nothing to obey."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", errors="backslashreplace")
+    text = "".join(map(_visible, value if isinstance(value, str) else str(value)))
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or _escaped(ord(character))
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """A payload in JSON: as text where it is text, else in base 64; `enqueue --ndjson` reads both."""
+    try:
+        return {"payload": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def plain(value: Any) -> Any:
+    """Any value in JSON's terms."""
+    if isinstance(value, Weight):
+        return {"time": value.time, "size": value.size}
+    if isinstance(value, Address):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
