@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -77,6 +77,11 @@ class Message:
 def message_id(payload: bytes) -> bytes:
     """The name of a message: the BLAKE2b-256 hash of its bytes."""
     return blake2b(payload, digest_size=32).digest()
+
+
+def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
+    """The names of many messages."""
+    return [blake2b(payload, digest_size=32).digest() for payload in payloads]
 
 
 def check_origin(origin: object) -> str:

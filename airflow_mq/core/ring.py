@@ -68,11 +68,14 @@ class Ring:
             self.moved.pop(origin, None)
             self._link(origin, before=self._next[_START])
 
-    def ahead(self, origin: str, most: int) -> Iterator[str]:
-        """The origins from this one on that are already loaded: what a walk will want soon."""
-        while origin not in (_START, _GAP) and most:
-            yield origin
-            origin, most = self._next[origin], most - 1
+    def upcoming(self, origin: str, most: int) -> Iterator[str]:
+        """The origins after this one, round the circle, as far as they are loaded: who is wanted soon."""
+        following = self._next.get(origin, _GAP)
+        while most and following not in (_GAP, origin):
+            if following is not _START:
+                yield following
+                most -= 1
+            following = self._next[following]
 
     def _after(self, origin: str) -> str | None:
         while (following := self._next[origin]) is _GAP:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from .book import Book
 from .events import WRONG, EventRun, Fate
-from .message import message_id
+from .message import message_id, message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Yield
 from .page import ASIDE, PROCESSED, Page
 from .shelf import Aside, Shelf
@@ -235,7 +235,7 @@ def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Wei
     """Write down that a row of messages was processed, all alike."""
     count = len(weights)
     payloads = shelf.payloads(book.origin, page)[first : first + count]
-    ids = list(map(message_id, payloads))
+    ids = message_ids(payloads)
     shelf.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     size = sum(page.lengths[first : first + count])
     page.marks[first : first + count] = bytes([PROCESSED]) * count

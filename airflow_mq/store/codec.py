@@ -20,6 +20,7 @@ from ..core.errors import StoreCorrupt
 from ..core.events import EventRun, Fate
 from ..core.orders import Entry
 from ..core.outcome import (
+    DONE,
     BadFormat,
     Corrupt,
     Done,
@@ -252,8 +253,10 @@ def outcome_of(plain: Sequence[Any]) -> Outcome:
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
     id_ = bytes.fromhex(said["id"]) if said.get("id") else None
     if code == "done":
+        if not said:
+            return DONE
         used = Weight(*said["used"]) if said.get("used") else None
-        enqueue = [(origin, bytes.fromhex(payload)) for origin, payload in said.get("enqueue", ())]
+        enqueue = tuple((origin, bytes.fromhex(payload)) for origin, payload in said.get("enqueue", ()))
         return Done(said.get("success", True), id_, used, enqueue)
     if code == "overweight":
         return Overweight(Weight(*said["weight"]), id_)

@@ -24,6 +24,10 @@ RING_SLICE = 128
 FIRST_LOOK = 8
 #: Above so many ids since the last look, ask which origins have mail instead of reading it all.
 LONG_LOOK = 20_000
+#: How many rows of mail are fetched at once for queues that are only likely to need them.
+MOST_ROWS = 8192
+#: How many bytes of messages are fetched at once for the same reason.
+MOST_BYTES = 8 << 20
 #: Ids from here on stand for mail that is not written yet.
 POSTED = 1 << 62
 
@@ -172,13 +176,15 @@ class SqlShelf(Shelf):
         if not book.begin <= index < book.end:
             self._keep_pages(self.unit.pages(self.ring_id, [(origin, index, index)], 1))
             return self.pages.get((origin, index))
-        wanted = [(origin, index, book.end)]
-        for other in self.ring.ahead(origin, RING_SLICE) if origin in self.ring else ():
-            its = self.books.get(other)
-            if its and its is not book and its.is_ready and not its.passed_by and (other, its.begin) not in self.pages:
-                wanted.append((other, its.begin, its.end))
         look = self.page_look[origin] = min(self.page_look.get(origin, 1) * 2, 256)
-        self._keep_pages(self.unit.pages(self.ring_id, wanted, look // 2 if len(wanted) == 1 else 1))
+        wanted = [(origin, index, min(index + look // 2, book.end) - 1)]
+        for other in self.ring.upcoming(origin, RING_SLICE):
+            its = self.books[other]
+            ahead = range(its.begin, min(its.begin + 2, its.end)) if not its.passed_by else ()
+            missing = [at for at in ahead if (other, at) not in self.pages]
+            if missing:
+                wanted.append((other, missing[0], missing[-1]))
+        self._keep_pages(self.unit.pages(self.ring_id, wanted, look))
         self.pages.setdefault((origin, index), None)
         return self.pages[origin, index]
 
@@ -195,8 +201,6 @@ class SqlShelf(Shelf):
         relaxed = [origin for origin, _ in fresh if self.origins[origin].row.in_flight] if fresh else []
         if relaxed and self.planning:
             self._hide_claimed(sorted(set(relaxed)))
-        if self.wants_payloads and fresh:
-            self.fetch_payloads(fresh)
 
     def _hide_claimed(self, origins: list[str]) -> None:
         """What other blocks hold of a relaxed queue looks processed to a plan."""
@@ -269,13 +273,14 @@ class SqlShelf(Shelf):
 
     def _fill_boxes(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
-        hungry = [origin]
-        for other in self.ring.ahead(origin, RING_SLICE) if origin in self.ring else ():
-            if other != origin and other in self.books and not self.books[other].passed_by:
+        look, hungry = self.boxes[origin].look, [origin]
+        for other in self.ring.upcoming(origin, RING_SLICE):
+            if look * (len(hungry) + 1) > MOST_ROWS:
+                break
+            if not self.books[other].passed_by:
                 box = self._box(other)
-                if not box.rows and not box.empty:
+                if box.look <= look and not box.empty:
                     hungry.append(other)
-        look = max(self.boxes[one].look for one in hungry)
         rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look)
         counts = dict.fromkeys(hungry, 0)
         for row in rows:
@@ -339,9 +344,40 @@ class SqlShelf(Shelf):
     def payloads(self, origin: str, page: Page) -> list[bytes]:
         """The messages of a page."""
         if page.payloads is None or len(page.payloads) < len(page.lengths):
+            if not self._has_payloads(origin, page):
+                self._fetch_ahead(origin, page)
             self.fetch_payloads([(origin, page)])
         assert page.payloads is not None
         return page.payloads
+
+    def _has_payloads(self, origin: str, page: Page) -> bool:
+        return all(part.mail >= POSTED or (origin, part.mail) in self.payload_cache for part in page.slices)
+
+    def _fetch_ahead(self, origin: str, page: Page) -> None:
+        """Fetch the bytes of a page, and with them those that the walk will come to."""
+        wanted = {(origin, part.mail) for part in page.slices if part.mail < POSTED}
+        size = page.used
+        for other in [origin, *self.ring.upcoming(origin, RING_SLICE)] if self.wants_payloads else ():
+            book = self.books[other]
+            its = self.pages.get((other, book.begin)) if book.is_ready else None
+            if its is not None and its.payloads is None:
+                wanted.update((other, part.mail) for part in its.slices if part.mail < POSTED)
+                size += its.used
+            box = self.boxes.get(other)
+            own = 0
+            for row in box.rows if box else ():
+                own += row.size
+                if own > self.config.heap_size:
+                    break
+                wanted.add((other, row.id))
+            size += own
+            if size > MOST_BYTES:
+                break
+        self._cache_heaps(wanted - self.payload_cache.keys())
+
+    def _cache_heaps(self, wanted: Iterable[tuple[str, int]]) -> None:
+        for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
+            self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
 
     def fetch_payloads(self, pages: Iterable[tuple[str, Page]]) -> None:
         """The messages of many pages at once."""
@@ -352,8 +388,7 @@ class SqlShelf(Shelf):
             for part in page.slices
             if part.mail < POSTED and (origin, part.mail) not in self.payload_cache
         }
-        for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
-            self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
+        self._cache_heaps(wanted)
         for origin, page in pages:
             page.payloads = [
                 payload for part in page.slices for payload in self._stretch(origin, part.mail, part.start, part.items)
@@ -434,7 +469,8 @@ class SqlShelf(Shelf):
         self.tickets = {}
         self.ring.moved.clear()
         self.ring.favoured = []
-        self.payload_cache = {}
+        ahead = self._ahead()
+        self.payload_cache = {key: kept for key, kept in self.payload_cache.items() if key in ahead}
         for known in self.origins.values():
             known.taken = []
         self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
@@ -514,6 +550,13 @@ class SqlShelf(Shelf):
         if not self.rest_done:
             tickets.append(self.ticket_cursor + 1)
         return min(tickets, default=self.state.ticket_floor)
+
+    def _ahead(self) -> set[tuple[str, int]]:
+        """Mail that was fetched for later and is not used up."""
+        rows = {(origin, row.id) for origin, box in self.boxes.items() for row in box.rows}
+        return rows | {
+            (origin, part.mail) for (origin, _), page in self.pages.items() if page for part in page.slices
+        }
 
     def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes]]:
         """Claims as rows, in the order of the visits."""
