@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.drivers.common import SIZE
-from tests.benchmarks.measures.throughput import CALLS
+from tests.benchmarks.measures.throughput import CALLS, MODES
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
 
 NOT_PEERS = ("ours", "bare")
@@ -103,7 +103,9 @@ def _out(samples: Sequence[Sample]) -> list[Row]:
     best, found = best_peer(samples, "out"), []
     bare = rates(pick(samples, "out", "bare", variant="IN (SELECT …)"))
     quick = rates(pick(samples, "out", "bare", variant="= ANY (ARRAY(SELECT …))"))
-    for mode, against_best, against_bare in (("batch", 10, 2), ("callable", 3, None), ("block", None, None)):
+    bounds = {"batch": (10, 2), "callable": (3, None)}
+    for mode in MODES:
+        against_best, against_bare = bounds.get(mode, (None, None))
         for call in CALLS:
             name = f"{mode}, sent in calls of {call:,}"
             ours = rates(pick(samples, "out", "ours", variant=name))
