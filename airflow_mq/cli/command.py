@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from .session import Session
@@ -64,7 +64,7 @@ class Group:
     example: str = ""
 
 
-Entry = Union[Command, Group]
+Entry: TypeAlias = "Command | Group"
 
 COMMON = (
     option(
@@ -79,7 +79,7 @@ COMMON = (
 )  # fmt: skip
 
 
-def exit_codes_of(example: str, prefix: str = "airflow-mq ") -> str:
-    """What is told below the options of a command: an example or some, each line without its program."""
+def example_text(example: str, prefix: str = "airflow-mq ") -> str:
+    """What is told below the options of a command; `$ ` stands for the program."""
     lines = "\n".join(f"  {line}" for line in example.replace("$ ", prefix).splitlines())
-    return f"examples:\n{lines}" if "\n" in example else f"example:\n{lines}"
+    return f"example:\n{lines}" if example else ""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..core.errors import AddressRefused
+from ..core.errors import AddressRefused, MessageQueueError
 from .command import UsageError
 from .output import Output
 
@@ -31,14 +29,16 @@ class Session:
         self.ring: str | None = getattr(args, "ring", None)
         #: What is used where neither a store nor a connection was named.
         self.default_conn_id: str | None = getattr(args, "default_conn_id", None)
-
-    @property
-    def is_store_named(self) -> bool:
-        """Whether there is anything to say which store is meant."""
-        return bool(self.store or self.conn_id or os.environ.get(VARIABLE) or self.default_conn_id)
+        #: The store, once it is known, as it may be shown.
+        self.where: str | None = None
 
     def address(self) -> StoreAddress:
         """The store that was named."""
+        address = self._named()
+        self.where = address.safe
+        return address
+
+    def _named(self) -> StoreAddress:
         from ..store import parse
 
         if self.store and self.conn_id:
@@ -73,15 +73,15 @@ class Session:
             from airflow_mq import hooks
         except ImportError as error:
             raise UsageError(f"--conn-id needs Airflow: pip install 'airflow-mq[airflow]' ({error})") from None
-        hook = hooks.MessageQueueHook(conn_id, ring=self.ring)
         try:
-            connection: Any = hook.get_connection(conn_id)
+            target = hooks.MessageQueueHook(conn_id)._target()
+        except MessageQueueError:
+            raise
         except Exception as error:
             # What Airflow says may hold the address of its own database.
             raise AddressRefused(
                 f"Airflow has no connection {conn_id!r}, or cannot look it up ({type(error).__name__})"
             ) from None
-        target = hooks.read_connection(connection, root=hooks._sqlite_root())
         self.ring = self.ring or target.ring
         return target.address
 
@@ -92,10 +92,3 @@ def store_now(queue: MessageQueue) -> datetime:
 
     with queue.store.loose() as unit:
         return moment(unit.now())
-
-
-@contextmanager
-def opened(session: Session, ring: str | None = None) -> Iterator[MessageQueue]:
-    """The queue, closed afterwards."""
-    with session.queue(ring) as queue:
-        yield queue

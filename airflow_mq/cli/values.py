@@ -54,7 +54,9 @@ def setting(text: str) -> tuple[str, Any]:
     """`name=value` with a value in JSON; what is no JSON is text."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise ArgumentTypeError(f"a setting reads name=value, say order=rotation or service_weight=[1000,5000], not {text!r}")
+        raise ArgumentTypeError(
+            f"a setting reads name=value, say order=rotation or service_weight=[1000,5000], not {text!r}"
+        )
     try:
         return name, json.loads(value)
     except ValueError:

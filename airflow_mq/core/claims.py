@@ -20,7 +20,7 @@ from .page import ASIDE, PROCESSED, Page
 from .service import Ladder
 from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
-from .weight import UNLIMITED, Weight
+from .weight import UNLIMITED, Weight, total_weight
 
 
 class Verdict(Enum):
@@ -107,7 +107,11 @@ class Scales:
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
         """What these items weigh."""
         if self.weigh is None:
-            found = [self._by_length[length] for length in page.lengths[start:stop]]
+            lengths = page.lengths[start:stop]
+            if lengths and lengths.count(lengths[0]) == len(lengths):
+                found = [self._by_length[lengths[0]]] * len(lengths)
+            else:
+                found = [self._by_length[length] for length in lengths]
         else:
             found = self._tell(origin, page)[start:stop]
         for item, note in page.notes.items():
@@ -193,7 +197,7 @@ class Stretches(ABC):
         if not count:
             return 0, None
         del weights[count:]
-        total = Weight(sum(weight[0] for weight in weights), sum(weight[1] for weight in weights))
+        total = total_weight(weights)
         item = ladder.item_cost
         ladder.meter.time += total[0] + item[0] * count
         ladder.meter.size += total[1] + item[1] * count

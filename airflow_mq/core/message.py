@@ -86,6 +86,8 @@ def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
 
 def check_origin(origin: object) -> str:
     """An origin as a caller gave it, or the reason why it is none."""
+    if isinstance(origin, str) and origin.isascii() and origin.isprintable() and 1 <= len(origin) <= MOST_ORIGIN_BYTES:
+        return origin
     if not isinstance(origin, str):
         raise InvalidOrigin(f"an origin is text, not {type(origin).__name__}")
     try:
@@ -106,6 +108,8 @@ def _is_control(character: str) -> bool:
 
 def check_payload(payload: object, most: int) -> bytes:
     """A payload as a caller gave it, or the reason why it cannot be taken."""
+    if type(payload) is bytes and 0 < len(payload) <= most:
+        return payload
     if isinstance(payload, (bytearray, memoryview)):
         payload = bytes(payload)
     if not isinstance(payload, bytes):

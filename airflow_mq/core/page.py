@@ -54,13 +54,22 @@ class Mail:
     last: bool = True
 
     def __post_init__(self) -> None:
-        #: Payload bytes before each item, and heap bytes (with headers) before each item.
-        self.ends = list(accumulate(self.lengths, initial=0))
-        self.heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
+        self.items = len(self.lengths)
+        #: The length of all messages, where they are alike: then nothing needs to be added up.
+        self.alike = self.lengths[0] if min(self.lengths) == max(self.lengths) else 0
+        if not self.alike:
+            self._ends = list(accumulate(self.lengths, initial=0))
+            self._heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
+
+    def size(self, start: int, stop: int) -> int:
+        """The payload bytes of a stretch of items."""
+        return (stop - start) * self.alike if self.alike else self._ends[stop] - self._ends[start]
 
     def fitting(self, room: int) -> int:
         """How many of the items not yet cut fit into so many bytes of heap."""
-        return bisect_right(self.heap_ends, self.heap_ends[self.cut] + room, lo=self.cut) - 1 - self.cut
+        if self.alike:
+            return min(room // (self.alike + HEADER_SIZE), self.items - self.cut)
+        return bisect_right(self._heap_ends, self._heap_ends[self.cut] + room, lo=self.cut) - 1 - self.cut
 
 
 class Page:
@@ -89,7 +98,7 @@ class Page:
         if not count:
             return 0
         start, stop = mail.cut, mail.cut + count
-        size = mail.ends[stop] - mail.ends[start]
+        size = mail.size(start, stop)
         here = len(self.lengths)
         for item, note in mail.notes.items():
             if start <= item < stop:

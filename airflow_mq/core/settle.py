@@ -16,7 +16,7 @@ from .outcome import DONE, Done, Outcome, Overweight, Yield
 from .page import Page
 from .service import apply_outcome, done_run, drop_expired, put_aside, remember_weight
 from .shelf import Aside, Shelf
-from .weight import ZERO, Weight
+from .weight import ZERO, Weight, total_weight
 
 
 class Answers:
@@ -115,7 +115,7 @@ class ClaimSettler:
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
         done_run(self.shelf, book, page, start, weights)
         result.processed += run.count
-        result.used = result.used.plus(Weight(sum(w[0] for w in weights), sum(w[1] for w in weights)))
+        result.used = result.used.plus(total_weight(weights))
         self._turn_pages(book, page, run)
         return True
 

@@ -104,9 +104,9 @@ class Shelf(ABC):
             return False
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
-        book.message_count += len(mail.lengths)
-        book.size += mail.ends[-1]
-        while mail.cut < len(mail.lengths):
+        book.message_count += mail.items
+        book.size += mail.size(0, mail.items)
+        while mail.cut < mail.items:
             if page is None or not page.append(mail, self.config.heap_size):
                 page = self._open_page(book)
             else:

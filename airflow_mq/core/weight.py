@@ -6,6 +6,7 @@ it *fits* when both parts fit and *exceeds* when any part exceeds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -61,6 +62,16 @@ class Weight(NamedTuple):
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def total_weight(weights: Sequence[Weight]) -> Weight:
+    """The sum of many weights, of which mostly all are alike."""
+    if not weights:
+        return ZERO
+    weight, count = weights[0], len(weights)
+    if weights.count(weight) == count:
+        return Weight(weight[0] * count, weight[1] * count)
+    return Weight(sum(weight[0] for weight in weights), sum(weight[1] for weight in weights))
 
 
 ZERO = Weight(0, 0)

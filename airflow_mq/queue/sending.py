@@ -61,7 +61,8 @@ class Sending(QueueBase):
             delivery.enqueue(origin, payload)
         else:
             self.store.send_one(self.ring_id, origin, payload)
-            self.tell_listeners()
+            if self.listeners:
+                self.tell_listeners()
         return Enqueued(1, len(payload))
 
     @overload

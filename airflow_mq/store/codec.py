@@ -156,8 +156,11 @@ def pack_events(runs: Sequence[EventRun]) -> bytes:
         if named:
             parts.extend(run.ids)
         if run.weights:
-            parts.append(pack_numbers([weight[0] for weight in run.weights]))
-            parts.append(pack_numbers([weight[1] for weight in run.weights]))
+            weight, count = run.weights[0], len(run.weights)
+            alike = run.weights.count(weight) == count
+            for part in (0, 1):
+                row = [weight[part]] * count if alike else [weight[part] for weight in run.weights]
+                parts.append(pack_numbers(row))
     return b"".join(parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -96,14 +97,21 @@ class PostgresUnit(Unit):
 class PostgresStore(Store[Connection]):
     """Rings in a schema of a PostgreSQL database."""
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What tables' names begin with. The schema's name was checked when the address was read."""
         return f'"{self.address.schema}".'
 
     def text(self, name: str) -> bytes:
         """A statement, ready for the driver."""
-        return statement("postgres", name, self.prefix).encode()
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = statement("postgres", name, self.prefix).encode()
+        return text
+
+    @cached_property
+    def _texts(self) -> dict[str, bytes]:
+        return {}
 
     def _connect(self) -> Connection:
         with translated():
@@ -176,16 +184,29 @@ class PostgresStore(Store[Connection]):
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message: a single statement, committed by itself."""
+        # The hottest path there is: no context managers, a cursor that stays, values by position.
         connection = self.connection()
-        values = {"size": len(payload), "ring": ring, "origin": origin, "heap": payload}
+        if self.probe is not None:
+            self.probe("insert_one")
         try:
-            with translated():
-                self.point("insert_one")
-                connection.execute(self.text("insert_one"), values)
-        except StoreUnreachable as error:
-            # The statement was on its way, and with it its commit.
-            self.drop(connection)
-            raise CommitInDoubt() from error
+            self._sender(connection).execute(self._insert_one, (len(payload), ring, origin, payload))
+        except psycopg.Error as error:
+            ours = named(error)
+            if isinstance(ours, StoreUnreachable):
+                # The statement was on its way, and with it its commit.
+                self.drop(connection)
+                raise CommitInDoubt() from error
+            raise ours from error
+
+    @cached_property
+    def _insert_one(self) -> bytes:
+        return self.text("insert_one")
+
+    def _sender(self, connection: Connection) -> psycopg.Cursor[tuple[Any, ...]]:
+        sender: psycopg.Cursor[tuple[Any, ...]] | None = getattr(self._local, "sender", None)
+        if sender is None or sender.connection is not connection:
+            sender = self._local.sender = connection.cursor()
+        return sender
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
         """Write mail within a transaction, by binary COPY."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from ..core.book import DEFAULT_STANDING, Book, Standing
@@ -307,8 +308,8 @@ class SqlShelf(Shelf):
     def was_cut(self, book: Book, mail: Mail) -> None:
         """Remember what was added, apart from what servicing took away."""
         known = self.origins[book.origin]
-        known.messages += len(mail.lengths)
-        known.size += mail.ends[-1]
+        known.messages += mail.items
+        known.size += mail.size(0, mail.items)
 
     def knit(self, book: Book, mail: Mail) -> None:
         """Enter the ring in the order of arrivals: when this mail arrived, it was knit in."""
@@ -611,10 +612,12 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
     return notes
 
 
-def split(heap: bytes, lengths: Iterable[int]) -> list[bytes]:
+def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
     """The messages of a mail."""
-    found, start = [], 0
-    for length in lengths:
-        found.append(heap[start : start + length])
-        start += length
-    return found
+    if len(lengths) == 1:
+        return [heap]
+    length = lengths[0]
+    if min(lengths) == length == max(lengths):
+        return [heap[start : start + length] for start in range(0, len(heap), length)]
+    ends = list(accumulate(lengths, initial=0))
+    return [heap[start:stop] for start, stop in zip(ends, ends[1:])]

@@ -1,0 +1,52 @@
+"""The same commands as `airflow mq …`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
+
+from .command import COMMON, Command, Entry, Group, example_text
+from .tree import TREE
+
+#: The connection that is used where neither a store nor a connection is named.
+DEFAULT_CONN_ID = "airflow_mq_default"
+
+
+def get_cli_commands() -> list[Any]:
+    """Return what Airflow adds to its own commands."""
+    return [
+        GroupCommand(
+            name="mq",
+            help="Look into and work with message queues",
+            description="The commands of airflow-mq. Without --store and --conn-id, and with nothing in "
+            f"AIRFLOW_MQ_STORE, the connection {DEFAULT_CONN_ID} is used.",
+            subcommands=[_drawn(entry) for entry in TREE],
+        )
+    ]
+
+
+def _drawn(entry: Entry) -> Any:
+    about = entry.help[0].upper() + entry.help[1:]
+    epilog = example_text(entry.example, "airflow mq ")
+    if isinstance(entry, Group):
+        return GroupCommand(entry.name, about, [_drawn(one) for one in entry.commands], None, epilog)
+    description = f"{about}.\n\n{entry.about}" if entry.about else f"{about}."
+    args = [Arg(one.flags, **one.settings) for one in (*entry.options, *COMMON)]
+    return ActionCommand(entry.name, about, _forward(entry), args, description, epilog)
+
+
+def _forward(command: Command) -> Callable[[Namespace], None]:
+    def call(args: Namespace, _: Sequence[str] = ()) -> None:
+        from .program import run
+
+        args.run, args.default_conn_id = command.run, DEFAULT_CONN_ID
+        code = run(args)
+        if code:
+            sys.exit(code)
+
+    call.__name__ = f"mq_{command.name}"
+    return call

@@ -1,0 +1,153 @@
+"""`pause`, `resume`, `paused`, `reap`, `sweep`, `head`, `origin`: what people decide about queues."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import asdict
+
+from .command import Command, Group, UsageError, option
+from .session import Session
+from .values import count, positive, weight, when
+
+_ORIGIN = option("origin", metavar="ORIGIN", help="whose queue")
+
+
+def pause(session: Session, args: Namespace) -> None:
+    """Let servicing pass an origin by."""
+    with session.queue() as queue:
+        queue.pause(args.origin, args.reason, args.until)
+    if session.out.as_json:
+        session.out.value({"paused": args.origin})
+    session.out.remark(f"paused {args.origin}; messages are still taken; `airflow-mq resume {args.origin}` ends it")
+
+
+def resume(session: Session, args: Namespace) -> bool:
+    """Service an origin again."""
+    with session.queue() as queue:
+        was_paused = queue.resume(args.origin)
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, "was_paused": was_paused})
+    session.out.remark(f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused")
+    return was_paused
+
+
+def paused(session: Session, args: Namespace) -> None:
+    """List what is paused."""
+    with session.queue() as queue:
+        found = queue.paused()
+    if session.out.as_json:
+        session.out.value([asdict(one) for one in found])
+    elif not found:
+        session.out.remark("nothing is paused")
+    else:
+        rows = [(one.origin, one.reason, one.who, one.since, one.until) for one in found]
+        session.out.table(("origin", "reason", "who", "since", "until"), rows)
+
+
+def reap(session: Session, args: Namespace) -> None:
+    """Remove an old page."""
+    with session.queue() as queue:
+        queue.reap_page(args.origin, args.page, args.why)
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, "page": args.page})
+    session.out.remark(f"reaped page {args.page} of {args.origin}")
+
+
+def sweep(session: Session, args: Namespace) -> None:
+    """Put aside everything that waits."""
+    with session.queue() as queue:
+        left = queue.sweep(args.origin)
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, "set_aside": left})
+    session.out.remark(
+        f"swept {args.origin}: {left:,} messages wait for a person now; see `airflow-mq overweight list`"
+        if left
+        else f"{args.origin} has nothing to sweep"
+    )
+
+
+def head(session: Session, args: Namespace) -> bool:
+    """Make an origin the head."""
+    with session.queue() as queue:
+        is_head = bool(queue.force_set_head(args.origin))
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, "is_head": is_head})
+    session.out.remark(f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next")
+    return is_head
+
+
+def set_origin(session: Session, args: Namespace) -> None:
+    """Say how an origin is served."""
+    said = {"share": args.share, "least": args.least, "most": args.most, "ordered": args.ordered}
+    if args.defaults == any(value is not None for value in said.values()):
+        raise UsageError("say --share, --least, --most, --ordered or --relaxed, or --defaults for none of them")
+    with session.queue() as queue:
+        queue.set_origin(args.origin, **said)
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, **said})
+    session.out.remark(f"{args.origin} is set, from the next block on")
+
+
+PAUSE = Command(
+    "pause", "let servicing pass an origin by; enqueuing goes on", pause,
+    (
+        _ORIGIN,
+        option("--reason", default="", metavar="TEXT", help="shown by `paused`"),
+        option("--until", type=when, metavar="WHEN", help="resumes by itself: 90s, 15m, 2h, 1d or a time with zone"),
+    ),
+    about="A block in flight is not stopped.",
+    example="$ pause acme --reason 'their API is down' --until 2h",
+)  # fmt: skip
+
+RESUME = Command(
+    "resume", "service a paused origin again", resume, (_ORIGIN,),
+    about="Exit code 1 if it was not paused.",
+    example="$ resume acme",
+)  # fmt: skip
+
+PAUSED = Command("paused", "list what is paused, since when, by whom and why", paused, example="$ paused")
+
+REAP = Command(
+    "reap", "remove an old page, with what it still holds", reap,
+    (
+        _ORIGIN,
+        option("page", type=count, metavar="PAGE", help="its number"),
+        option("--why", default="", metavar="TEXT", help="a reason, kept with the event"),
+    ),
+    about="Refused (exit code 3) while the page is still needed.",
+    example="$ reap acme 17",
+)  # fmt: skip
+
+SWEEP = Command(
+    "sweep", "put aside everything that waits in a queue", sweep, (_ORIGIN,),
+    about="Nothing is lost: the messages stay until somebody executes or discards them.",
+    example="$ sweep acme",
+)  # fmt: skip
+
+HEAD = Command(
+    "head", "make an origin the next to be serviced", head, (_ORIGIN,),
+    about="Exit code 1 if it has nothing ready.",
+    example="$ head acme",
+)  # fmt: skip
+
+ORIGIN = Group(
+    "origin",
+    "how single origins are served",
+    (
+        Command(
+            "set", "say how an origin is served", set_origin,
+            (
+                _ORIGIN,
+                option("--share", type=positive, metavar="N", help="earns so many times as much as others"),
+                option("--least", type=weight, metavar="TIME/SIZE", help="gets at least this of a block"),
+                option("--most", type=weight, metavar="TIME/SIZE", help="gets at most this of a block"),
+                option("--ordered", action="store_true", default=None, help="its messages one after the other"),
+                option("--relaxed", action="store_false", dest="ordered", default=None, help="its messages at once"),
+                option("--defaults", action="store_true", help="like every other origin of the ring"),
+            ),
+            about="Say everything at once: what is not said goes back to the ring's default.",
+            example="$ origin set acme --share 4 --most 300000/500000000",
+        ),
+    ),
+    example="$ origin set acme --share 4",
+)  # fmt: skip

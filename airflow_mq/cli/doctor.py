@@ -1,0 +1,166 @@
+"""`doctor`: what is wrong with a store and its surroundings, and what to do about it."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from .command import Command
+from .finding import OK, WRONG, Finding, fine, note, span, wrong
+from .session import Session, store_now
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
+    from ..store import SchemaStatus
+
+#: Seconds by which two clocks may differ before it is told, and before it is wrong.
+SKEW, MUCH_SKEW = 2.0, 30.0
+#: A shorter lease runs out while everything is in order.
+SHORT_LEASE = 30.0
+#: A service holds the ring for 30 seconds at a time; no honest hold reaches farther than this.
+FAR_HOLD = 120.0
+
+
+def doctor(session: Session, args: Namespace) -> bool:
+    """Look at a store and its surroundings, which are only read."""
+    from .. import store
+
+    address = session.address()
+    status = store.schema_status(address)
+    found = [_schema(status)]
+    if status.state == "current":
+        with session.any_ring() as queue, session.out.progress("looking"):
+            found += _look(queue)
+    _tell(session, address.safe, found)
+    return all(one.level != WRONG for one in found)
+
+
+def _look(queue: MessageQueue) -> Iterator[Finding]:
+    from ..queue import MessageQueue
+
+    yield _clock(queue)
+    for name in queue.rings():
+        # The same connection; it is closed once, by who opened it.
+        yield from _ring(MessageQueue(queue.store, name))
+    yield from _holds(queue)
+    if queue.store.address.driver == "sqlite":
+        from .doctor_sqlite import look
+    else:
+        from .doctor_postgres import look
+    yield from look(queue.store)
+
+
+def _schema(status: SchemaStatus) -> Finding:
+    facts = f"the store has version {status.version}, this program expects {status.expected}"
+    if status.state == "current":
+        return fine("schema", f"version {status.version}, as expected")
+    if status.state == "missing":
+        return wrong("schema", "the store has no tables yet", "run `airflow-mq db upgrade`")
+    if status.state == "older":
+        return wrong("schema", facts, "run `airflow-mq db upgrade`")
+    return wrong("schema", facts, "install a newer airflow-mq here")
+
+
+def _clock(queue: MessageQueue) -> Finding:
+    before = time.time()
+    theirs = store_now(queue).timestamp()
+    after = time.time()
+    skew = theirs - (before + after) / 2
+    if abs(skew) - (after - before) / 2 <= SKEW:
+        return fine("clock", "the store's clock and this machine's agree")
+    text = f"the store's clock is {span(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's"
+    do = "the store's clock is the one that counts; set both by the same time server, or deadlines will surprise people"
+    return wrong("clock", text, do) if abs(skew) > MUCH_SKEW else note("clock", text, do)
+
+
+def _ring(queue: MessageQueue) -> Iterator[Finding]:
+    name, config = queue.ring, queue.config
+    check, sound = f"ring {name}", True
+    for warning in config.warnings():
+        sound = False
+        yield wrong(check, warning, f"see `airflow-mq ring show {name}`, then `airflow-mq ring change {name}`")
+    if config.lease < SHORT_LEASE:
+        sound = False
+        yield wrong(
+            check,
+            f"a lease of {config.lease:g} seconds runs out when a job only starts slowly; its work is then done twice",
+            f"airflow-mq ring change {name} --lease 900",
+        )
+    elif config.service_weight is not None and config.service_weight.time > config.lease * 1000:
+        yield note(
+            check,
+            f"a block may cost {config.service_weight.time:,}, which as milliseconds is more than its lease of "
+            f"{config.lease:g} seconds",
+            "renew blocks while they work, or make the lease longer",
+        )
+    if sound:
+        yield fine(check, "its settings go together")
+    yield from _dead_blocks(queue)
+
+
+def _dead_blocks(queue: MessageQueue) -> Iterator[Finding]:
+    now, check = store_now(queue), f"blocks of {queue.ring}"
+    planned = queue.blocks("planned", limit=1000)
+    dead = [block for block in planned if block.deadline <= now]
+    for block in dead:
+        yield wrong(
+            check,
+            f"block {block.id} ({block.messages:,} messages) is {span((now - block.deadline).total_seconds())} past "
+            "its deadline; its queues wait for it",
+            f"airflow-mq --ring {queue.ring} blocks release {block.token} (planning the next block does it, too)",
+        )
+    if not dead:
+        yield fine(check, f"{len(planned):,} at work, none past its deadline")
+
+
+def _holds(queue: MessageQueue) -> Iterator[Finding]:
+    now = store_now(queue).timestamp()
+    for ring, holder, until in _leases(queue.store):
+        check, left = f"hold on {ring}", until / 1_000_000 - now
+        if left > FAR_HOLD:
+            yield wrong(
+                check,
+                f"{holder} holds the ring for another {span(left)}, longer than anybody should",
+                "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
+            )
+        elif left > 0:
+            yield note(check, f"{holder} holds the ring", "others wait until it is done; if it hangs, end that process")
+        else:
+            yield note(check, f"{holder} stopped without letting go", "nothing: the next one takes the ring over")
+
+
+def _leases(store: Any) -> list[tuple[str, str, int]]:
+    prefix = "mq_" if store.address.driver == "sqlite" else store.prefix
+    text = (
+        f"SELECT r.name, s.lease_holder, s.lease_until FROM {prefix}state AS s "  # noqa: S608 - a prefix of ours
+        f"JOIN {prefix}ring AS r ON r.id = s.ring WHERE s.lease_token IS NOT NULL ORDER BY r.name"
+    )
+    with store.loose():
+        rows = store.connection().execute(text).fetchall()
+    return [(name, holder or "somebody", until) for name, holder, until in rows]
+
+
+def _tell(session: Session, where: str, found: list[Finding]) -> None:
+    bad = sum(one.level == WRONG for one in found)
+    if session.out.as_json:
+        session.out.value({"store": where, "ok": not bad, "findings": [asdict(one) for one in found]})
+        return
+    for one in found:
+        if one.level == OK and session.out.quiet:
+            continue
+        session.out.line(f"{one.level:5}  {one.check}: {one.what}")
+        if one.do:
+            session.out.line(f"       -> {one.do}")
+    session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
+    session.out.remark("`airflow-mq check` looks into what is stored")
+
+
+DOCTOR = Command(
+    "doctor", "what is wrong with a store and its surroundings, and what to do about it", doctor,
+    about="Looks at the schema, the clocks, blocks past their deadline, who holds rings, bloat, and settings that\n"
+    "hurt. Writes nothing. Exit code 1 when something is wrong.",
+    example="$ doctor",
+)  # fmt: skip

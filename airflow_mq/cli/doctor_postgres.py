@@ -1,0 +1,129 @@
+"""What can be wrong around a store on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .finding import Finding, fine, note, span, wrong
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+#: Rows that are dead and not removed yet, from which on a table is called bloated.
+DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2
+#: Seconds for which a transaction may stay open, and for which it may do nothing meanwhile.
+OPEN, IDLE = 600.0, 60.0
+
+_SETTINGS = (
+    ("fsync", "off", "a power cut can destroy the whole database", "set fsync = on"),
+    ("full_page_writes", "off", "a power cut can destroy pages of the database", "set full_page_writes = on"),
+    (
+        "synchronous_commit", "off", "a commit that was acknowledged can be lost in a power cut",
+        "connections of airflow_mq set it on; for others set synchronous_commit = on, at least for this database",
+    ),
+    ("autovacuum", "off", "what was deleted is never cleared away, and planning slows down", "set autovacuum = on"),
+    ("track_counts", "off", "autovacuum cannot tell where it is needed", "set track_counts = on"),
+)  # fmt: skip
+
+
+def look(store: Store[Any]) -> Iterator[Finding]:
+    """Everything that is looked at."""
+    with store.loose():
+        connection = store.connection()
+        yield from _settings(connection)
+        yield from _bloat(connection, store.address.schema)
+        yield from _transactions(connection)
+        yield from _prepared(connection)
+        yield from _slots(connection)
+
+
+def _settings(connection: Any) -> Iterator[Finding]:
+    # The value that others get: ours are set when we connect.
+    rows = connection.execute(
+        "SELECT name, reset_val FROM pg_settings WHERE name = ANY(%s)", ([one[0] for one in _SETTINGS],)
+    )
+    known, sound = dict(rows.fetchall()), True
+    for name, bad, what, do in _SETTINGS:
+        if known.get(name) == bad:
+            sound = False
+            yield wrong("settings", f"{name} is {bad}: {what}", do)
+    if sound:
+        yield fine("settings", "none that hurt")
+
+
+def _bloat(connection: Any, schema: str) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT relname, n_live_tup, n_dead_tup, greatest(last_vacuum, last_autovacuum) FROM pg_stat_user_tables "
+        "WHERE schemaname = %s ORDER BY n_dead_tup DESC",
+        (schema,),
+    ).fetchall()
+    sound = True
+    for table, live, dead, vacuumed in rows:
+        if dead < DEAD_ROWS or dead < DEAD_PER_LIVE * live:
+            continue
+        sound = False
+        last = "never" if vacuumed is None else f"last on {vacuumed:%Y-%m-%d %H:%M}"
+        yield wrong(
+            "bloat",
+            f"table {table} has {dead:,} dead rows beside {live:,} live ones; vacuumed {last}",
+            f"end transactions that stay open for long, then VACUUM {schema}.{table}; make autovacuum eager: "
+            f"ALTER TABLE {schema}.{table} SET (autovacuum_vacuum_scale_factor = 0.02)",
+        )
+    if sound:
+        yield fine("bloat", f"{sum(row[2] for row in rows):,} dead rows in all, which is little")
+
+
+def _transactions(connection: Any) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT pid, coalesce(usename, '?'), coalesce(application_name, ''), coalesce(datname, '?'), state, "
+        "extract(epoch FROM clock_timestamp() - xact_start)::float8, "
+        "extract(epoch FROM clock_timestamp() - state_change)::float8 "
+        "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND xact_start IS NOT NULL "
+        "AND backend_type IN ('client backend', 'walsender') ORDER BY xact_start"
+    ).fetchall()
+    sound = True
+    for pid, user, program, database, state, opened, idle in rows:
+        is_idle = str(state).startswith("idle in transaction") and idle >= IDLE
+        if opened < OPEN and not is_idle:
+            continue
+        sound = False
+        doing = f"and has done nothing for {span(idle)}" if is_idle else f"({state})"
+        yield wrong(
+            "transactions",
+            f"session {pid} of {user} {f'({program}) ' if program else ''}in {database} keeps a transaction open for "
+            f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
+            f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
+        )
+    if sound:
+        yield fine("transactions", f"{len(rows):,} open beside this one, none for long")
+
+
+def _prepared(connection: Any) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts"
+    ).fetchall()
+    for name, age in rows:
+        if age >= IDLE:
+            yield wrong(
+                "transactions",
+                f"a transaction was prepared {span(age)} ago as {name!r} and never ended; it holds up all others",
+                "COMMIT PREPARED or ROLLBACK PREPARED it",
+            )
+
+
+def _slots(connection: Any) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT slot_name, coalesce(age(xmin), 0), active FROM pg_replication_slots WHERE xmin IS NOT NULL"
+    ).fetchall()
+    for name, age, active in rows:
+        if not active:
+            yield wrong(
+                "replication",
+                f"slot {name!r} has no reader and holds back clearing away {age:,} transactions",
+                f"start its reader, or SELECT pg_drop_replication_slot('{name}')",
+            )
+        elif age > 1_000_000:
+            yield note(
+                "replication", f"the reader of slot {name!r} is {age:,} transactions behind", "look at that reader"
+            )

@@ -1,0 +1,80 @@
+"""What can be wrong around a store on SQLite."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .finding import Finding, amount, fine, wrong
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+MIB = 1 << 20
+#: How large the write-ahead log may grow; SQLite starts it anew at about 4 MiB where nobody is in the way.
+LARGE_LOG = 64 * MIB
+#: How much of the file may be empty, in bytes and as a part of it.
+FREE_BYTES, FREE_PART = 64 * MIB, 0.5
+#: How little room there may be on the disk.
+LITTLE_ROOM = 128 * MIB
+
+
+def look(store: Store[Any]) -> Iterator[Finding]:
+    """Everything that is looked at."""
+    path = store.address.path
+    assert path is not None  # noqa: S101 - an address of SQLite has one
+    with store.loose():
+        connection = store.connection()
+        yield _journal(connection)
+        yield _log(path)
+        yield _free(connection, path)
+    yield _room(path)
+
+
+def _journal(connection: Any) -> Finding:
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode == "wal":
+        return fine("settings", "the write-ahead log is on")
+    return wrong(
+        "settings",
+        f"the journal mode is {mode!r}, so readers and writers wait for each other",
+        "close all programs that use the file, and open it again; its folder has to be writable and on a local disk",
+    )
+
+
+def _log(path: Path) -> Finding:
+    try:
+        size = os.stat(f"{path}-wal").st_size
+    except OSError:
+        size = 0
+    if size <= LARGE_LOG:
+        return fine("log", f"the write-ahead log takes {amount(size)}")
+    return wrong(
+        "log",
+        f"the write-ahead log has grown to {amount(size)}: somebody has been reading for long, and reads get slow",
+        "end the program that keeps a transaction open on the file; the log then starts anew by itself",
+    )
+
+
+def _free(connection: Any, path: Path) -> Finding:
+    pages, free, page_size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    empty = free * page_size
+    if empty < FREE_BYTES or free < FREE_PART * pages:
+        return fine("bloat", f"{amount(empty)} of {amount(pages * page_size)} are empty")
+    return wrong(
+        "bloat",
+        f"{amount(empty)} of the file's {amount(pages * page_size)} are empty",
+        f"harmless, as it is used again; to get the room back, when nobody works: sqlite3 {path.name} VACUUM",
+    )
+
+
+def _room(path: Path) -> Finding:
+    free = shutil.disk_usage(path.parent).free
+    if free >= LITTLE_ROOM:
+        return fine("disk", f"{amount(free)} are free")
+    return wrong("disk", f"only {amount(free)} are free on the disk of the store", "make room before enqueuing fails")

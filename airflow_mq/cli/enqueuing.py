@@ -1,0 +1,135 @@
+"""`enqueue`: messages from arguments, files, standard input or NDJSON."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Any
+
+from ..core.errors import InvalidInput
+from ..core.message import check_origin
+from .command import Command, UsageError, option
+from .ndjson import Lines
+from .session import Session
+from .values import header, weight, when
+
+if TYPE_CHECKING:
+    from ..queue import Enqueued
+
+#: After so many messages the progress is told anew.
+_STEP = 1000
+
+
+def enqueue(session: Session, args: Namespace) -> None:
+    """Enqueue messages; all of them or none."""
+    _check(args)
+    common: dict[str, Any] = {
+        "weight": args.weight,
+        "headers": dict(args.header) if args.header else None,
+        "not_before": args.delay,
+        "expires": args.expires,
+    }
+    with ExitStack() as stack:
+        queue = stack.enter_context(session.queue())
+        told = stack.enter_context(session.out.progress("enqueuing"))
+        if args.ndjson is not None:
+            lines = Lines(stack.enter_context(_opened(args.ndjson)), args.origin)
+            try:
+                done = queue.enqueue_messages(_counted(lines.pairs(), told), **common)
+            except InvalidInput as error:
+                raise lines.named(error) from None
+        else:
+            payloads = _payloads(args)
+            if args.key:
+                done = queue.enqueue_message(args.origin, next(payloads), key=args.key, **common)
+            else:
+                done = queue.enqueue_messages(args.origin, _counted(payloads, told), **common)
+    _tell(session, done)
+
+
+def _check(args: Namespace) -> None:
+    sources = [bool(args.message), bool(args.file), args.ndjson is not None]
+    if sum(sources) != 1:
+        raise UsageError(
+            "say which messages: as arguments, - for standard input, --file PATH or --ndjson PATH"
+            if not any(sources)
+            else "messages come from arguments, from --file or from --ndjson; choose one"
+        )
+    if args.ndjson is None and args.origin is None:
+        raise UsageError("say whose messages these are: airflow-mq enqueue ORIGIN MESSAGE")
+    if args.origin is not None:
+        check_origin(args.origin)
+    if args.key and (args.ndjson is not None or args.lines or len([*args.message, *(args.file or ())]) > 1):
+        raise UsageError("--key names one message; give each line of NDJSON its own")
+    if args.lines and args.ndjson is not None:
+        raise UsageError("--lines is for standard input and --file; NDJSON is lines already")
+    stdin = [*args.message, *(args.file or ()), args.ndjson].count("-")
+    if stdin > 1:
+        raise UsageError("standard input can be read once")
+
+
+def _payloads(args: Namespace) -> Iterator[bytes]:
+    for word in args.message or args.file:
+        if args.message and word != "-":
+            # The very bytes that were typed, whatever their encoding.
+            yield os.fsencode(word)
+            continue
+        with _opened(word) as file:
+            if args.lines:
+                yield from (line.rstrip(b"\r\n") for line in file if line.strip(b"\r\n"))
+            else:
+                yield file.read()
+
+
+def _opened(name: str) -> IO[bytes]:
+    try:
+        # Closing what is read from here leaves standard input open to others.
+        return open(0 if name == "-" else name, "rb", closefd=name != "-")
+    except OSError as error:
+        raise UsageError(f"{name!r} cannot be read: {error.strerror}") from None
+
+
+def _counted(messages: Iterator[Any], told: Callable[[str], None]) -> Iterator[Any]:
+    for count, message in enumerate(messages, start=1):
+        if count % _STEP == 0:
+            told(f"{count:,} messages read")
+        yield message
+    told("storing")
+
+
+def _tell(session: Session, done: Enqueued) -> None:
+    if session.out.as_json:
+        session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated})
+        return
+    text = f"enqueued {done.count:,} message{'' if done.count == 1 else 's'} of {done.size:,} bytes"
+    if done.repeated:
+        text += f"; {done.repeated:,} had been sent before with the same key"
+    session.out.remark(text)
+
+
+ENQUEUE = Command(
+    "enqueue", "send messages: from arguments, standard input, files or NDJSON", enqueue,
+    (
+        option("origin", nargs="?", metavar="ORIGIN", help="who sends; names the queue"),
+        option("message", nargs="*", metavar="MESSAGE", help="a message; - is all of standard input"),
+        option("--file", action="append", metavar="PATH", help="a file is a message; may be repeated; - is stdin"),
+        option("--lines", action="store_true", help="each line of a file or of standard input is a message"),
+        option(
+            "--ndjson", metavar="PATH",
+            help='lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers"}; - is stdin; '
+            "ORIGIN is for lines without one",
+        ),
+        option("--key", metavar="TEXT", help="the same message sent again with its key is accepted once"),
+        option("--weight", type=weight, metavar="TIME/SIZE", help="what each of them will cost"),
+        option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="travels beside each"),
+        option("--delay", type=when, metavar="WHEN", help="joins its queue then: 90s, 15m, 2h, 1d or a time with zone"),
+        option("--expires", type=when, metavar="WHEN", help="nobody wants it any more after that"),
+    ),
+    about="All messages of a call are stored, or none. Repeat a call whose outcome is in doubt with --key.",
+    example="$ enqueue acme 'an order' 'another order'\n"
+    "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
+    "$ enqueue --ndjson orders.ndjson",
+    rest="message",
+)  # fmt: skip

@@ -1,0 +1,90 @@
+"""The commands, for argparse."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .command import COMMON, EXIT_CODES, Command, Entry, Group, Option, UsageError, example_text
+from .output import without_passwords
+from .tree import ABOUT, TREE
+
+PROGRAM_NAME = "airflow-mq"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what is wrong instead of printing a page of usage; never repeats a password."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise it."""
+        raise UsageError(without_passwords(f"{message} (see `{self.prog} --help`)"))
+
+
+def make_parser() -> Parser:
+    """The parser of the whole command line."""
+    parser = Parser(prog=PROGRAM_NAME, description=ABOUT, epilog=EXIT_CODES)
+    parser.add_argument("--version", action="store_true", help="print the version of this program")
+    _add_options(parser, COMMON)
+    _add_entries(parser, TREE)
+    return parser
+
+
+def parse_line(words: Sequence[str]) -> argparse.Namespace:
+    """Read a command line."""
+    parser = make_parser()
+    args, unread = parser.parse_known_args(words)
+    command: Command | None = getattr(args, "command", None)
+    if args.version:
+        args.run = _print_version
+        return args
+    if (
+        unread
+        and command is not None
+        and command.rest
+        and not any(word.startswith("-") and word != "-" for word in unread)
+    ):
+        # argparse takes all words before the first option for all there are; the others come late.
+        getattr(args, command.rest).extend(unread)
+        unread = []
+    if unread:
+        parser.error(f"unknown: {' '.join(unread)}")
+    if command is None:
+        inner = getattr(args, "group", parser)
+        raise UsageError(f"say what to do; `{inner.prog} --help` lists it")
+    return args
+
+
+def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> None:
+    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for entry in entries:
+        epilog = example_text(entry.example)
+        about = entry.help[0].upper() + entry.help[1:] + "."
+        if isinstance(entry, Group):
+            inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
+            inner.set_defaults(group=inner)
+            _add_entries(inner, entry.commands)
+        else:
+            about += f"\n\n{entry.about}" if entry.about else ""
+            inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
+            _add_options(inner, [*entry.options, *COMMON])
+            inner.set_defaults(run=entry.run, command=entry)
+
+
+def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    for one in options:
+        parser.add_argument(*one.flags, **one.settings)
+
+
+def _print_version(session: Any, args: argparse.Namespace) -> None:
+    from .. import __version__
+
+    if session.out.as_json:
+        session.out.value({"version": __version__})
+    else:
+        session.out.line(f"{PROGRAM_NAME} {__version__}")

@@ -1,0 +1,131 @@
+"""Running a command: its answer on stdout, what went wrong in one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from urllib.parse import quote
+
+from ..core.errors import InvalidInput, MessageQueueError, StoreError
+from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
+from .output import error_line, shown, without_passwords
+from .parser import parse_line
+from .session import VARIABLE, Session
+
+
+def run_line(argv: Sequence[str] | None = None) -> int:
+    """Run what a command line says; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = parse_line(words)
+    except UsageError as error:
+        error_line(str(error), "UsageError", USAGE, as_json="--json" in words)
+        return USAGE
+    except SystemExit as done:  # argparse has printed the help that was asked for
+        return int(done.code or 0)
+    return run(args)
+
+
+def run(args: Namespace) -> int:
+    """Run a command whose arguments were read, here or by Airflow."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows few characters gets the others escaped.
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    session = Session(args)
+    as_json = session.out.as_json
+    try:
+        with _log_in_lines(as_json, getattr(args, "traceback", False)):
+            answer = args.run(session, args)
+            sys.stdout.flush()
+        return NO if answer is False else OK
+    except BrokenPipeError:
+        # Whoever reads has seen enough, as in `airflow-mq events | head`.
+        with suppress(Exception):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        error_line("interrupted; what was committed before stays", "Interrupted", INTERRUPTED, as_json=as_json)
+        return INTERRUPTED
+    except Exception as error:
+        return _told(error, session)
+
+
+def _told(error: Exception, session: Session) -> int:
+    code = code_of(error)
+    text = _unexpected(error) if code == PROGRAM else str(error)
+    if code == STORE and session.where:
+        text = f"{text} ({session.where})"
+    error_line(text, type(error).__name__, code, as_json=session.out.as_json)
+    return code
+
+
+def code_of(error: Exception) -> int:
+    """The exit code for an error."""
+    if isinstance(error, StoreError):
+        return STORE
+    if isinstance(error, (UsageError, InvalidInput)):
+        return USAGE
+    return REFUSED if isinstance(error, MessageQueueError) else PROGRAM
+
+
+def _unexpected(error: Exception) -> str:
+    secrets = _secrets()
+    text = f"{type(error).__name__}: {error}"
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return f"this should not have happened: {text}; please report it"
+
+
+def _secrets() -> list[str]:
+    """Passwords that an error of somebody else's could repeat, as they are written and as they are."""
+    from ..store import parse
+
+    found = []
+    for word in [os.environ.get(VARIABLE, ""), *sys.argv[1:]]:
+        with suppress(MessageQueueError):
+            password = parse(word.removeprefix("--store=")).password
+            if password:
+                found += [password, quote(password, safe="")]
+    return found
+
+
+class _Lines(logging.Formatter):
+    """A record in one line: what was raised is named, and its traceback kept for who asks for it."""
+
+    def __init__(self, as_json: bool, traceback: bool) -> None:
+        super().__init__()
+        self.as_json, self.traceback = as_json, traceback
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        text = without_passwords(text)
+        if self.as_json:
+            import json
+
+            return json.dumps({"warning": text})
+        line = f"{record.levelname.lower()}: {shown(text)}"
+        if self.traceback and record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+@contextmanager
+def _log_in_lines(as_json: bool, traceback: bool) -> Iterator[None]:
+    log, handler = logging.getLogger("airflow_mq"), logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(_Lines(as_json, traceback))
+    before = log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before

@@ -1,0 +1,143 @@
+"""`ring`: the rings of a store, and how they are set."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from ..core.config import ORDERS, RingConfig
+from ..core.errors import ConfigRefused
+from .command import Command, Group, Option, UsageError, option
+from .session import Session
+from .values import positive, setting, weight
+
+_OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
+
+
+def list_rings(session: Session, args: Namespace) -> None:
+    """List the rings of a store."""
+    with session.any_ring() as queue:
+        names = queue.rings()
+    if session.out.as_json:
+        session.out.value(names)
+    for name in names:
+        session.out.line(name)
+
+
+def show(session: Session, args: Namespace) -> None:
+    """Show how a ring is set."""
+    with session.queue(args.name) as queue:
+        _show(session, queue.ring, queue.config)
+
+
+def create(session: Session, args: Namespace) -> None:
+    """Make a ring."""
+    config = RingConfig.from_json(_settings(args))
+    with session.any_ring() as queue:
+        queue.create_ring(args.name, config)
+    _done(
+        session, args.name, config, f"ring {args.name} made; try: airflow-mq --ring {args.name} enqueue acme 'an order'"
+    )
+
+
+def change(session: Session, args: Namespace) -> None:
+    """Set a ring differently."""
+    settings = _settings(args)
+    if not settings:
+        raise UsageError("say what to change: --set name=value, or one of the options that --help lists")
+    with session.queue(args.name) as queue:
+        # Read as a whole ring would be, so that costs, weights and weighers get their types.
+        typed = RingConfig.from_json(settings)
+        config = queue.change_ring(**{name: getattr(typed, name) for name in settings})
+        name = queue.ring
+    _done(session, name, config, f"ring {name} changed: {', '.join(sorted(settings))}")
+
+
+def _settings(args: Namespace) -> dict[str, Any]:
+    """What was said by --file, then by --set, then by the options of single settings."""
+    found: dict[str, Any] = {}
+    if args.file is not None:
+        try:
+            with open(args.file, encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the settings in {args.file!r} cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise ConfigRefused("settings are a JSON object, as `ring show --json` prints it")
+        found = found.get("config", found)
+    found.update(args.set or ())
+    found.update({name: value for name in _OFTEN if (value := getattr(args, name)) is not None})
+    return found
+
+
+def _done(session: Session, name: str, config: RingConfig, text: str) -> None:
+    if session.out.as_json:
+        _show(session, name, config)
+        return
+    session.out.remark(text)
+    for warning in config.warnings():
+        session.out.warn(warning)
+
+
+def _show(session: Session, name: str, config: RingConfig) -> None:
+    settings, warnings = config.to_json(), config.warnings()
+    heaviest = config.max_message_weight
+    if session.out.as_json:
+        session.out.value({
+            "ring": name, "config": settings, "max_message_len": config.max_message_len,
+            "max_message_weight": heaviest, "warnings": warnings,
+        })  # fmt: skip
+        return
+    written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+    session.out.fields({
+        "ring": name, **written,
+        "longest message": f"{config.max_message_len:,} bytes",
+        "heaviest message": "as each call says" if heaviest is None else str(heaviest),
+    })  # fmt: skip
+    for warning in warnings:
+        session.out.warn(warning)
+
+
+_SETTINGS: tuple[Option, ...] = (
+    option(
+        "--set", action="append", type=setting, metavar="NAME=VALUE",
+        help="any setting that `ring show` lists, its value in JSON; may be repeated",
+    ),
+    option("--file", metavar="PATH", help="settings in JSON, as `ring show --json` prints them"),
+    option("--order", choices=ORDERS, help="whose turn it is"),
+    option("--service-weight", type=weight, metavar="TIME/SIZE", help="what a block may cost"),
+    option("--heap-size", type=positive, metavar="BYTES", help="what a page may hold; it may only grow"),
+    option("--lease", type=float, metavar="SECONDS", help="after which anyone may release a block that nobody renewed"),
+    option("--max-attempts", type=positive, metavar="N", help="tries after which a message is set aside"),
+    option("--backoff", type=float, metavar="SECONDS", help="until a message that went back is tried again"),
+    option("--ordered", action="store_true", default=None, help="process an origin's messages one after the other"),
+    option(
+        "--relaxed", action="store_false", dest="ordered", default=None, help="process an origin's messages at once"
+    ),
+)  # fmt: skip
+
+RING = Group(
+    "ring",
+    "rings: list, show, make and set them",
+    (
+        Command("list", "list the rings of the store", list_rings, example="$ ring list"),
+        Command(
+            "show", "show how a ring is set, and what is odd about it", show,
+            (option("name", nargs="?", metavar="NAME", help="the ring (default: that of --ring)"),),
+            example="$ ring show default --json",
+        ),
+        Command(
+            "create", "make a ring", create,
+            (option("name", metavar="NAME", help="letters, digits, - and _"), *_SETTINGS),
+            example="$ ring create night --order rotation --service-weight 3600000/10000000000",
+        ),
+        Command(
+            "change", "set a ring differently, for everybody", change,
+            (option("name", nargs="?", metavar="NAME", help="the ring (default: that of --ring)"), *_SETTINGS),
+            about="Checked against what is stored: a heap may only grow.",
+            example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'",
+        ),
+    ),
+    example="$ ring create night --order rotation\n$ --ring night enqueue acme 'an order'",
+)  # fmt: skip

@@ -1,0 +1,104 @@
+"""`service`: the ready queues, by a processor in this process."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..core.weight import ZERO
+from .command import Command, UsageError, option
+from .processors import PROCESSOR, TRACEBACK, load, stdout_kept_clean
+from .session import Session
+from .values import positive, weight
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue, Serviced
+
+
+def service(session: Session, args: Namespace) -> None:
+    """Service the ready queues."""
+    processor = _processor(args.processor, args.batch)
+    options: dict[str, Any] = {
+        name: value
+        for name in ("limit", "slice_messages", "slice_seconds")
+        if (value := getattr(args, name)) is not None
+    }
+    with session.queue() as queue, session.out.progress("servicing") as told, stdout_kept_clean(session):
+        total, calls = _service(queue, processor, options, args.drain, told)
+    if session.out.as_json:
+        session.out.value({**asdict(total), "weight": total.weight, "calls": calls})
+        return
+    if not (total.processed or total.failed or total.set_aside or total.expired):
+        session.out.remark("nothing was processed; `airflow-mq order` tells which queues are ready, and why they wait")
+        return
+    session.out.remark(f"{told_of(total)}; weight {total.weight}")
+
+
+def _service(
+    queue: MessageQueue, processor: Any, options: dict[str, Any], drain: bool, told: Callable[[str], None]
+) -> tuple[Serviced, int]:
+    from ..queue import Serviced
+
+    total, calls = Serviced(weight=ZERO), 0
+    while True:
+        calls += 1
+        done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
+        total = _sum(total, done)
+        if not drain or not (done.processed or done.failed or done.set_aside or done.expired):
+            return total, calls
+
+
+def _progress(told: Callable[[str], None], before: Serviced, now: Serviced) -> None:
+    told(told_of(_sum(before, now)))
+
+
+def _sum(one: Serviced, other: Serviced) -> Serviced:
+    from ..queue import Serviced
+
+    numbers = [item.name for item in fields(Serviced) if item.name not in ("weight", "origins")]
+    return Serviced(
+        weight=one.weight.plus(other.weight),
+        origins=max(one.origins, other.origins),
+        **{name: getattr(one, name) + getattr(other, name) for name in numbers},
+    )
+
+
+def told_of(done: Serviced) -> str:
+    """What was done, in words."""
+    parts = [f"{done.processed:,} processed"]
+    for name in ("failed", "set_aside", "went_back", "expired"):
+        if getattr(done, name):
+            parts.append(f"{getattr(done, name):,} {name.replace('_', ' ')}")
+    return ", ".join(parts)
+
+
+def _processor(name: str, batch: bool) -> Any:
+    from ..queue import BatchProcessor, batch_processor
+
+    found = load(name)
+    if isinstance(found, BatchProcessor):
+        return found
+    if not callable(found):
+        raise UsageError(f"the processor {name} is a {type(found).__name__}, and cannot be called")
+    return batch_processor(found) if batch else found
+
+
+SERVICE = Command(
+    "service", "process the ready queues, by a function of yours, in this process", service,
+    (
+        PROCESSOR,
+        option("--limit", type=weight, metavar="TIME/SIZE", help="what one call may cost (default: the ring's)"),
+        option("--batch", action="store_true", help="the function takes a whole batch of one origin"),
+        option("--drain", action="store_true", help="call again until nothing more can be processed"),
+        option("--slice-messages", type=positive, metavar="N", help="commit after so many messages (default: 1000)"),
+        option("--slice-seconds", type=float, metavar="S", help="or after so many seconds (default: 1)"),
+        TRACEBACK,
+    ),
+    about="The function gets a Delivery (payload, origin, page, index, meter) and returns nothing or true when the\n"
+    "message is done, false when it is done without success, or an outcome such as Yield() or BadFormat().\n"
+    "What it raises counts as not now: the message stays, and is tried again by a later call.",
+    example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""All commands."""
+
+from __future__ import annotations
+
+from . import (
+    blocks,
+    checking,
+    database,
+    deciding,
+    doctor,
+    enqueuing,
+    history,
+    looking,
+    overweight,
+    rings,
+    serving,
+    weights,
+)
+from .command import Entry
+
+ABOUT = """\
+A fair, durable, weight-bounded message queue in your own database.
+
+A first look:
+  export AIRFLOW_MQ_STORE=sqlite:///queue.db
+  airflow-mq db upgrade
+  airflow-mq enqueue acme "an order" "another order"
+  airflow-mq footprint
+  airflow-mq service --processor builtins:print"""
+
+TREE: tuple[Entry, ...] = (
+    database.DB,
+    rings.RING,
+    enqueuing.ENQUEUE,
+    serving.SERVICE,
+    looking.FOOTPRINT,
+    looking.ORDER,
+    looking.PEEK,
+    overweight.OVERWEIGHT,
+    deciding.PAUSE,
+    deciding.RESUME,
+    deciding.PAUSED,
+    deciding.REAP,
+    deciding.SWEEP,
+    deciding.HEAD,
+    deciding.ORIGIN,
+    blocks.BLOCKS,
+    history.EVENTS,
+    history.LEDGER,
+    weights.WEIGHTS,
+    checking.CHECK,
+    doctor.DOCTOR,
+)

@@ -1,0 +1,155 @@
+"""`weights`: what messages were thought to cost, and what they did cost."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.weigher import LinearWeigher
+from .command import Command, Group, option
+from .session import Session
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
+    from ..queue.measures import Fit
+
+#: From so far off on, the prediction is called wrong.
+DRIFT = 0.25
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A fit beside what the ring's weigher tells today."""
+
+    fit: Fit
+    drift: float | None
+
+
+def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
+    """What was measured: per processor and origin, and everything together."""
+    from ..queue import measures
+    from ..store import codec
+
+    sums: dict[str, int] = {}
+    found = []
+    with queue.store.loose() as unit:
+        rows = unit.rows("measure", ring=queue.ring_id, processor=processor)
+    for whose, its_origin, data in rows:
+        if origin is not None and its_origin != origin:
+            continue
+        plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
+        found.append(Measured(measures.fit(whose, its_origin, plain), drift_of(queue.config.weigher, plain)))
+        sums = {name: sums.get(name, 0) + int(plain[name]) for name in plain}
+    if not found:
+        return [], None
+    return found, Measured(measures.fit("", "", sums), drift_of(queue.config.weigher, sums))
+
+
+def drift_of(weigher: LinearWeigher, sums: Any) -> float | None:
+    """How much more time was used than the weigher tells for the same messages: 0.3 is 30 % more, -0.3 less."""
+    from ..core.weigher import PER
+
+    predicted = weigher.base.time * sums["count"] + weigher.per_byte.time * sums["length"] / PER
+    return sums["time"] / predicted - 1 if predicted else None
+
+
+def show(session: Session, args: Namespace) -> bool:
+    """Show what was measured."""
+    with session.queue() as queue:
+        found, together = read(queue, args.processor, args.origin)
+        weigher = queue.config.weigher
+    if session.out.as_json:
+        session.out.value({
+            "weigher": weigher.to_json(), "fits": [_plain(one) for one in found],
+            "together": None if together is None else _plain(together),
+        })  # fmt: skip
+        _warn(session, together)
+        return not _is_off(together)
+    session.out.fields({"the ring's weigher": _told(weigher)})
+    if together is None:
+        session.out.remark("nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))")
+        return True
+    everything = [*found, together] if len(found) > 1 else found
+    session.out.table(
+        ("processor", "origin", "messages>", "fitted weigher", "drift>"),
+        [(one.fit.processor or "-", one.fit.origin or "all", one.fit.count, _told(one.fit.weigher), _percent(one.drift))
+         for one in everything],
+    )  # fmt: skip
+    _warn(session, together)
+    return not _is_off(together)
+
+
+def fit(session: Session, args: Namespace) -> bool:
+    """Fit a weigher; store it when asked to."""
+    with session.queue() as queue:
+        _, together = read(queue, args.processor, args.origin)
+        if together is not None and args.store_it:
+            queue.change_ring(weigher=together.fit.weigher)
+    if session.out.as_json:
+        told = None if together is None else _plain(together)
+        session.out.value({"fit": told, "stored": together is not None and args.store_it})
+    if together is None:
+        session.out.remark("nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))")
+        return False
+    session.out.remark(f"fitted to {together.fit.count:,} messages: {_told(together.fit.weigher)}")
+    if args.store_it:
+        session.out.remark("stored in the ring")
+    else:
+        _warn(session, together)
+        session.out.remark("nothing was stored; --store-it does")
+    return True
+
+
+def _is_off(one: Measured | None) -> bool:
+    return one is not None and one.drift is not None and abs(one.drift) > DRIFT
+
+
+def _warn(session: Session, one: Measured | None) -> None:
+    if one is not None and one.drift is not None and _is_off(one):
+        more = "more" if one.drift > 0 else "less"
+        session.out.warn(
+            f"messages used {abs(one.drift):.0%} {more} time than the ring's weigher tells; "
+            "`airflow-mq weights fit --store-it` puts the fitted one in its place"
+        )
+
+
+def _plain(one: Measured) -> dict[str, Any]:
+    return {
+        "processor": one.fit.processor, "origin": one.fit.origin or None, "count": one.fit.count,
+        "weigher": one.fit.weigher.to_json(), "drift": one.drift,
+    }  # fmt: skip
+
+
+def _told(weigher: LinearWeigher) -> str:
+    base, per_byte = weigher.base, weigher.per_byte
+    return f"{base} + {per_byte.time / 1000:g}/{per_byte.size / 1000:g} per byte"
+
+
+def _percent(drift: float | None) -> str | None:
+    return None if drift is None else f"{drift:+.0%}"
+
+
+_WHICH = (
+    option("--processor", metavar="NAME", help="only what was measured of this processor"),
+    option("--origin", metavar="ORIGIN", help="only what was measured of this origin"),
+)
+
+WEIGHTS = Group(
+    "weights",
+    "what messages were thought to cost, and what they did cost",
+    (
+        Command(
+            "show", "show measured use beside the ring's weigher", show, _WHICH,
+            about="Exit code 1 if prediction and use are more than 25 % apart.",
+            example="$ weights show",
+        ),
+        Command(
+            "fit", "fit a weigher to measured use, and store it in the ring when asked to", fit,
+            (*_WHICH, option("--store-it", action="store_true", help="make it the ring's weigher")),
+            about="Exit code 1 if nothing was measured yet.",
+            example="$ weights fit --store-it",
+        ),
+    ),
+    example="$ weights show",
+)  # fmt: skip
