@@ -23,6 +23,10 @@ from .weigher import LinearWeigher, Weighed, WeighPayloads
 from .weight import UNLIMITED, Weight, total_weight
 
 
+#: How many messages are cut ahead when a queue comes to its turn; doubled as it goes on.
+FIRST_PULL = 16
+
+
 class Verdict(Enum):
     """What a plan decided about a message instead of handing it to a processor."""
 
@@ -172,12 +176,14 @@ class Stretches(ABC):
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
         """Take stretch after stretch, and judge the message that stopped each."""
         self.begin_page(page)
-        processed = 0
+        processed, look = 0, FIRST_PULL
         while True:
             page.advance()
+            if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
+                # Mail of single messages: cut a row of it, so that it can be taken in one go.
+                ladder.shelf.pull_some(book, look)
+                look *= 2
             if page.is_attempted:
-                if page.index == book.end - 1 and ladder.shelf.pull(book):
-                    continue
                 status = ladder.next_item(book, page) or PageStatus.NO_MORE
                 self.end_page(status is PageStatus.NO_MORE)
                 return processed, status

@@ -76,7 +76,7 @@ class Page:
     """Items in order, the cursor of the first one not yet attempted, and what is left."""
 
     __slots__ = ("first_index", "index", "lengths", "marks", "notes", "payloads", "remaining",
-                 "remaining_size", "slices", "used")  # fmt: skip
+                 "remaining_size", "resolved", "slices", "used")  # fmt: skip
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -90,7 +90,9 @@ class Page:
         #: Bytes of the heap in use, headers included.
         self.used = 0
         #: The messages themselves, where somebody needed them.
-        self.payloads: list[bytes] | None = None
+        self.payloads: list[bytes] = []
+        #: How many of the slices these come from.
+        self.resolved = 0
 
     def append(self, mail: Mail, heap_size: int) -> int:
         """Take as many items of the mail as fit, and say how many."""

@@ -134,7 +134,7 @@ class Ladder:
         page.advance()
         if page.is_attempted and page.index == book.end - 1:
             # What was sent meanwhile may still go into this page.
-            self.shelf.pull(book)
+            self.shelf.pull_some(book, 16)
         if page.is_complete:
             return PageStatus.NO_MORE
         if not self.meter.consume(self.item_cost):

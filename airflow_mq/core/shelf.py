@@ -119,6 +119,14 @@ class Shelf(ABC):
             self.tell_changed(book)
         return True
 
+    def pull_some(self, book: Book, wanted: int) -> bool:
+        """Cut mail until that many messages more lie in pages, or there is none."""
+        enough = book.message_count + wanted
+        pulled = False
+        while book.message_count < enough and self.pull(book):
+            pulled = True
+        return pulled
+
     def was_cut(self, book: Book, mail: Mail) -> None:
         """A chance for the owner to remember which mail lies in pages now."""
 

@@ -288,7 +288,6 @@ class Blocks(QueueBase):
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
                 headers = {(o, p.index): headers_of(unit, self.ring_id, o, p) for o, _, p in now} if now else {}
             for origin, run, page in now:
-                assert page.payloads is not None
                 for first, stop in _stretches(run):
                     its = headers[origin, page.index]
                     yield Batch(

@@ -133,7 +133,7 @@ class Reading(QueueBase):
 
 
 def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
-    shelf.load_books(origins)
+    shelf.look_at(origins)
     reported = unit.rows_for("reported", {"origin": origins}, ring=shelf.ring_id) if origins else []
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:

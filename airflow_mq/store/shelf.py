@@ -12,7 +12,7 @@ from ..core.book import DEFAULT_STANDING, Book, Standing
 from ..core.claims import Claim
 from ..core.config import RingConfig
 from ..core.errors import StoreCorrupt
-from ..core.page import PROCESSED, WAITING, Mail, Note, Page
+from ..core.page import PROCESSED, WAITING, Mail, Note, Page, Slice
 from ..core.shelf import Shelf
 from ..core.weight import Weight
 from . import codec
@@ -26,7 +26,7 @@ FIRST_LOOK = 8
 #: Above so many ids since the last look, ask which origins have mail instead of reading it all.
 LONG_LOOK = 20_000
 #: How many rows of mail are fetched at once for queues that are only likely to need them.
-MOST_ROWS = 8192
+MOST_ROWS = 32_768
 #: How many bytes of messages are fetched at once for the same reason.
 MOST_BYTES = 8 << 20
 #: Ids from here on stand for mail that is not written yet.
@@ -43,6 +43,7 @@ class MailBox:
         self.rows: deque[MailRow] = deque()
         self.look = FIRST_LOOK
         self.empty = False
+        self.due: deque[MailRow] = deque()
         self.due_seen = False
 
 
@@ -102,7 +103,7 @@ class SqlShelf(Shelf):
         """The next stretch: books by their tickets, and origins with news by their first mail."""
         found: list[tuple[int, str]] = []
         while not found and not self.rest_done:
-            rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE)
+            rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE, self.now)
             self.rest_done = len(rows) < RING_SLICE
             found = [(row.ticket or 0, self._load(row)) for row in rows]
             if rows:
@@ -144,7 +145,7 @@ class SqlShelf(Shelf):
         wanted = [origin for origin in dict.fromkeys(origins) if origin not in self.books]
         if not wanted:
             return
-        for row in self.unit.books(self.ring_id, wanted):
+        for row in self.unit.books(self.ring_id, wanted, self.now):
             self._load(row)
         for origin in wanted:
             if origin not in self.books:
@@ -252,8 +253,10 @@ class SqlShelf(Shelf):
         box = self._box(origin)
         if not box.rows and not box.empty:
             self._fill_boxes(origin)
-        if self.looking and box.empty and not box.due_seen:
-            self._add_due(origin, box)
+        if self.looking and box.empty and not box.rows:
+            if not box.due_seen:
+                self._add_due([origin])
+            box.rows, box.due = box.due, deque()
         if box.rows:
             row = box.rows.popleft()
             known = self.origins[origin]
@@ -282,6 +285,11 @@ class SqlShelf(Shelf):
                 box = self._box(other)
                 if box.look <= look and not box.empty:
                     hungry.append(other)
+        self._fill(hungry, look)
+        if not self.boxes[origin].rows and not self.boxes[origin].empty:
+            self._fill_boxes(origin)
+
+    def _fill(self, hungry: list[str], look: int) -> None:
         rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look)
         counts = dict.fromkeys(hungry, 0)
         for row in rows:
@@ -294,16 +302,26 @@ class SqlShelf(Shelf):
             box = self.boxes[one]
             box.look = min(look * 2, 4096)
             box.empty = counts[one] < look
-        if not self.boxes[origin].rows and not self.boxes[origin].empty:
-            self._fill_boxes(origin)
 
-    def _add_due(self, origin: str, box: MailBox) -> None:
+    def look_at(self, origins: list[str]) -> None:
+        """Fetch what looking at all of these will need, in a few statements."""
+        self.looking = True
+        self.load_books(origins)
+        for origin in origins:
+            self._box(origin)
+        if origins:
+            self._fill(origins, max(min(MOST_ROWS // len(origins), 4096), FIRST_LOOK))
+            self._add_due(origins)
+
+    def _add_due(self, origins: Sequence[str]) -> None:
         """Mail that is due stands behind all other; whoever writes next lets it join."""
-        box.due_seen = True
-        for *row, heap in self.unit.rows_for("due_mail", {"origin": [origin]}, ring=self.ring_id, now=self.now):
+        for origin in origins:
+            self._box(origin).due_seen = True
+        for *row, heap in self.unit.rows_for("due_mail", {"origin": origins}, ring=self.ring_id, now=self.now):
             mail = MailRow(*row)
-            box.rows.append(mail)
-            self.payload_cache[origin, mail.id] = split(heap, codec.unpack_lengths(mail.lengths, mail.items, mail.size))
+            self.boxes[mail.origin].due.append(mail)
+            lengths = codec.unpack_lengths(mail.lengths, mail.items, mail.size)
+            self.payload_cache[mail.origin, mail.id] = split(heap, lengths)
 
     def was_cut(self, book: Book, mail: Mail) -> None:
         """Remember what was added, apart from what servicing took away."""
@@ -328,6 +346,8 @@ class SqlShelf(Shelf):
                 known = self.origins[row.origin]
                 if row.id >= known.row.floor and row.id not in known.ahead:
                     self.pull(self.book(row.origin))
+            if len(rows) < 1024:
+                return
 
     def post(self, origin: str, payload: bytes) -> None:
         """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
@@ -344,25 +364,21 @@ class SqlShelf(Shelf):
 
     def payloads(self, origin: str, page: Page) -> list[bytes]:
         """The messages of a page."""
-        if page.payloads is None or len(page.payloads) < len(page.lengths):
-            if not self._has_payloads(origin, page):
+        if page.resolved < len(page.slices):
+            if not all(part.mail >= POSTED or (origin, part.mail) in self.payload_cache for part in _unresolved(page)):
                 self._fetch_ahead(origin, page)
             self.fetch_payloads([(origin, page)])
-        assert page.payloads is not None
         return page.payloads
-
-    def _has_payloads(self, origin: str, page: Page) -> bool:
-        return all(part.mail >= POSTED or (origin, part.mail) in self.payload_cache for part in page.slices)
 
     def _fetch_ahead(self, origin: str, page: Page) -> None:
         """Fetch the bytes of a page, and with them those that the walk will come to."""
-        wanted = {(origin, part.mail) for part in page.slices if part.mail < POSTED}
+        wanted = {(origin, part.mail) for part in _unresolved(page) if part.mail < POSTED}
         size = page.used
         for other in [origin, *self.ring.upcoming(origin, RING_SLICE)] if self.wants_payloads else ():
             book = self.books[other]
             its = self.pages.get((other, book.begin)) if book.is_ready else None
-            if its is not None and its.payloads is None:
-                wanted.update((other, part.mail) for part in its.slices if part.mail < POSTED)
+            if its is not None and its.resolved < len(its.slices):
+                wanted.update((other, part.mail) for part in _unresolved(its) if part.mail < POSTED)
                 size += its.used
             box = self.boxes.get(other)
             own = 0
@@ -386,14 +402,14 @@ class SqlShelf(Shelf):
         wanted = {
             (origin, part.mail)
             for origin, page in pages
-            for part in page.slices
+            for part in _unresolved(page)
             if part.mail < POSTED and (origin, part.mail) not in self.payload_cache
         }
         self._cache_heaps(wanted)
         for origin, page in pages:
-            page.payloads = [
-                payload for part in page.slices for payload in self._stretch(origin, part.mail, part.start, part.items)
-            ]
+            for part in _unresolved(page):
+                page.payloads += self._stretch(origin, part.mail, part.start, part.items)
+            page.resolved = len(page.slices)
 
     def _stretch(self, origin: str, mail: int, start: int, count: int) -> list[bytes]:
         if mail >= POSTED:
@@ -470,7 +486,7 @@ class SqlShelf(Shelf):
         self.tickets = {}
         self.ring.moved.clear()
         self.ring.favoured = []
-        ahead = self._ahead()
+        ahead = self._ahead() if self.payload_cache else set()
         self.payload_cache = {key: kept for key, kept in self.payload_cache.items() if key in ahead}
         for known in self.origins.values():
             known.taken = []
@@ -562,6 +578,11 @@ class SqlShelf(Shelf):
     def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes]]:
         """Claims as rows, in the order of the visits."""
         return [(seq, claim.origin, codec.pack_claim(claim)) for seq, claim in enumerate(claims)]
+
+
+def _unresolved(page: Page) -> list[Slice]:
+    """The stretches of a page whose messages were not fetched yet."""
+    return page.slices[page.resolved :]
 
 
 def standing_of(value: Any) -> Standing:

@@ -74,13 +74,13 @@ class Unit(ABC):
 
     # Books and the ring.
 
-    def ready_books(self, ring: int, after: int, limit: int) -> list[BookRow]:
+    def ready_books(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
         """Ready books in the ring's order."""
-        return [BookRow(*row) for row in self.rows("ready_books", ring=ring, after=after, limit=limit, now=self.now())]
+        return [BookRow(*row) for row in self.rows("ready_books", ring=ring, after=after, limit=limit, now=now)]
 
-    def books(self, ring: int, origins: Sequence[str]) -> list[BookRow]:
+    def books(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
         """Books by name."""
-        return [BookRow(*row) for row in self.rows_for("books", {"origin": origins}, ring=ring, now=self.now())]
+        return [BookRow(*row) for row in self.rows_for("books", {"origin": origins}, ring=ring, now=now)]
 
     def news_by_id(self, ring: int, start: int, below: int) -> list[tuple[str, int]]:
         """Origins that are not ready and have mail among these ids, with their first one."""
