@@ -22,7 +22,6 @@ from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
 from .weight import UNLIMITED, Weight, total_weight
 
-
 #: How many messages are cut ahead when a queue comes to its turn; doubled as it goes on.
 FIRST_PULL = 16
 

@@ -27,7 +27,9 @@ def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: 
     if book.end < book.begin:
         yield Violation(where, f"the window ends at {book.end}, before it begins at {book.begin}")
     if in_ring != book.is_ready:
-        yield Violation(where, f"it is {'' if book.is_ready else 'not '}ready, but {'' if in_ring else 'not '}in the ring")
+        yield Violation(
+            where, f"it is {'' if book.is_ready else 'not '}ready, but {'' if in_ring else 'not '}in the ring"
+        )
     sums = {
         "pages": (book.count, len(pages)),
         "messages": (book.message_count, sum(page.remaining for page in pages.values())),

@@ -312,9 +312,7 @@ class DeficitRounds:
         if not rotating:
             return False
         books = [self.ladder.shelf.book(origin) for origin in rotating]
-        rounds = min(
-            -(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books
-        )
+        rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books)
         for book in books:
             # The round that follows pays the last quantum.
             book.deficit += max(rounds - 1, 0) * self.quantum * book.standing.share

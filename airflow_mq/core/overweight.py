@@ -38,7 +38,9 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
     while more and page.index == book.end - 1 and address.index >= len(page.lengths):
         more = shelf.pull(book)
     if address.index >= len(page.lengths):
-        raise NoMessage(f"page {address.page} of {address.origin!r} has {len(page.lengths)} messages, no index {address.index}")
+        raise NoMessage(
+            f"page {address.page} of {address.origin!r} has {len(page.lengths)} messages, no index {address.index}"
+        )
     mark = page.marks[address.index]
     if mark == WAITING and address.page >= book.begin:
         raise Queued(f"message {address} is still queued; it will be tried in its turn")

@@ -182,9 +182,7 @@ class OneByOne:
             return True
         return weight.exceeds(ladder.limit) or bool(credit.covering([weight]))
 
-    def _item(
-        self, ladder: Ladder, book: Book, page: Page, credit: Credit | None
-    ) -> tuple[PageStatus | None, int]:
+    def _item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
         item = page.first_index
         note = page.notes.get(item)
         if note and note.expires is not None and note.expires <= ladder.shelf.now:

@@ -144,9 +144,7 @@ class ClaimSettler:
             self._put_aside(book, page, item, decision)
             result.set_aside += 1
 
-    def _apply(
-        self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement
-    ) -> None:
+    def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         if isinstance(outcome, Overweight) and not outcome.weight.exceeds(self.limit):
             remember_weight(self.shelf, book, page, item, outcome.weight)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from .errors import ConfigRefused
 from .weight import LARGEST, Weight
@@ -52,4 +51,4 @@ class Weighed:
 
 
 #: A weigher of the user's: all payloads of one origin at once, one answer each.
-WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Union[Weight, Weighed]]]
+WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Weight | Weighed]]

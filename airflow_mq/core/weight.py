@@ -50,9 +50,7 @@ class Weight(NamedTuple):
             raise InvalidWeight(f"a weight is a pair (time, size), not {_shown(value)}")
         for part in value:
             if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= LARGEST:
-                raise InvalidWeight(
-                    f"each part of a weight is a whole number from 0 to {LARGEST}, not {_shown(part)}"
-                )
+                raise InvalidWeight(f"each part of a weight is a whole number from 0 to {LARGEST}, not {_shown(part)}")
         return cls(*value)
 
     def __str__(self) -> str:

@@ -234,7 +234,9 @@ class Blocks(QueueBase):
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:
         if row.state != state:
             done, wanted = STATES[row.state], "settled" if state == SETTLED else "released"
-            raise TokenRefused(f"block {row.id} was {done} before; it cannot be {wanted} any more, and nothing was changed")
+            raise TokenRefused(
+                f"block {row.id} was {done} before; it cannot be {wanted} any more, and nothing was changed"
+            )
         plain = dict(row.details_json.get("result", {}))
         return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
 
@@ -291,7 +293,11 @@ class Blocks(QueueBase):
                 for first, stop in _stretches(run):
                     its = headers[origin, page.index]
                     yield Batch(
-                        origin, page.payloads[first:stop], page.index, first, [its.get(i, {}) for i in range(first, stop)] if its else ()
+                        origin,
+                        page.payloads[first:stop],
+                        page.index,
+                        first,
+                        [its.get(i, {}) for i in range(first, stop)] if its else (),
                     )
             runs = later
 
@@ -398,7 +404,9 @@ def headers_of(unit: Unit, ring: int, origin: str, page: Any) -> dict[int, Mappi
     mails = sorted({part.mail for part in page.slices})
     said = {
         id_: codec.read_json(bytes(attributes))
-        for _, id_, attributes in unit.rows_for("mail_attributes", {"origin": [origin] * len(mails), "id": mails}, ring=ring)
+        for _, id_, attributes in unit.rows_for(
+            "mail_attributes", {"origin": [origin] * len(mails), "id": mails}, ring=ring
+        )
     }
     at = 0
     for part in page.slices:
@@ -432,5 +440,3 @@ def _bytes(token: str | Block) -> bytes:
         return bytes.fromhex(text)
     except (ValueError, TypeError):
         raise UnknownBlock("this is no token of a block") from None
-
-

@@ -16,7 +16,6 @@ from ..core.errors import (
     InsufficientWeight,
     InvalidInput,
     NotFound,
-    QueuePaused,
     Refused,
     RingExists,
     TemporarilyUnprocessable,
@@ -24,7 +23,7 @@ from ..core.errors import (
 from ..core.events import Fate
 from ..core.message import Address, check_origin
 from ..core.outcome import Outcome, Overweight
-from ..core.page import PROCESSED, Page
+from ..core.page import Page
 from ..core.weight import UNLIMITED, Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
@@ -107,7 +106,9 @@ class Deciding(QueueBase):
             if not meter.consume(weight):
                 return Overweight(weight)
         payload = shelf.payloads(address.origin, page)[address.index]
-        delivery = Delivery(address.origin, payload, page.index, address.index, meter, page.note(address.index).attempts)
+        delivery = Delivery(
+            address.origin, payload, page.index, address.index, meter, page.note(address.index).attempts
+        )
         return deliver(processor, delivery, shelf)
 
     def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:
@@ -251,5 +252,3 @@ def _instant(when: When, now: int) -> int:
         return int(when.timestamp() * 1_000_000)
     seconds = when.total_seconds() if isinstance(when, timedelta) else when
     return now + int(seconds * 1_000_000)
-
-

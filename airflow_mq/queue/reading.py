@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-
 from ..core.events import Event
 from ..core.invariants import Violation, check_book, check_slices
 from ..core.message import Address, Footprint, check_origin
@@ -67,7 +66,9 @@ class Reading(QueueBase):
                     found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
             return found
 
-    def overweight(self, origin: str | None = None, *, after: Address | None = None, limit: int = 100) -> list[SetAside]:
+    def overweight(
+        self, origin: str | None = None, *, after: Address | None = None, limit: int = 100
+    ) -> list[SetAside]:
         """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged."""
         start = after or Address(origin or "", 0, -1)
         with self._looking() as (unit, shelf):
@@ -169,7 +170,9 @@ def _in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]]
     for whose, data in unit.claims_of(ring, [origin]):
         for run in codec.unpack_claim(whose, bytes(data)).runs:
             claimed.update((run.page, item) for item in range(run.first, run.first + run.count))
-    answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(origin)
+    answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(
+        origin
+    )
     return claimed, answers.items() if answers else set()
 
 
@@ -197,7 +200,9 @@ def _peek_page(
 
 
 def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAside]:
-    known = {row[2]: row for row in unit.rows_for("asides", {"origin": [origin], "page": [page.index]}, ring=shelf.ring_id)}
+    known = {
+        row[2]: row for row in unit.rows_for("asides", {"origin": [origin], "page": [page.index]}, ring=shelf.ring_id)
+    }
     behind = page.index < shelf.book(origin).begin
     found = []
     for item, mark in enumerate(page.marks):
@@ -232,7 +237,9 @@ def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
     lowest = unit.rows("count_before", ring=ring, ticket=0)[0][2]
     floor = unit.rows("floors", ring=ring)[0][0]
     if lowest is not None and lowest < floor:
-        yield Violation("ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met")
+        yield Violation(
+            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met"
+        )
 
 
 def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violation]:
@@ -240,7 +247,10 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
         book, known = shelf.book(origin), shelf.origins[origin]
         pages = dict(shelf.pages_of(origin))
         found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
-        mail = [MailRow(*row) for row in unit.rows_for("mail", {"origin": [origin], "after": [-1]}, ring=queue.ring_id, limit=1 << 30)]
+        mail = [
+            MailRow(*row)
+            for row in unit.rows_for("mail", {"origin": [origin], "after": [-1]}, ring=queue.ring_id, limit=1 << 30)
+        ]
         lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
         uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
         return found + list(check_slices(origin, pages, lengths, uncut))
@@ -255,6 +265,6 @@ def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
             for item in range(run.first, run.first + run.count):
                 other = held.setdefault((origin, run.page, item), block)
                 if other != block:
-                    yield Violation(f"message {Address(origin, run.page, item)}", f"blocks {other} and {block} both hold it")
-
-
+                    yield Violation(
+                        f"message {Address(origin, run.page, item)}", f"blocks {other} and {block} both hold it"
+                    )

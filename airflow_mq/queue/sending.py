@@ -158,9 +158,7 @@ class Sending(QueueBase):
             with suppress(Busy), self._working(patience=0):
                 pass
 
-    def batches_footprints(
-        self, origin: str, messages: Iterable[bytes], max_ready_pages: int
-    ) -> BatchesFootprints:
+    def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
         """What enqueuing the first 1, 2, 3 … of these would add, within so many ready pages.
 
         For a sender that wants a bound: the queue itself never refuses.

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Union
+from typing import Union
 
 from ..core import orders
 from ..core.book import Book
@@ -37,7 +37,6 @@ from ..core.service import (
 from ..core.shelf import Aside
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight
-from ..store.rows import StateRow
 from ..store.shelf import SqlShelf
 from .base import QueueBase, current_delivery, holder_name
 from .values import Batch, Delivery, Serviced
@@ -54,7 +53,9 @@ SERVICE_LEASE = 30.0
 class BatchProcessor:
     """A processor that takes neighbours of one origin together."""
 
-    def __init__(self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None) -> None:
+    def __init__(
+        self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
+    ) -> None:
         self.process, self.weigher = process, weigher
 
 
@@ -356,6 +357,3 @@ class Batching(Stretches):
             put_aside(shelf, book, page, item, aside)
         page.first_index += 1
         return int(decision.verdict is Verdict.EXPIRED)
-
-
-

@@ -81,7 +81,9 @@ def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
     """What `pack_lengths` wrote; `items` and `size` stand beside it and must agree."""
     lengths = unpack_numbers(data)[0] if data else [size]
     if len(lengths) != items or sum(lengths) != size:
-        raise StoreCorrupt(f"a mail of {items} messages and {size} bytes says that it has {len(lengths)} of {sum(lengths)}")
+        raise StoreCorrupt(
+            f"a mail of {items} messages and {size} bytes says that it has {len(lengths)} of {sum(lengths)}"
+        )
     return lengths
 
 

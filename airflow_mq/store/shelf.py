@@ -156,9 +156,7 @@ class SqlShelf(Shelf):
         if origin in self.books:
             return origin
         standing = standing_of(row.standing)
-        book = Book(
-            origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing
-        )
+        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
         ordered = standing.ordered if standing.ordered is not None else self.config.ordered
         if row.paused:
             book.passed_by = "paused"
@@ -571,9 +569,7 @@ class SqlShelf(Shelf):
     def _ahead(self) -> set[tuple[str, int]]:
         """Mail that was fetched for later and is not used up."""
         rows = {(origin, row.id) for origin, box in self.boxes.items() for row in box.rows}
-        return rows | {
-            (origin, part.mail) for (origin, _), page in self.pages.items() if page for part in page.slices
-        }
+        return rows | {(origin, part.mail) for (origin, _), page in self.pages.items() if page for part in page.slices}
 
     def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes]]:
         """Claims as rows, in the order of the visits."""

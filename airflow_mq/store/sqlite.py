@@ -81,9 +81,7 @@ class SqliteStore(Store[sqlite3.Connection]):
         if not path.exists():
             raise SchemaMissing(f"there is no store at {path}; run `airflow-mq db upgrade` to make one")
         with translated():
-            connection = sqlite3.connect(
-                path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False
-            )
+            connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
             configure(connection)
         return connection
 

@@ -145,7 +145,9 @@ class Unit(ABC):
 
     # What became of messages.
 
-    def save_asides(self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None) -> None:
+    def save_asides(
+        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None
+    ) -> None:
         """Remember why messages were set aside, and forget those that are no more."""
         gone = [(at.origin, at.page, at.index) for at, aside in asides.items() if aside is None]
         kept = [

@@ -43,7 +43,9 @@ class Difference(Exception):
 
     def __init__(self, step: int, do: Any, field: str, expected: Any, found: Any) -> None:
         path, expected, found = _narrow(field, expected, found)
-        super().__init__(f"step {step}, {json.dumps(do)}\n    {path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}")
+        super().__init__(
+            f"step {step}, {json.dumps(do)}\n    {path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
+        )
         self.step, self.field = step, field
 
 
@@ -161,9 +163,7 @@ class Replay:
     def _execute_overweight(self, variant: str, origin: int, page: int, index: int, limit: list[int]) -> list[int]:
         address = Address(str(origin), page, index)
         return list(
-            self.queue.execute_overweight(
-                address, self.processor, Weight(*limit), for_everything=variant == "service"
-            )
+            self.queue.execute_overweight(address, self.processor, Weight(*limit), for_everything=variant == "service")
         )
 
     def _reap_page(self, origin: int, page: int) -> None:
@@ -313,12 +313,20 @@ def replay_files(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser("python -m airflow_mq.testing.conformance", description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        "python -m airflow_mq.testing.conformance", description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="traces: .jsonl, .jsonl.gz or .jsonl.xz")
-    parser.add_argument("--store", metavar="URI", help="replay in a scratch schema of this PostgreSQL (default: a scratch SQLite file)")
+    parser.add_argument(
+        "--store", metavar="URI", help="replay in a scratch schema of this PostgreSQL (default: a scratch SQLite file)"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="replay the first N runs only")
-    parser.add_argument("--blocks", action="store_true", help="plan, report and settle wherever the messages waiting allow it")
-    parser.add_argument("--sparse", type=int, metavar="SEED", help="look only at random steps, so that many calls are cut at once")
+    parser.add_argument(
+        "--blocks", action="store_true", help="plan, report and settle wherever the messages waiting allow it"
+    )
+    parser.add_argument(
+        "--sparse", type=int, metavar="SEED", help="look only at random steps, so that many calls are cut at once"
+    )
     given = parser.parse_args(arguments)
     began = time.monotonic()
     total, diverging = replay_files(
