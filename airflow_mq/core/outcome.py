@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Union
 
 from .weight import Weight
 
@@ -66,8 +65,7 @@ class StackLimitReached:
     id: bytes | None = None
 
 
-Wrong = Union[BadFormat, Corrupt, Unsupported]
-Outcome = Union[Done, Overweight, Yield, BadFormat, Corrupt, Unsupported, StackLimitReached]
+Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached
 
 DONE = Done()
 

@@ -98,7 +98,7 @@ def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
             # What was sent meanwhile would have gone into this page; now it opens the next one.
             shelf.pull(book)
         book.begin += 1
-        if not book.is_ready:
+        if book.begin == book.end:
             shelf.unknit(book)
 
 
@@ -116,7 +116,7 @@ def reap_page(shelf: Shelf, origin: str, index: int, why: str = "") -> None:
     book = shelf.book(origin)
     if index >= book.begin:
         raise NotReapable(
-            f"page {index} of {origin!r} is not behind the window (which begins at {book.begin}); service the queue first"
+            f"page {index} of {origin!r} is not behind the window, which begins at {book.begin}; service it first"
         )
     page = shelf.page(origin, index)
     if page is None:

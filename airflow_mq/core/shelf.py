@@ -129,6 +129,7 @@ class Shelf(ABC):
 
     def was_cut(self, book: Book, mail: Mail) -> None:
         """A chance for the owner to remember which mail lies in pages now."""
+        return
 
     def knit(self, book: Book, mail: Mail) -> None:
         """Let a book that became ready by this mail enter the ring."""

@@ -190,7 +190,7 @@ class Deciding(QueueBase):
     ) -> None:  # fmt: skip
         """Say how an origin is served; what is not said goes back to the ring's default."""
         self._refuse_nested()
-        if share is not None and (isinstance(share, bool) or not isinstance(share, int) or not 1 <= share <= 1 << 20):
+        if share is not None and (type(share) is not int or not 1 <= share <= 1 << 20):
             raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
         said = {"share": share, "least": Weight.of(least) if least is not None else None,
                 "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip

@@ -139,7 +139,7 @@ def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[s
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:
         gone.setdefault(origin, []).append(bytes(data))
-    found = []
+    found: list[tuple[str, Footprint]] = []
     for origin in origins:
         book = shelf.book(origin)
         while shelf.pull(book):
@@ -181,7 +181,7 @@ def _peek_page(
     reported: set[tuple[int, int]], limit: int,
 ) -> list[Peeked]:  # fmt: skip
     payloads, headers = shelf.payloads(origin, page), headers_of(unit, shelf.ring_id, origin, page)
-    found = []
+    found: list[Peeked] = []
     for item, mark in enumerate(page.marks):
         if mark == PROCESSED or len(found) == limit:
             continue
@@ -204,7 +204,7 @@ def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAsi
         row[2]: row for row in unit.rows_for("asides", {"origin": [origin], "page": [page.index]}, ring=shelf.ring_id)
     }
     behind = page.index < shelf.book(origin).begin
-    found = []
+    found: list[SetAside] = []
     for item, mark in enumerate(page.marks):
         if mark != ASIDE and not (behind and mark != PROCESSED):
             continue

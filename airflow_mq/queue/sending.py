@@ -146,7 +146,7 @@ class Sending(QueueBase):
                 raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
             return int(when.timestamp() * 1_000_000)
         seconds = when.total_seconds() if isinstance(when, timedelta) else when
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not -1e10 < seconds < 1e10:
+        if not _is_number(seconds) or not -1e10 < seconds < 1e10:
             raise InvalidInput(f"a time is a datetime, a timedelta or a number of seconds from now, not {when!r}")
         with self.store.loose() as unit:
             return unit.now() + int(seconds * 1_000_000)
@@ -182,6 +182,10 @@ class Sending(QueueBase):
             size += len(message)
             found.append(BatchFootprint(count, size, opened))
         return BatchesFootprints(position, found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Packer:

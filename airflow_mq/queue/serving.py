@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Union
 
 from ..core import orders
 from ..core.book import Book
@@ -44,7 +43,7 @@ from .values import Batch, Delivery, Serviced
 log = logging.getLogger("airflow_mq.service")
 
 #: What a processor may return: an outcome, or true, false or nothing for done.
-Answer = Union[Outcome, bool, None]
+Answer = Outcome | bool | None
 Processor = Callable[[Delivery], Answer]
 #: Seconds for which a service holds the ring unless it renews that; it does so at a third.
 SERVICE_LEASE = 30.0
@@ -255,9 +254,9 @@ def outcome_of(answer: Answer) -> Outcome:
         return DONE
     if answer is False:
         return Done(success=False)
-    if not isinstance(answer, Outcome.__args__):  # type: ignore[attr-defined]
-        raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
-    return answer
+    if isinstance(answer, Outcome):
+        return answer
+    raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
@@ -90,7 +90,7 @@ def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
 def pack_slices(slices: Sequence[Slice]) -> bytes:
     """Where the items of a page lie."""
     mails = [part.mail for part in slices]
-    steps = [mails[0], *(after - before for before, after in zip(mails, mails[1:]))]
+    steps = [mails[0], *(after - before for before, after in pairwise(mails))]
     # The first id is large and the steps are small: apart, the steps stay narrow.
     return b"".join(
         map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -122,10 +122,8 @@ class PostgresStore(Store[Connection]):
         return connection
 
     def _disconnect(self, connection: Connection) -> None:
-        try:
+        with suppress(psycopg.Error):
             connection.close()
-        except psycopg.Error:
-            pass
 
     def _is_alive(self, connection: Connection) -> bool:
         return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..core.book import DEFAULT_STANDING, Book, Standing
@@ -637,4 +637,4 @@ def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
     if min(lengths) == length == max(lengths):
         return [heap[start : start + length] for start in range(0, len(heap), length)]
     ends = list(accumulate(lengths, initial=0))
-    return [heap[start:stop] for start, stop in zip(ends, ends[1:])]
+    return [heap[start:stop] for start, stop in pairwise(ends)]

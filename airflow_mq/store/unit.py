@@ -100,9 +100,8 @@ class Unit(ABC):
 
     def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """For each (origin, first, last): its stored pages from the first on, so many at most."""
-        columns: dict[str, list[Any]] = {
-            "origin": [one[0] for one in wanted], "first": [one[1] for one in wanted], "last": [one[2] for one in wanted]
-        }  # fmt: skip
+        names = ("origin", "first", "last")
+        columns: dict[str, list[Any]] = {name: [one[at] for one in wanted] for at, name in enumerate(names)}
         return [PageRow(*row) for row in self.rows_for("pages", columns, ring=ring, limit=limit)]
 
     def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int) -> list[MailRow]:

@@ -43,9 +43,8 @@ class Difference(Exception):
 
     def __init__(self, step: int, do: Any, field: str, expected: Any, found: Any) -> None:
         path, expected, found = _narrow(field, expected, found)
-        super().__init__(
-            f"step {step}, {json.dumps(do)}\n    {path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
-        )
+        told = f"{path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
+        super().__init__(f"step {step}, {json.dumps(do)}\n    {told}")
         self.step, self.field = step, field
 
 

@@ -19,7 +19,12 @@ from ..core.weigher import Weighed
 from ..core.weight import UNLIMITED, ZERO, Weight
 from ..queue.values import Delivery
 
-_WRONG = {"bad": BadFormat, "corrupt": Corrupt, "unsupported": Unsupported, "stack": StackLimitReached}
+_WRONG: dict[str, type[BadFormat | Corrupt | Unsupported | StackLimitReached]] = {
+    "bad": BadFormat,
+    "corrupt": Corrupt,
+    "unsupported": Unsupported,
+    "stack": StackLimitReached,
+}
 
 
 @dataclass
@@ -57,7 +62,8 @@ class Script:
             return Overweight(_weight(value), self.id)
         if name == "yield":
             return Yield()
-        return _WRONG[name](self.id) if name in _WRONG else None
+        wrong = _WRONG.get(name)
+        return wrong(self.id) if wrong else None
 
     @property
     def is_plain(self) -> bool:

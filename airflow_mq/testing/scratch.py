@@ -49,9 +49,9 @@ def scratch_queue(uri: str | None = None, **settings: Any) -> Iterator[MessageQu
 def assert_sound(queue: MessageQueue) -> None:
     """Every invariant holds of what is stored."""
     violations = queue.check()
-    assert not violations, "\n".join(map(str, violations))  # noqa: S101 - an assertion is what it is for
+    assert not violations, "\n".join(map(str, violations))
 
 
 def assert_ring(queue: MessageQueue, origins: Sequence[str]) -> None:
     """The ready ring is these origins, from the head on."""
-    assert queue.ring_order(limit=len(origins) + 1) == list(origins)  # noqa: S101
+    assert queue.ring_order(limit=len(origins) + 1) == list(origins)
