@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import NamedTuple
 
 from .config import HEADER_SIZE
@@ -112,6 +112,19 @@ class Page:
         self.remaining_size += size
         self.used += size + count * HEADER_SIZE
         mail.cut = stop
+        return count
+
+    def append_singles(self, mails: list[int], lengths: list[int], heap_size: int) -> int:
+        """Take as many mails of one message each as fit, and say how many."""
+        ends = list(accumulate(length + HEADER_SIZE for length in lengths))
+        count = bisect_right(ends, heap_size - self.used)
+        if count:
+            self.slices.extend(map(Slice, mails[:count], repeat(0), repeat(1)))
+            self.lengths.extend(lengths[:count])
+            self.marks.extend(bytes(count))
+            self.remaining += count
+            self.remaining_size += ends[count - 1] - count * HEADER_SIZE
+            self.used += ends[count - 1]
         return count
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from ..core.events import Event
 from ..core.invariants import Violation, check_book, check_slices
 from ..core.message import Address, Footprint, check_origin
 from ..core.page import ASIDE, PROCESSED, Page
 from ..store import codec
-from ..store.rows import MailRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
@@ -182,6 +182,7 @@ def _peek_page(
 ) -> list[Peeked]:  # fmt: skip
     payloads, headers = shelf.payloads(origin, page), headers_of(unit, shelf.ring_id, origin, page)
     found: list[Peeked] = []
+    sent = _sent_at(unit, shelf.ring_id, origin, page)
     for item, mark in enumerate(page.marks):
         if mark == PROCESSED or len(found) == limit:
             continue
@@ -193,10 +194,18 @@ def _peek_page(
             state = "set aside" if mark == ASIDE or page.index < shelf.book(origin).begin else "waiting"
         note = page.note(item)
         found.append(
-            Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}), None,
+            Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}), sent.get(item),
                    note.attempts, note.weight)
         )  # fmt: skip
     return found
+
+
+def _sent_at(unit: Unit, ring: int, origin: str, page: Page) -> dict[int, datetime]:
+    """When each message of a page was sent, by index."""
+    mails = sorted({part.mail for part in page.slices})
+    known = dict(unit.rows_for("sent_at", {"origin": [origin] * len(mails), "id": mails}, ring=ring))
+    places = (part.mail for part in page.slices for _ in range(part.items))
+    return {item: moment(known[mail]) for item, mail in enumerate(places) if mail in known}
 
 
 def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAside]:
@@ -247,10 +256,7 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
         book, known = shelf.book(origin), shelf.origins[origin]
         pages = dict(shelf.pages_of(origin))
         found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
-        mail = [
-            MailRow(*row)
-            for row in unit.rows_for("mail", {"origin": [origin], "after": [-1]}, ring=queue.ring_id, limit=1 << 30)
-        ]
+        mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
         lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
         uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
         return found + list(check_slices(origin, pages, lengths, uncut))

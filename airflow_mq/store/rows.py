@@ -72,16 +72,16 @@ class PageRow(NamedTuple):
 
 
 class MailRow(NamedTuple):
-    """A mail without its bytes."""
+    """A mail, with its bytes only where they were asked for."""
 
     origin: str
     id: int
-    sent_at: int
     size: int
     items: int
     more: bool
     lengths: bytes
     attributes: bytes
+    heap: bytes | None = None
 
 
 class BlockRow(NamedTuple):

@@ -29,6 +29,8 @@ LONG_LOOK = 20_000
 MOST_ROWS = 32_768
 #: How many bytes of messages are fetched at once for the same reason.
 MOST_BYTES = 8 << 20
+#: Mail of up to so many bytes is fetched together with its bytes, where these are wanted.
+INLINE = 2000
 #: Ids from here on stand for mail that is not written yet.
 POSTED = 1 << 62
 
@@ -288,7 +290,8 @@ class SqlShelf(Shelf):
             self._fill_boxes(origin)
 
     def _fill(self, hungry: list[str], look: int) -> None:
-        rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look)
+        inline = INLINE if self.wants_payloads else 0
+        rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look, inline)
         counts = dict.fromkeys(hungry, 0)
         for row in rows:
             box = self.boxes[row.origin]
@@ -296,6 +299,8 @@ class SqlShelf(Shelf):
             box.after = row.id
             if row.id not in self.origins[row.origin].ahead:
                 box.rows.append(row)
+                if row.heap is not None:
+                    self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
         for one in hungry:
             box = self.boxes[one]
             box.look = min(look * 2, 4096)
@@ -311,6 +316,41 @@ class SqlShelf(Shelf):
             self._fill(origins, max(min(MOST_ROWS // len(origins), 4096), FIRST_LOOK))
             self._add_due(origins)
 
+    def pull_some(self, book: Book, wanted: int) -> bool:
+        """Cut mail until that many messages more lie in pages, or there is none."""
+        enough, pulled, box = book.message_count + wanted, False, self._box(book.origin)
+        while book.message_count < enough:
+            single = [] if self.listening else _leading_singles(box, enough - book.message_count)
+            if len(single) > 1:
+                self._cut_singles(book, single)
+            elif not self.pull(book):
+                break
+            pulled = True
+        return pulled
+
+    def _cut_singles(self, book: Book, rows: list[MailRow]) -> None:
+        """Cut a row of mails of one plain message each: the same as one by one, with less ado."""
+        known, was_ready = self.origins[book.origin], book.is_ready
+        page = self.page(book.origin, book.end - 1) if was_ready else None
+        ids, sizes = [row.id for row in rows], [row.size for row in rows]
+        at = 0
+        while at < len(rows):
+            count = page.append_singles(ids[at:], sizes[at:], self.config.heap_size) if page else 0
+            if page is None or not count:
+                page = self._open_page(book)
+                continue
+            self.changed_pages.add((book.origin, page.index))
+            at += count
+        size = sum(sizes)
+        book.message_count += len(rows)
+        book.size += size
+        known.messages += len(rows)
+        known.size += size
+        known.taken += ids
+        self.changed_books.add(book.origin)
+        if not was_ready and book.origin not in self.ring:
+            self.knit(book, Mail(ids[0], sizes[:1]))
+
     def _add_due(self, origins: Sequence[str]) -> None:
         """Mail that is due stands behind all other; whoever writes next lets it join."""
         for origin in origins:
@@ -318,8 +358,7 @@ class SqlShelf(Shelf):
         for *row, heap in self.unit.rows_for("due_mail", {"origin": origins}, ring=self.ring_id, now=self.now):
             mail = MailRow(*row)
             self.boxes[mail.origin].due.append(mail)
-            lengths = codec.unpack_lengths(mail.lengths, mail.items, mail.size)
-            self.payload_cache[mail.origin, mail.id] = split(heap, lengths)
+            self.payload_cache[mail.origin, mail.id] = split_mail(mail, heap)
 
     def was_cut(self, book: Book, mail: Mail) -> None:
         """Remember what was added, apart from what servicing took away."""
@@ -576,6 +615,16 @@ class SqlShelf(Shelf):
         return [(seq, claim.origin, codec.pack_claim(claim)) for seq, claim in enumerate(claims)]
 
 
+def _leading_singles(box: MailBox, most: int) -> list[MailRow]:
+    """Take the mails of one plain message from the front of a box."""
+    found: list[MailRow] = []
+    while box.rows and len(found) < most and box.rows[0].items == 1 and not box.rows[0].attributes:
+        found.append(box.rows.popleft())
+    if len(found) == 1:
+        box.rows.appendleft(found.pop())
+    return found
+
+
 def _unresolved(page: Page) -> list[Slice]:
     """The stretches of a page whose messages were not fetched yet."""
     return page.slices[page.resolved :]
@@ -627,6 +676,11 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
         if any(part is not None and part != 0 for part in note):
             notes[item] = note
     return notes
+
+
+def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
+    """The messages of a mail."""
+    return [heap] if row.items == 1 else split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
 
 
 def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:

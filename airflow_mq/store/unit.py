@@ -104,10 +104,10 @@ class Unit(ABC):
         columns: dict[str, list[Any]] = {name: [one[at] for one in wanted] for at, name in enumerate(names)}
         return [PageRow(*row) for row in self.rows_for("pages", columns, ring=ring, limit=limit)]
 
-    def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int) -> list[MailRow]:
-        """For each (origin, id): the mail after that id, without its bytes, so many at most."""
+    def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        """For each (origin, id): the mail after that id, so many at most; with its bytes up to a size."""
         columns: dict[str, list[Any]] = {"origin": [one[0] for one in wanted], "after": [one[1] for one in wanted]}
-        return [MailRow(*row) for row in self.rows_for("mail", columns, ring=ring, limit=limit)]
+        return [MailRow(*row) for row in self.rows_for("mail", columns, ring=ring, limit=limit, inline=inline)]
 
     def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
         """Mail of all origins in the order of ids; some of it may be in pages already."""

@@ -1,5 +1,5 @@
--- The next mail of each origin, without its bytes. Takes no lock.
-SELECT m.origin, m.id, (extract(epoch FROM m.sent_at) * 1000000)::bigint, m.size, m.items, m.more, m.lengths, m.attributes
+-- The next mail of each origin; with its bytes, if there are few enough. Takes no lock.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= %(inline)s THEN m.heap END
 FROM unnest(%(origin)b::text[], %(after)b::bigint[]) AS w(origin, after)
 CROSS JOIN LATERAL (
     SELECT * FROM {s}mail m
