@@ -35,7 +35,7 @@ quick: $(STAMP) ## The tests that are not slow
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(install)
-	$(BIN)/python -m benchmarks $(BENCH)
+	$(BIN)/python -m tests.benchmarks $(BENCH)
 
 constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	@$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \
