@@ -50,18 +50,18 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
 
 
 def execute_overweight(
-    shelf: Shelf, address: Address, limit: Weight, execute: Callable[[Book, Page, int, Meter], Outcome]
+    shelf: Shelf, address: Address, limit: Weight, execute: Callable[[Book, Page, int, Meter], Outcome], who: str = ""
 ) -> Weight:
     """Execute one set-aside message now, and tell what it used. Pallet: `do_execute_overweight`."""
     book, page = find_set_aside(shelf, address)
     meter = Meter(limit)
     outcome = execute(book, page, address.index, meter)
-    page_cost = settle_execution(shelf, book, page, address.index, outcome, meter.consumed, limit)
+    page_cost = settle_execution(shelf, book, page, address.index, outcome, meter.consumed, limit, who)
     return meter.consumed.plus(page_cost)
 
 
 def settle_execution(
-    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight
+    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
 ) -> Weight:
     """Write down what came of an execution by hand; tell what keeping the books of it cost."""
     if isinstance(outcome, Overweight):
@@ -77,6 +77,8 @@ def settle_execution(
         shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
         raise TemporarilyUnprocessable("the processor reached its stack limit; try again from elsewhere")
     apply_outcome(shelf, book, page, item, outcome, used, UNLIMITED)
+    id_ = shelf.events[-1].ids[-1]
+    shelf.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=who)
     return after_removal(shelf, book, page, item)
 
 

@@ -68,8 +68,8 @@ class Settlement:
     set_aside: int = 0
     went_back: int = 0
     expired: int = 0
-    #: Measured use, per message: (length, used). For fitting weights.
-    measured: list[tuple[int, Weight]] = field(default_factory=list)
+    #: Measured use, per message: (length, used, predicted). For fitting weights.
+    measured: list[tuple[int, Weight, Weight]] = field(default_factory=list)
 
     def add(self, other: Settlement) -> None:
         """Add another queue's."""
@@ -161,7 +161,7 @@ class ClaimSettler:
             result.used = result.used.plus(used)
             if isinstance(outcome, Done):
                 if outcome.used:
-                    result.measured.append((page.lengths[item], outcome.used))
+                    result.measured.append((page.lengths[item], outcome.used, planned))
                 for origin, payload in outcome.enqueue:
                     self.shelf.post(origin, payload)
         else:

@@ -25,6 +25,8 @@ Listener = Callable[[str, Footprint], None]
 
 #: The message that this thread is processing in place, if any.
 current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
+#: Seconds between two times that one process looks for what is kept no longer.
+FORGET_EVERY = 60.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
@@ -46,6 +48,7 @@ class QueueBase:
         self.listeners = list(listeners)
         self.who = who or _somebody()
         self._config: tuple[Any, RingConfig] | None = None
+        self._forgot_at = -FORGET_EVERY
         with self.store.loose() as unit:
             row = unit.ring(ring)
         self.ring_id = row.id
@@ -132,6 +135,20 @@ class QueueBase:
         shelf.looking = True
         shelf.unit.last_id = 0
         yield shelf
+
+    def _forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
+        """Let go of what a ring does not keep any longer; now and then is often enough."""
+        if not at_once and time.monotonic() - self._forgot_at < FORGET_EVERY:
+            return
+        self._forgot_at = time.monotonic()
+        config = self.config
+        for statement, seconds in (
+            ("expire_event", config.keep_events),
+            ("expire_ledger", config.keep_ledger),
+            ("expire_block", config.keep_ledger),
+            ("expire_key", config.key_window),
+        ):
+            unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
 
     def _tell(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
         for origin, footprint in hooks:

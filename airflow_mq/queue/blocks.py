@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from . import measures
 from .base import QueueBase, holder_name
 from .serving import SERVICE_LEASE, renewing, walk_ring
 from .values import Batch, Report, Serviced, moment
+
+log = logging.getLogger("airflow_mq.blocks")
 
 PLANNED, SETTLED, RELEASED = 0, 1, 2
 STATES = ("planned", "settled", "released")
@@ -152,6 +155,13 @@ class Blocks(QueueBase):
             self._end_block(bytes(BlockRow(*row).token), RELEASED)
         return len(rows)
 
+    def housekeep(self) -> int:
+        """Release dead blocks and let go of what is kept no longer; tell how many blocks were dead."""
+        dead = self.release_dead_blocks()
+        with self._working(beside_lease=True) as (unit, shelf):
+            self._forget_old(unit, shelf.now, at_once=True)
+        return dead
+
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
     ) -> Block:
@@ -210,12 +220,17 @@ class Blocks(QueueBase):
         for claim in claims:
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
             book = shelf.book(claim.origin)
-            if config.order == "deficit":
+            if row.details_json["order"] == "deficit":
                 # What was planned is charged; what was really used is the price.
                 book.deficit += parts(claim.planned) - parts(result.used)
                 if not book.is_ready:
                     book.deficit = min(book.deficit, 0)
-            measures.remember(unit, self.ring_id, claim.origin, result.measured)
+            drifting = measures.remember(unit, self.ring_id, claim.origin, result.measured)
+            if drifting is not None:
+                log.warning(
+                    "messages of %r take %.2f times what was predicted; see `airflow-mq weights fit`",
+                    claim.origin, drifting,
+                )  # fmt: skip
             total.add(result)
         return total
 
@@ -228,7 +243,7 @@ class Blocks(QueueBase):
         if outcome is None or page is None or page.marks[run.first] == 1:
             return Settlement(went_back=1)
         used = getattr(outcome, "used", None) or claim.planned
-        cost = settle_execution(shelf, book, page, run.first, outcome, used, limit)
+        cost = settle_execution(shelf, book, page, run.first, outcome, used, limit, self.who)
         return Settlement(used=used.plus(cost), processed=1)
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:
@@ -246,17 +261,6 @@ class Blocks(QueueBase):
             return UnknownBlock()
         fate = STATES[row.state] if row.state else "past its deadline"
         return TokenRefused(f"block {row.id} is {fate}; it is too late to {what} it, and nothing was changed")
-
-    def _forget_old(self, unit: Unit, now: int) -> None:
-        """Let go of what a ring does not keep any longer."""
-        config = self.config
-        for statement, seconds in (
-            ("expire_event", config.keep_events),
-            ("expire_ledger", config.keep_ledger),
-            ("expire_block", config.keep_ledger),
-            ("expire_key", config.key_window),
-        ):
-            unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
 
     # Reading a block.
 
@@ -318,8 +322,18 @@ class Planner:
     def plan_at_once(self) -> Block:
         """The ring's own weigher: everything in one transaction."""
         with self.queue._working(passes_in_flight=False) as (unit, shelf):
+            twin = self._twin(unit)
+            if twin is not None:
+                return twin
             self._walk(shelf)
             return self._write(unit, shelf)
+
+    def _twin(self, unit: Unit) -> Block | None:
+        """The block that somebody else planned under this key while we waited for the ring."""
+        if self.key is None:
+            return None
+        row = unit.block("block_by_key", ring=self.queue.ring_id, key=self.key)
+        return None if row is None else self.queue._block(unit, row)
 
     def plan_holding(self) -> Block:
         """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
@@ -335,6 +349,9 @@ class Planner:
             with queue._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token or locked.state.version != shelf.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
+                twin = self._twin(unit)
+                if twin is not None:
+                    return twin
                 shelf.unit, shelf.state = unit, locked.state
                 block, hooks = self._write(unit, shelf), shelf.hooks
                 shelf.save()

@@ -79,7 +79,7 @@ class Deciding(QueueBase):
                 refusal: Refused | None = None
                 used = meter.consumed
                 try:
-                    cost = rules.settle_execution(shelf, book, page, address.index, outcome, used, limit)
+                    cost = rules.settle_execution(shelf, book, page, address.index, outcome, used, limit, self.who)
                     used = used.plus(cost)
                 except TemporarilyUnprocessable as error:
                     if not shelf.events:

@@ -11,6 +11,8 @@ from ..core.weight import Weight
 from ..store import codec
 from ..store.unit import Unit
 
+#: From so many measurements on, a prediction that is off by this factor is worth a warning.
+ENOUGH, DRIFT = 20, 1.25
 _SUMS = ("count", "length", "length2", "time", "time_length", "size", "size_length", "predicted")
 
 
@@ -27,20 +29,20 @@ class Fit:
 
 
 def remember(
-    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight]], processor: str = "",
-    predicted: int = 0,
-) -> None:  # fmt: skip
-    """Add measured uses of messages of one origin."""
+    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str = ""
+) -> float | None:
+    """Add measured uses of messages of one origin; tell how far the prediction is off, if it is."""
     if not measured:
-        return
+        return None
     known = [row for row in unit.rows("measure", ring=ring, processor=processor) if row[1] == origin]
     sums = _sums(known[0][2]) if known else dict.fromkeys(_SUMS, 0)
-    for length, used in measured:
-        fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, 0)
+    for length, used, told in measured:
+        fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, told[0])
         for name, value in zip(_SUMS, fresh):
             sums[name] += value
-    sums["predicted"] += predicted
     unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=sums)
+    drift = fit(processor, origin, sums).drift
+    return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
 
 
 def fit(processor: str, origin: str, data: Any) -> Fit:

@@ -196,6 +196,7 @@ class Service:
             shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
             shelf.state = locked.state._replace(version=locked.state.version + 1)
             if last:
+                queue._forget_old(unit, locked.now)
                 unit.run("drop_lease", ring=queue.ring_id, token=self.token)
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
