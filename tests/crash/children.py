@@ -1,0 +1,119 @@
+"""Work done by a real child process, that may be killed at any named point of it.
+
+A child is forked from the warm test process, which takes milliseconds; it never returns into the
+test. What it does is told through a pipe: the points it passed, and what went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_mq import MessageQueue
+
+#: Seconds after which a child counts as hung.
+PATIENCE = 60.0
+
+
+@dataclass
+class Ended:
+    """How a child ended, and which points it passed before."""
+
+    killed: bool
+    points: list[str]
+    error: str
+
+
+def run_child(work: Callable[[Callable[[str], None]], None], *, kill_at: int | None = None) -> Ended:
+    """Run `work` in a child. It is handed a probe, which kills the child at point number `kill_at`."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _be_child(work, writer, kill_at)
+    os.close(writer)
+    return _await_child(pid, reader)
+
+
+def start_child(work: Callable[[], None]) -> tuple[int, int]:
+    """Start a child that nobody waits for yet: its id, and the end of the pipe that tells its errors."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _be_child(lambda probe: work(), writer, None)
+    os.close(writer)
+    return pid, reader
+
+
+def end_child(child: tuple[int, int], *, kill: bool = False) -> Ended:
+    """Wait for a child that was started; with `kill`, kill it first."""
+    if kill:
+        os.kill(child[0], signal.SIGKILL)
+    return _await_child(*child)
+
+
+def _be_child(work: Callable[[Callable[[str], None]], None], writer: int, kill_at: int | None) -> None:
+    passed = 0
+
+    def probe(name: str) -> None:
+        nonlocal passed
+        os.write(writer, f"{name}\n".encode())
+        if passed == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        passed += 1
+
+    status = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        work(probe)
+        status = 0
+    except BaseException:
+        os.write(writer, ("!" + traceback.format_exc()[-3000:].replace("\n", "\n!") + "\n").encode())
+    finally:
+        os._exit(status)
+
+
+def _await_child(pid: int, reader: int) -> Ended:
+    text, give_up = b"", time.monotonic() + PATIENCE
+    os.set_blocking(reader, False)
+    try:
+        while True:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            text += _drained(reader)
+            if found:
+                break
+            if time.monotonic() > give_up:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise AssertionError(f"the child hangs; its last points were {text[-200:]!r}")
+            time.sleep(0.001)
+        text += _drained(reader)
+    finally:
+        os.close(reader)
+    lines = text.decode().splitlines()
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    error = "\n".join(line[1:] for line in lines if line.startswith("!"))
+    if not killed and status:
+        raise AssertionError(error or f"the child ended with status {status}")
+    return Ended(killed, [line for line in lines if not line.startswith("!")], error)
+
+
+def _drained(reader: int) -> bytes:
+    found = b""
+    try:
+        while part := os.read(reader, 65_536):
+            found += part
+    except BlockingIOError:
+        pass
+    return found
+
+
+def probed(queue: MessageQueue, probe: Callable[[str], None] | None) -> MessageQueue:
+    """The same queue, telling a probe what it does from now on."""
+    queue.store.probe = probe
+    return queue

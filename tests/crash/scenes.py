@@ -1,0 +1,175 @@
+"""What a child is doing when it is killed: one scene per thing that the queue can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_mq import (
+    BadFormat,
+    Done,
+    Message,
+    MessageQueue,
+    Overweight,
+    RingConfig,
+    Weight,
+    Yield,
+    batch_processor,
+)
+from airflow_mq.queue.values import Batch, Delivery, Report
+
+from .aftermath import child_of, processor
+
+CONFIG = RingConfig(heap_size=160, service_weight=Weight(1_000, 100_000), max_stale=0)
+HEAVY = Weight(5_000, 0)
+ORIGINS = ("a", "b", "c")
+
+
+@dataclass
+class State:
+    """What a scene begins with: what was sent, and what the child is to be told."""
+
+    sent: list[bytes] = field(default_factory=list)
+    told: Any = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One thing that the queue does, what comes before it, and what a caller does who heard no answer."""
+
+    name: str
+    act: Callable[[MessageQueue, State], object]
+    prepare: Callable[[MessageQueue, State], object] = lambda queue, state: None
+    repeat: Callable[[MessageQueue, State], object] = lambda queue, state: None
+    #: What `act` sends, all or nothing.
+    sends: Sequence[bytes] = ()
+    listens: bool = False
+    config: RingConfig = CONFIG
+
+
+def names(word: str, count: int) -> list[bytes]:
+    return [f"{word} {number}".encode() for number in range(count)]
+
+
+def mixed(queue: MessageQueue, state: State) -> None:
+    """Three queues: light, heavy, expired and parental messages, in calls of several sizes."""
+    for origin in ORIGINS:
+        first, many, parents = names(f"one {origin}", 2), names(f"many {origin}", 9), names(f"parent {origin}", 3)
+        for payload in first:
+            queue.enqueue_message(origin, payload)
+        queue.enqueue_messages(origin, many)
+        queue.enqueue_messages(origin, parents)
+        heavy, late = f"heavy {origin}".encode(), f"late {origin}".encode()
+        queue.enqueue_message(origin, heavy, weight=HEAVY)
+        queue.enqueue_message(origin, late, expires=0)
+        state.sent += [*first, *many, *parents, heavy, late]
+
+
+def set_aside(queue: MessageQueue, state: State) -> None:
+    """Heavy messages that wait for a person, in pages behind the window."""
+    payloads = names("heavy", 6)
+    queue.enqueue_messages("a", payloads, weight=HEAVY)
+    queue.enqueue_messages("a", names("light", 5))
+    state.sent += [*payloads, *names("light", 5)]
+    queue.service_queues(processor)
+    state.told = [one.address for one in queue.overweight()]
+    assert len(state.told) == 6
+
+
+def planned(queue: MessageQueue, state: State) -> None:
+    mixed(queue, state)
+    state.told = queue.plan_block().token
+
+
+def answers(queue: MessageQueue, token: str) -> list[Report]:
+    """One of each outcome for the messages of a block; nothing for the last queue."""
+    found: list[Report] = []
+    for batch in queue.block(token).batches(["a", "b"]):
+        for at, payload in enumerate(batch.payloads):
+            outcome: Any = Done(used=Weight(2, 2))
+            if payload.startswith(b"parent"):
+                outcome = Done(enqueue=[("children", child_of(payload))])
+            elif payload == b"many a 1":
+                outcome = BadFormat()
+            elif payload == b"many a 2":
+                outcome = Overweight(HEAVY)
+            elif payload == b"many b 5":
+                outcome = Yield("not now")
+            found.append(Report(batch.origin, batch.page, batch.first + at, batch.first + at, outcome))
+    return found
+
+
+def reported(queue: MessageQueue, state: State) -> None:
+    planned(queue, state)
+    queue.report(state.told, answers(queue, state.told))
+
+
+def swept(queue: MessageQueue, state: State) -> None:
+    mixed(queue, state)
+    queue.sweep("a")
+
+
+def claimed_by_hand(queue: MessageQueue, state: State) -> None:
+    set_aside(queue, state)
+    block = queue.plan_overweight(state.told[0], Weight(9_000, 9_000))
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    state.told = block.token
+
+
+def fickle(delivery: Delivery) -> Any:
+    """A processor that says everything there is to say once."""
+    if delivery.payload == b"many a 1":
+        return BadFormat()
+    if delivery.payload == b"many b 4":
+        return Yield("not now")
+    return processor(delivery)
+
+
+def in_batches(batch: Batch) -> Any:
+    return [
+        Done(enqueue=[("children", child_of(payload))]) if payload.startswith(b"parent") else None
+        for payload in batch.payloads
+    ]
+
+
+def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
+    return [HEAVY if payload.startswith(b"heavy") else Weight(1, len(payload)) for payload in payloads]
+
+
+def enqueue_keyed(queue: MessageQueue, state: State) -> None:
+    queue.enqueue_messages([("a", Message(payload, key=payload.decode())) for payload in names("keyed", 4)])
+
+
+BULK, SINGLE, KEYED = names("bulk", 40), names("single", 1), names("keyed", 4)
+PAIRS = [(f"origin {number % 5}", payload) for number, payload in enumerate(BULK)]
+
+SCENES = [
+    Scene("enqueue", lambda q, s: q.enqueue_message("a", SINGLE[0]), sends=SINGLE),
+    Scene("enqueue with headers", lambda q, s: q.enqueue_message("a", SINGLE[0], headers={"trace": "1"}), sends=SINGLE),
+    Scene("enqueue bulk", lambda q, s: q.enqueue_messages("a", BULK), sends=BULK),
+    Scene("enqueue many origins", lambda q, s: q.enqueue_messages(PAIRS), sends=BULK),
+    Scene("enqueue keyed", enqueue_keyed, repeat=enqueue_keyed, sends=KEYED),
+    Scene("enqueue delayed", lambda q, s: q.enqueue_messages("a", BULK, not_before=0), sends=BULK),
+    Scene("enqueue and cut", lambda q, s: q.enqueue_messages(PAIRS), mixed, sends=BULK, listens=True),
+    Scene("plan", lambda q, s: q.plan_block(key="k"), mixed, lambda q, s: q.plan_block(key="k")),
+    Scene("plan in rotation", lambda q, s: q.plan_block(), mixed, config=replace(CONFIG, order="rotation")),
+    Scene("plan relaxed", lambda q, s: q.plan_block(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
+    Scene("plan with a weigher", lambda q, s: q.plan_block(weigher=weigh), mixed),
+    Scene("report", lambda q, s: q.report(s.told, answers(q, s.told)), planned),
+    Scene("settle", lambda q, s: q.settle_block(s.told), reported, lambda q, s: q.settle_block(s.told)),
+    Scene("release", lambda q, s: q.release_block(s.told), reported, lambda q, s: q.release_block(s.told)),
+    Scene("renew", lambda q, s: q.renew_block(s.told, 60), planned),
+    Scene("service", lambda q, s: q.service_queues(fickle, slice_messages=7), mixed),
+    Scene("service batches", lambda q, s: q.service_queues(batch_processor(in_batches), slice_messages=9), mixed),
+    Scene("service and cut", lambda q, s: q.service_queues(fickle, slice_messages=12), mixed, listens=True),
+    Scene("execute", lambda q, s: q.execute_overweight(s.told[1], processor), set_aside),
+    Scene("plan by hand", lambda q, s: q.plan_overweight(s.told[2], Weight(9_000, 9_000)), set_aside),
+    Scene("settle by hand", lambda q, s: q.settle_block(s.told), claimed_by_hand, lambda q, s: q.settle_block(s.told)),
+    Scene("discard", lambda q, s: q.discard_overweight(s.told[:3], "not wanted"), set_aside),
+    Scene("reap", lambda q, s: q.reap_page("a", 0, "old"), swept),
+    Scene("sweep", lambda q, s: q.sweep("b"), mixed),
+    Scene("force head", lambda q, s: q.force_set_head("b"), mixed),
+    Scene("pause", lambda q, s: q.pause("a", "for now"), mixed),
+    Scene("change ring", lambda q, s: q.change_ring(heap_size=512), mixed),
+]  # fmt: skip

@@ -1,0 +1,169 @@
+"""Kill -9 of a real process: at every named point of everything the queue does, and at random moments."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.store import open_store, parse, upgrade
+
+from .aftermath import assert_conserved, assert_sound, finish, processor
+from .children import end_child, probed, run_child, start_child
+from .scenes import CONFIG, SCENES, Scene, State, mixed
+
+pytestmark = pytest.mark.crash
+
+
+class Place:
+    """A store in which each run has a ring to itself."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.count = 0
+        upgrade(parse(uri))
+        # Connections to a server outlive a fork unharmed, and cost more than all the rest. A SQLite file is
+        # opened anew each time, as after a crash.
+        self.store = None if uri.startswith("sqlite") else open_store(uri, 5.0)
+
+    @contextmanager
+    def open(self, ring: str = "default") -> Iterator[MessageQueue]:
+        """A queue for a while, patient for five seconds."""
+        queue = MessageQueue(self.store or self.uri, ring, busy_timeout=5)
+        try:
+            yield queue
+        finally:
+            if self.store is None:
+                queue.close()
+
+    def begin(self, scene: Scene) -> tuple[str, State]:
+        """A fresh ring, as the scene wants it. Nothing stays open, so that a child can be forked."""
+        self.count += 1
+        ring, state = f"r{self.count}", State()
+        with self.open() as queue:
+            queue.create_ring(ring, scene.config)
+        with self.open(ring) as queue:
+            scene.prepare(queue, state)
+        return ring, state
+
+
+@pytest.fixture
+def place(store_uri: str) -> Iterator[Place]:
+    place = Place(store_uri)
+    yield place
+    if place.store:
+        place.store.close()
+
+
+def acting(place: Place, scene: Scene, ring: str, state: State) -> Callable[[Callable[[str], None]], None]:
+    def work(probe: Callable[[str], None]) -> None:
+        listeners = [lambda origin, footprint: None] if scene.listens else []
+        queue = probed(MessageQueue(place.uri, ring, listeners=listeners), probe)
+        probe("called")
+        scene.act(queue, state)
+        probe("returned")
+
+    return work
+
+
+def chosen(points: list[str]) -> list[int]:
+    """Every name: where it comes first, last, and in between."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(points):
+        places.setdefault(name, []).append(number)
+    return sorted({at for found in places.values() for at in (found[0], found[len(found) // 2], found[-1])})
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
+def test_killed_at_every_point(place: Place, scene: Scene) -> None:
+    """Killed there, the store is sound at once, and after recovery each message has left exactly once."""
+    ring, state = place.begin(scene)
+    points = run_child(acting(place, scene, ring, state)).points
+    assert points[0] == "called" and points[-1] == "returned"
+    acknowledged = points.index("committed") if "committed" in points else len(points) - 1
+    for number in chosen(points):
+        name = points[number]
+        ring, state = place.begin(scene)
+        ended = run_child(acting(place, scene, ring, state), kill_at=number)
+        assert ended.killed, f"the child did not come to {name} at {number}"
+        try:
+            with place.open(ring) as queue:
+                assert_sound(queue)
+                scene.repeat(queue, state)
+                assert_sound(queue)
+                finish(queue)
+                assert_sound(queue)
+                if number >= acknowledged or scene.name == "enqueue keyed":
+                    assert_conserved(queue, sent=[*state.sent, *scene.sends])
+                else:
+                    assert_conserved(queue, sent=state.sent, perhaps=[scene.sends] if scene.sends else [])
+        except BaseException as error:
+            error.add_note(f"killed at point {number}, {name}, of {points}") if hasattr(error, "add_note") else None
+            raise
+
+
+def test_there_are_enough_points(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The points that a child is killed at have more than thirty names, over all the things that a queue does."""
+    place = Place(f"sqlite:///{tmp_path_factory.mktemp('points') / 'store.db'}")
+    seen: set[str] = set()
+    total = 0
+    for scene in SCENES:
+        ring, state = place.begin(scene)
+        points = run_child(acting(place, scene, ring, state)).points
+        seen.update(points)
+        total += len(points)
+    print(f"\n{len(seen)} named points, {total} in all over {len(SCENES)} scenes")
+    assert len(seen) >= 30
+    assert total >= 300
+
+
+@pytest.mark.parametrize("seed", [3, 14, 15, 92])
+def test_killed_at_random_moments(place: Place, seed: int) -> None:
+    """A sender, a service and a planner are killed whenever it happens to be, again and again."""
+    chance = random.Random(seed)
+    scene = Scene("random", lambda queue, state: None, mixed)
+    ring, state = place.begin(scene)
+    perhaps: list[list[bytes]] = []
+    for turn in range(12):
+        calls = [
+            [f"turn {turn} call {call} {n}".encode() for n in range(chance.choice([1, 3, 30]))] for call in range(200)
+        ]
+
+        def send(calls: list[list[bytes]] = calls) -> None:
+            with MessageQueue(place.uri, ring) as queue:
+                for call in calls:
+                    queue.enqueue_messages("a", call)
+
+        def serve() -> None:
+            with MessageQueue(place.uri, ring) as queue:
+                while True:
+                    queue.service_queues(processor, slice_messages=20)
+
+        def plan() -> None:
+            with MessageQueue(place.uri, ring) as queue:
+                while True:
+                    block = queue.plan_block()
+                    queue.report(block, [batch.answer() for batch in block.batches() if batch.origin != "c"])
+                    queue.settle_block(block)
+
+        # A plan with a processor that sends nothing would lose the children of parents; so only one of the two.
+        children = [start_child(send), start_child(serve)]
+        if turn and chance.random() < 0.7:
+            children.append(start_child(plan))
+        for child in chance.sample(children, len(children)):
+            time.sleep(chance.random() * 0.06)
+            end_child(child, kill=True)
+        perhaps += calls
+        with place.open(ring) as queue:
+            assert_sound(queue)
+            if turn % 3 == 0:
+                finish(queue)
+    with place.open(ring) as queue:
+        finish(queue)
+        finish(queue)
+        assert_sound(queue)
+        assert_conserved(queue, sent=state.sent, perhaps=perhaps)
