@@ -9,12 +9,15 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint format test quick bench constraints clean
+.PHONY: help venv demo lint format test quick bench constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with the package and all it needs for tests (again only after a change)
+
+demo: $(STAMP) ## A first look at the queue, in a store of its own
+	@PATH="$(abspath $(BIN)):$$PATH" sh tests/demo.sh
 
 lint: $(STAMP) ## Check style, format, types and which module may import which
 	$(BIN)/ruff check .
@@ -43,7 +46,7 @@ constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
-	find airflow_mq tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find airflow_mq tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # -- how the environment is made --
 

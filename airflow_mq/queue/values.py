@@ -46,6 +46,9 @@ class Delivery:
         """The message's name: the hash of its bytes."""
         return message_id(self.payload)
 
+    def __str__(self) -> str:
+        return f"{self.address} {self.payload!r}"
+
     def enqueue(self, origin: str, payload: bytes) -> None:
         """Enqueue a message if, and only if, this one is done."""
         self.sent.append((origin, payload))
