@@ -26,7 +26,7 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase, holder_name
-from .serving import SERVICE_LEASE, renewing, walk_ring
+from .serving import SERVICE_LEASE, renewing, walk_ring, write_ledger
 from .values import Batch, Report, Serviced, moment
 
 log = logging.getLogger("airflow_mq.blocks")
@@ -383,9 +383,7 @@ class Planner:
             "order": shelf.config.order, "by": self.queue.who, **({"seed": self.seed.hex()} if self.seed else {}),
         })  # fmt: skip
         unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
-        if self.ledger.entries:
-            data = codec.pack_ledger(list(self.ledger.entries.values()))
-            unit.run_for("insert_ledger", {"block": [row.id], "data": [data]}, ring=self.queue.ring_id, at=shelf.now)
+        write_ledger(unit, self.queue.ring_id, row.id, self.ledger, shelf.now)
         return self.queue._block(None, row, claims)
 
 

@@ -36,7 +36,9 @@ from ..core.service import (
 from ..core.shelf import Aside
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight
+from ..store import codec
 from ..store.shelf import SqlShelf
+from ..store.unit import Unit
 from .base import QueueBase, current_delivery, holder_name
 from .values import Batch, Delivery, Serviced
 
@@ -106,6 +108,7 @@ class Service:
         self.meter = Meter(limit)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
+        self.ledger = Ledger()
         self.token = secrets.token_bytes(16)
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
@@ -146,10 +149,9 @@ class Service:
             attempt.begin_visit = self._begin_visit  # type: ignore[method-assign]
         self.scales = scales
         ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
-        ledger = Ledger()
-        walk_ring(ladder, ledger, config.order, seed, shelf)
+        walk_ring(ladder, self.ledger, config.order, seed, shelf)
         self.result.weight = self.meter.consumed
-        self.result.origins = len(ledger.entries)
+        self.result.origins = len(self.ledger.entries)
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
@@ -197,6 +199,7 @@ class Service:
             shelf.state = locked.state._replace(version=locked.state.version + 1)
             if last:
                 queue._forget_old(unit, locked.now)
+                write_ledger(unit, queue.ring_id, unit.fresh_ids(1)[0], self.ledger, locked.now)
                 unit.run("drop_lease", ring=queue.ring_id, token=self.token)
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
@@ -231,6 +234,13 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
     guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
     orders.DeficitRounds(ladder, ledger).run(guaranteed)
     return None
+
+
+def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:
+    """Keep what was offered and granted; a round in which nobody was ready leaves no page."""
+    if ledger.entries:
+        data = codec.pack_ledger(list(ledger.entries.values()))
+        unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
 
 
 def deliver(processor: Processor, delivery: Delivery, shelf: SqlShelf) -> Outcome:
