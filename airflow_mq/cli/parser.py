@@ -43,21 +43,27 @@ def parse_line(words: Sequence[str]) -> argparse.Namespace:
     if args.version:
         args.run = _print_version
         return args
-    if (
-        unread
-        and command is not None
-        and command.rest
-        and not any(word.startswith("-") and word != "-" for word in unread)
-    ):
-        # argparse takes all words before the first option for all there are; the others come late.
-        getattr(args, command.rest).extend(unread)
-        unread = []
+    if command is not None and command.rest:
+        unread = _late_words(parser, args, command, unread)
     if unread:
         parser.error(f"unknown: {' '.join(unread)}")
     if command is None:
         inner = getattr(args, "group", parser)
         raise UsageError(f"say what to do; `{inner.prog} --help` lists it")
     return args
+
+
+def _late_words(parser: Parser, args: argparse.Namespace, command: Command, unread: list[str]) -> list[str]:
+    """Take words that follow an option: argparse takes those before the first option for all there are."""
+    if any(word.startswith("-") and word != "-" for word in unread):
+        return unread
+    (declared,) = [one for one in command.options if one.flags == (command.rest,)]
+    read = declared.settings.get("type", str)
+    try:
+        getattr(args, str(command.rest)).extend([read(word) for word in unread])
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    return []
 
 
 def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> None:
