@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from argparse import Namespace
+from contextlib import redirect_stdout
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -57,10 +60,15 @@ class Session:
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """The queue that was named; a context manager."""
-        from .. import MessageQueue
+        from ..queue import MessageQueue
+        from ..store import open_store
 
-        address = self.address()
-        return MessageQueue(address, ring or self.ring or DEFAULT_RING)
+        store = open_store(self.address())
+        try:
+            return MessageQueue(store, ring or self.ring or DEFAULT_RING)
+        except BaseException:
+            store.close()
+            raise
 
     def any_ring(self) -> MessageQueue:
         """A queue on the ring that every store has, to reach the store by."""
@@ -74,7 +82,10 @@ class Session:
         except ImportError as error:
             raise UsageError(f"--conn-id needs Airflow: pip install 'airflow-mq[airflow]' ({error})") from None
         try:
-            target = hooks.MessageQueueHook(conn_id)._target()
+            # Airflow logs to where answers go, and sets that up whenever it is first needed.
+            with redirect_stdout(sys.stderr):
+                _keep_logs_off_stdout()
+                target = hooks.MessageQueueHook(conn_id)._target()
         except MessageQueueError:
             raise
         except Exception as error:
@@ -84,6 +95,13 @@ class Session:
             ) from None
         self.ring = self.ring or target.ring
         return target.address
+
+
+def _keep_logs_off_stdout() -> None:
+    """Let what has logged to stdout so far log to stderr."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.__stdout__):
+            handler.setStream(sys.stderr)
 
 
 def store_now(queue: MessageQueue) -> datetime:
