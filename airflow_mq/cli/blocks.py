@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .command import Command, Group, option
 from .serving import told_of
 from .session import Session, store_now
-from .values import positive
+from .values import positive, words
 
 if TYPE_CHECKING:
     from ..queue import Block
@@ -78,7 +78,7 @@ def _state(block: Block, now: datetime) -> str:
     return "overdue" if _is_overdue(block, now) else block.state
 
 
-_TOKEN = option("token", metavar="TOKEN", help="the block's token, as `blocks list` prints it")
+_TOKEN = option("token", type=words, metavar="TOKEN", help="the block's token, as `blocks list` prints it")
 
 BLOCKS = Group(
     "blocks",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .values import words
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -73,7 +75,7 @@ COMMON = (
         "which is the better place for a password",
     ),
     option("--conn-id", default=SUPPRESS, metavar="ID", help="take the store from this connection of Airflow instead"),
-    option("--ring", default=SUPPRESS, metavar="NAME", help="which ring of the store (default: default)"),
+    option("--ring", type=words, default=SUPPRESS, metavar="NAME", help="which ring of the store (default: default)"),
     option("--json", action="store_true", default=SUPPRESS, help="print JSON, for programs; streams one per line"),
     option("--quiet", action="store_true", default=SUPPRESS, help="print answers and errors, and nothing besides"),
 )  # fmt: skip

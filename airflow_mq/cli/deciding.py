@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from .command import Command, Group, UsageError, option
 from .session import Session
-from .values import count, positive, weight, when
+from .values import count, positive, weight, when, words
 
 _ORIGIN = option("origin", metavar="ORIGIN", help="whose queue")
 
@@ -92,7 +92,7 @@ PAUSE = Command(
     "pause", "let servicing pass an origin by; enqueuing goes on", pause,
     (
         _ORIGIN,
-        option("--reason", default="", metavar="TEXT", help="shown by `paused`"),
+        option("--reason", type=words, default="", metavar="TEXT", help="shown by `paused`"),
         option("--until", type=when, metavar="WHEN", help="resumes by itself: 90s, 15m, 2h, 1d or a time with zone"),
     ),
     about="A block in flight is not stopped.",
@@ -112,7 +112,7 @@ REAP = Command(
     (
         _ORIGIN,
         option("page", type=count, metavar="PAGE", help="its number"),
-        option("--why", default="", metavar="TEXT", help="a reason, kept with the event"),
+        option("--why", type=words, default="", metavar="TEXT", help="a reason, kept with the event"),
     ),
     about="Refused (exit code 3) while the page is still needed.",
     example="$ reap acme 17",

@@ -25,7 +25,7 @@ LITTLE_ROOM = 128 * MIB
 def look(store: Store[Any]) -> Iterator[Finding]:
     """Everything that is looked at."""
     path = store.address.path
-    assert path is not None  # noqa: S101 - an address of SQLite has one
+    assert path is not None
     with store.loose():
         connection = store.connection()
         yield _journal(connection)

@@ -13,7 +13,7 @@ from ..core.message import check_origin
 from .command import Command, UsageError, option
 from .ndjson import Lines
 from .session import Session
-from .values import header, weight, when
+from .values import header, weight, when, words
 
 if TYPE_CHECKING:
     from ..queue import Enqueued
@@ -121,7 +121,7 @@ ENQUEUE = Command(
             help='lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers"}; - is stdin; '
             "ORIGIN is for lines without one",
         ),
-        option("--key", metavar="TEXT", help="the same message sent again with its key is accepted once"),
+        option("--key", type=words, metavar="TEXT", help="the same message sent again with its key is accepted once"),
         option("--weight", type=weight, metavar="TIME/SIZE", help="what each of them will cost"),
         option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="travels beside each"),
         option("--delay", type=when, metavar="WHEN", help="joins its queue then: 90s, 15m, 2h, 1d or a time with zone"),

@@ -13,7 +13,7 @@ from ..core.events import NAMES, Event
 from .command import Command, option
 from .output import shown
 from .session import Session
-from .values import count, message_id, positive
+from .values import count, message_id, positive, words
 
 
 def events(session: Session, args: Namespace) -> None:
@@ -93,7 +93,7 @@ def _parts(parts: int) -> str:
 EVENTS = Command(
     "events", "what became of messages, in order", events,
     (
-        option("--origin", metavar="ORIGIN", help="only those of this origin"),
+        option("--origin", type=words, metavar="ORIGIN", help="only those of this origin"),
         option("--name", choices=sorted(set(NAMES.values())), metavar="NAME", help="only of this name, say Processed"),
         option("--block", type=count, metavar="N", help="only those of this block"),
         option("--id", type=message_id, metavar="HEX", help="only those of this message"),

@@ -10,7 +10,7 @@ from ..core.message import Footprint
 from .command import Command, option
 from .output import payload_fields, shown
 from .session import Session
-from .values import count, positive
+from .values import count, positive, words
 
 if TYPE_CHECKING:
     from ..queue import Peeked
@@ -105,8 +105,8 @@ FOOTPRINT = Command(
     "footprint", "how much queues hold: messages, bytes and pages", footprint,
     (
         option("origin", nargs="?", metavar="ORIGIN", help="only this one (default: all)"),
-        option("--prefix", default="", metavar="TEXT", help="only origins that begin with this"),
-        option("--after", default="", metavar="ORIGIN", help="go on behind this origin"),
+        option("--prefix", type=words, default="", metavar="TEXT", help="only origins that begin with this"),
+        option("--after", type=words, default="", metavar="ORIGIN", help="go on behind this origin"),
         option("--limit", type=positive, default=1000, metavar="N", help="at most so many (default: 1000)"),
     ),
     example="$ footprint --prefix acme/",

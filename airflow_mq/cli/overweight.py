@@ -9,7 +9,7 @@ from ..core.weight import UNLIMITED
 from .command import Command, Group, option
 from .processors import PROCESSOR, TRACEBACK, load_callable, stdout_kept_clean
 from .session import Session
-from .values import address, positive, weight
+from .values import address, positive, weight, words
 
 if TYPE_CHECKING:
     from ..queue import SetAside
@@ -83,7 +83,7 @@ OVERWEIGHT = Group(
         Command(
             "list", "list the messages that were set aside, and by which limit they were judged", list_set_aside,
             (
-                option("--origin", metavar="ORIGIN", help="only those of this origin"),
+                option("--origin", type=words, metavar="ORIGIN", help="only those of this origin"),
                 option("--after", type=address, metavar="ADDRESS", help="go on behind this one"),
                 option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
             ),
@@ -103,7 +103,7 @@ OVERWEIGHT = Group(
             "discard", "drop set-aside messages, for a reason that is recorded", discard,
             (
                 option("address", type=address, nargs="+", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX"),
-                option("--why", required=True, metavar="TEXT", help="the reason, kept with the event"),
+                option("--why", type=words, required=True, metavar="TEXT", help="the reason, kept with the event"),
             ),
             example="$ overweight discard acme:0:3 acme:0:4 --why 'sent by mistake, ticket 17'",
             rest="address",

@@ -10,7 +10,7 @@ from ..core.config import ORDERS, RingConfig
 from ..core.errors import ConfigRefused
 from .command import Command, Group, Option, UsageError, option
 from .session import Session
-from .values import positive, setting, weight
+from .values import positive, setting, weight, words
 
 _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
 
@@ -116,6 +116,7 @@ _SETTINGS: tuple[Option, ...] = (
         "--relaxed", action="store_false", dest="ordered", default=None, help="process an origin's messages at once"
     ),
 )  # fmt: skip
+_WHICH = option("name", type=words, nargs="?", metavar="NAME", help="the ring (default: that of --ring)")
 
 RING = Group(
     "ring",
@@ -124,17 +125,17 @@ RING = Group(
         Command("list", "list the rings of the store", list_rings, example="$ ring list"),
         Command(
             "show", "show how a ring is set, and what is odd about it", show,
-            (option("name", nargs="?", metavar="NAME", help="the ring (default: that of --ring)"),),
+            (_WHICH,),
             example="$ ring show default --json",
         ),
         Command(
             "create", "make a ring", create,
-            (option("name", metavar="NAME", help="letters, digits, - and _"), *_SETTINGS),
+            (option("name", type=words, metavar="NAME", help="letters, digits, - and _"), *_SETTINGS),
             example="$ ring create night --order rotation --service-weight 3600000/10000000000",
         ),
         Command(
             "change", "set a ring differently, for everybody", change,
-            (option("name", nargs="?", metavar="NAME", help="the ring (default: that of --ring)"), *_SETTINGS),
+            (_WHICH, *_SETTINGS),
             about="Checked against what is stored: a heap may only grow.",
             example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'",
         ),

@@ -12,6 +12,7 @@ from ..core.errors import InvalidInput
 from ..core.message import Address
 from ..core.weight import Weight
 
+_CENTURY = 100 * 366 * 86400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -30,7 +31,10 @@ def when(text: str) -> datetime | timedelta:
     """So long from now (`90`, `90s`, `15m`, `2h`, `1d`), or a time with its zone."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", text)
     if found:
-        return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+        seconds = float(found[1]) * _UNITS[found[2]]
+        if seconds > _CENTURY:
+            raise ArgumentTypeError(f"{text} from now is more than a century")
+        return timedelta(seconds=seconds)
     try:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:
@@ -42,9 +46,18 @@ def when(text: str) -> datetime | timedelta:
     return moment
 
 
+def words(value: str) -> str:
+    """Text that can be stored: what a shell hands over need not be."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ArgumentTypeError("this text is not valid UTF-8") from None
+    return value
+
+
 def header(text: str) -> tuple[str, str]:
     """`name=value`."""
-    name, equals, value = text.partition("=")
+    name, equals, value = words(text).partition("=")
     if not (name and equals):
         raise ArgumentTypeError(f"a header reads name=value, not {text!r}")
     return name, value
@@ -66,7 +79,7 @@ def setting(text: str) -> tuple[str, Any]:
 def address(text: str) -> Address:
     """`ORIGIN:PAGE:INDEX`."""
     try:
-        return Address.parse(text)
+        return Address.parse(words(text))
     except InvalidInput as error:
         raise ArgumentTypeError(str(error)) from None
 

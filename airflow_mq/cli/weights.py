@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.weigher import LinearWeigher
 from .command import Command, Group, option
 from .session import Session
+from .values import words
 
 if TYPE_CHECKING:
     from ..queue import MessageQueue
@@ -131,8 +132,8 @@ def _percent(drift: float | None) -> str | None:
 
 
 _WHICH = (
-    option("--processor", metavar="NAME", help="only what was measured of this processor"),
-    option("--origin", metavar="ORIGIN", help="only what was measured of this origin"),
+    option("--processor", type=words, metavar="NAME", help="only what was measured of this processor"),
+    option("--origin", type=words, metavar="ORIGIN", help="only what was measured of this origin"),
 )
 
 WEIGHTS = Group(
