@@ -1,0 +1,63 @@
+"""`db`: tables are made on request, and never by the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_mq.cli import main
+from tests.cli.conftest import Terminal
+
+
+def test_a_store_is_made_and_brought_up_to_date(empty: Terminal) -> None:
+    first = empty.json("db", "version", code=1)
+    made = empty.json("db", "upgrade")
+    again = empty.json("db", "upgrade")
+
+    assert (first["state"], first["version"]) == ("missing", None)
+    assert made["applied"] and made["version"] == first["expected"]
+    assert again["applied"] == []
+    assert empty.json("db", "version")["state"] == "current"
+
+
+def test_for_people_it_says_what_comes_next(empty: Terminal) -> None:
+    assert "run `airflow-mq db upgrade`" in empty("db", "version", code=1).out
+    assert "airflow-mq enqueue" in empty("db", "upgrade").out
+    assert "nothing to do" in empty("db", "upgrade").out
+    assert empty("db", "upgrade", "--quiet").out == ""
+
+
+def test_nothing_else_makes_tables(empty: Terminal) -> None:
+    said = empty("footprint", code=4)
+
+    assert "airflow-mq db upgrade" in said.err
+    assert empty.json("db", "version", code=1)["state"] == "missing"
+
+
+def test_the_statements_can_be_printed(empty: Terminal) -> None:
+    text = empty("db", "sql").out
+
+    assert text.startswith("BEGIN;") and text.endswith("COMMIT;\n")
+    assert empty.json("db", "sql")["sql"] == text
+    empty("db", "upgrade")
+    assert len(empty("db", "sql").out) < len(text) / 4  # nothing is left to do
+    assert empty("db", "sql", "--since", "0").out == text
+
+
+def test_the_statements_need_no_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_MQ_STORE", raising=False)
+
+    assert main(["db", "sql", "--dialect", "postgres", "--schema", "elsewhere"]) == 0
+
+    assert 'CREATE SCHEMA IF NOT EXISTS "elsewhere"' in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_store_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all, but long enough to look like one" * 100)
+
+    assert main(["--store", f"sqlite:///{path}", "footprint"]) == 4
+
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1

@@ -1,0 +1,73 @@
+"""`pause`, `resume`, `paused`, `sweep`, `reap`, `head`, `origin set`."""
+
+from __future__ import annotations
+
+from airflow_mq import MessageQueue
+from tests.cli.conftest import Terminal
+
+HERE = "tests.cli.answers"
+
+
+def test_pausing_and_resuming(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x")
+    mq("pause", "acme", "--reason", "down\x1b[31m", "--until", "2h")
+
+    (row,) = mq.json("paused")
+    assert (row["origin"], row["reason"]) == ("acme", "down\x1b[31m")
+    assert row["since"] < row["until"]
+    assert "down\\x1b[31m" in mq("paused").out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 0
+
+    assert mq.json("resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("resume", "acme", code=1) == {"origin": "acme", "was_paused": False}
+    assert "was not paused" in mq("resume", "acme", code=1).out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 1
+
+
+def test_a_pause_ends_at_its_time(mq: Terminal) -> None:
+    mq("pause", "acme", "--until", "2000-01-01T00:00:00Z")
+
+    assert mq.json("paused") == []
+
+
+def test_sweeping_and_reaping(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x", "y")
+
+    assert mq.json("sweep", "acme") == {"origin": "acme", "set_aside": 2}
+    assert "nothing to sweep" in mq("sweep", "acme").out
+    assert [one["reason"] for one in mq.json("overweight", "list")] == ["swept", "swept"]
+    assert mq("reap", "acme", "0", code=3).err.startswith("error: ")
+    mq("ring", "change", "--set", "max_stale=0")
+    mq("enqueue", "acme", "z")
+    mq("sweep", "acme")
+    assert "reaped page 0" in mq("reap", "acme", "0", "--why", "old").out
+    assert mq("reap", "acme", "0", code=3)
+    assert mq("reap", "acme", "zero", code=2)
+    assert mq.json("check") == []
+
+
+def test_the_head_is_forced(mq: Terminal) -> None:
+    for origin in ("acme", "beta"):
+        mq("enqueue", origin, "x")
+
+    assert mq.json("head", "beta") == {"origin": "beta", "is_head": True}
+    assert [row["origin"] for row in mq.json("order")] == ["beta", "acme"]
+    assert mq.json("head", "gamma", code=1)["is_head"] is False
+    assert "beta is next" in mq("head", "beta").out
+
+
+def test_how_an_origin_is_served(mq: Terminal) -> None:
+    said = mq.json("origin", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
+    assert said == {"origin": "acme", "share": 4, "least": None, "most": {"time": 10, "size": 20}, "ordered": False}
+    mq("origin", "set", "acme", "--defaults")
+    assert "say --share" in mq("origin", "set", "acme", code=2).err
+    assert "say --share" in mq("origin", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert mq("origin", "set", "acme", "--share", "0", code=2)
+    assert mq("origin", "set", "acme", "--share", "99999999", code=2)
+
+
+def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    queue.plan_block()
+
+    assert "block" in mq("sweep", "acme", code=3).err

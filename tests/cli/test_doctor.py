@@ -1,0 +1,161 @@
+"""`doctor`: each thing that can be wrong is found, with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.cli import doctor, doctor_postgres, doctor_sqlite
+from tests.cli.conftest import Terminal
+
+
+def bad(mq: Terminal) -> list[dict[str, Any]]:
+    """What the doctor calls wrong."""
+    found = mq.json("doctor", code=1)
+    assert found["ok"] is False
+    wrong = [one for one in found["findings"] if one["level"] == "wrong"]
+    assert wrong and all(one["do"] for one in wrong)
+    return wrong
+
+
+def test_a_store_in_order(mq: Terminal) -> None:
+    found = mq.json("doctor")
+
+    assert found["ok"] is True
+    assert {"schema", "clock", "ring default", "blocks of default", "settings", "bloat"} <= {
+        one["check"] for one in found["findings"]
+    }
+    assert "nothing is wrong" in mq("doctor").out
+    assert mq("doctor", "--quiet").out == ""
+
+
+def test_a_store_without_tables(empty: Terminal) -> None:
+    (found,) = bad(empty)
+
+    assert found["check"] == "schema" and "db upgrade" in found["do"]
+
+
+def test_a_clock_that_is_off(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    monkeypatch.setattr(doctor.time, "time", lambda: real() - 90)
+    (found,) = bad(mq)
+    assert found["check"] == "clock" and "90.0 seconds ahead" in found["what"]
+
+    monkeypatch.setattr(doctor.time, "time", lambda: real() + 10)
+    assert [one["level"] for one in mq.json("doctor")["findings"] if one["check"] == "clock"] == ["note"]
+
+
+def test_settings_of_a_ring_that_hurt(mq: Terminal) -> None:
+    mq("ring", "create", "hasty", "--lease", "2")
+    mq("ring", "create", "tight", "--service-weight", "10/100")
+
+    assert {one["check"] for one in bad(mq)} == {"ring hasty", "ring tight"}
+
+
+def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    block = queue.plan_block(lease=0.01)
+    time.sleep(0.1)
+
+    (found,) = bad(mq)
+    assert block.token in found["do"]
+    mq("blocks", "release", block.token)
+    mq("doctor")
+
+
+def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
+    notes: list[Any] = []
+
+    def look(_: Any) -> None:
+        notes.extend(one for one in mq.json("doctor")["findings"] if one["check"] == "hold on default")
+
+    mq("enqueue", "acme", "x")
+    queue.service_queues(look)
+    assert f"process {os.getpid()}" in notes[0]["what"]
+
+    table = "mq_state" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".state'
+    blob = "x'00'" if queue.store.address.driver == "sqlite" else "'\\x00'"
+    set_lease = f"UPDATE {table} SET lease_holder = 'a ghost', lease_token = {blob}, lease_until = "
+    queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
+    assert "a ghost" in bad(mq)[0]["what"]
+    queue.store.connection().execute(set_lease + "1")
+    assert "a ghost stopped" in str(mq.json("doctor")["findings"])
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A store on SQLite."""
+    return made(Terminal(capsys, f"sqlite:///{tmp_path / 'store.db'}"), monkeypatch)
+
+
+@pytest.fixture
+def postgres(pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A store on PostgreSQL."""
+    return made(Terminal(capsys, pg_uri), monkeypatch)
+
+
+def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", terminal.uri)
+    terminal("db", "upgrade")
+    return terminal
+
+
+def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_message("acme", b"x")
+        monkeypatch.setattr(doctor_sqlite, "LARGE_LOG", 100)
+
+        assert [one["check"] for one in bad(sqlite)] == ["log"]
+
+
+def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_messages("acme", [b"x" * 60_000] * 50)
+        queue.store.connection().execute("DELETE FROM mq_mail")
+        monkeypatch.setattr(doctor_sqlite, "FREE_BYTES", 1000)
+        monkeypatch.setattr(doctor_sqlite, "LITTLE_ROOM", 1 << 60)
+
+        assert [one["check"] for one in bad(sqlite)] == ["bloat", "disk"]
+
+
+@pytest.mark.postgres
+def test_a_transaction_that_stays_open(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_postgres, "IDLE", 0.0)
+    with psycopg.connect(postgres.uri, application_name="the culprit") as connection:
+        connection.execute("SELECT 1")
+
+        found = bad(postgres)
+
+    assert "the culprit" in found[0]["what"] and "pg_terminate_backend" in found[0]["do"]
+
+
+@pytest.mark.postgres
+def test_settings_of_the_server_that_hurt(postgres: Terminal) -> None:
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off')
+
+    assert "synchronous_commit is off" in bad(postgres)[0]["what"]
+
+
+@pytest.mark.postgres
+def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(postgres.uri) as queue:
+        monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 100)
+        connection = queue.store.connection()
+        connection.execute('ALTER TABLE "airflow_mq".mail SET (autovacuum_enabled = off)')
+        queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])
+        connection.execute('DELETE FROM "airflow_mq".mail')
+        give_up = time.monotonic() + 20
+        while (
+            connection.execute("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'mail'").fetchone()[0] < 500
+        ):
+            assert time.monotonic() < give_up
+            time.sleep(0.2)
+
+        assert "table mail has 500 dead rows" in bad(postgres)[0]["what"]

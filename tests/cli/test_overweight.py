@@ -1,0 +1,61 @@
+"""`overweight`: what a person does with messages that were set aside."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Terminal
+
+HERE = "tests.cli.answers"
+
+
+@pytest.fixture
+def aside(mq: Terminal) -> list[str]:
+    """Three messages that were set aside."""
+    mq("enqueue", "acme", "one", "two", "three")
+    mq("service", "--processor", f"{HERE}:too_heavy")
+    return [one["address"] for one in mq.json("overweight", "list")]
+
+
+def test_they_are_listed(mq: Terminal, aside: list[str]) -> None:
+    assert aside == ["acme:0:0", "acme:0:1", "acme:0:2"]
+    first = mq.json("overweight", "list", "--limit", "1")[0]
+    assert (first["reason"], first["size"], first["weight"]["time"]) == ("overweight", 3, 1 << 60)
+    assert mq.json("overweight", "list", "--origin", "beta") == []
+    assert [one["address"] for one in mq.json("overweight", "list", "--after", "acme:0:1")] == ["acme:0:2"]
+    text = mq("overweight", "list", "--limit", "1").out
+    assert "acme:0:0" in text and "--after acme:0:0" in text
+
+
+def test_one_is_executed(mq: Terminal, aside: list[str]) -> None:
+    assert mq.json("overweight", "execute", aside[0], "--processor", f"{HERE}:done") == {
+        "address": "acme:0:0",
+        "weight": {"time": 1, "size": 3},
+    }
+    assert "executed acme:0:1" in mq("overweight", "execute", aside[1], "--processor", f"{HERE}:done").out
+    assert mq("overweight", "execute", aside[0], "--processor", f"{HERE}:done", code=3).err.startswith("error: ")
+    assert mq.json("footprint", "acme")["count"] == 1
+
+
+def test_the_queue_may_refuse(mq: Terminal, aside: list[str]) -> None:
+    execute = ("overweight", "execute")
+    assert mq(*execute, aside[0], "--processor", f"{HERE}:done", "--limit", "0/0", code=3)
+    assert mq(*execute, aside[0], "--processor", f"{HERE}:not_now", code=3)
+    assert mq(*execute, "acme:9:0", "--processor", f"{HERE}:done", code=3)
+    assert mq(*execute, "acme:0:9", "--processor", f"{HERE}:done", code=3)
+    assert mq(*execute, "acme", "--processor", f"{HERE}:done", code=2)
+    mq("pause", "acme")
+    assert "paused" in mq(*execute, aside[0], "--processor", f"{HERE}:done", code=3).err
+
+
+def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None:
+    assert "--why" in mq("overweight", "discard", aside[0], code=2).err
+    assert mq("overweight", "discard", aside[0], "--why", "", code=2)
+
+    assert mq.json("overweight", "discard", aside[0], "--why", "a mistake", aside[1]) == {"discarded": 2}
+    assert "discarded 1 message\n" in mq("overweight", "discard", aside[2], "--why", "another").out
+
+    assert mq.json("overweight", "list") == []
+    events = mq("events", "--name", "Discarded", "--json").lines
+    assert len(events) == 3 and "a mistake" in events[0]["detail"]
+    assert mq.json("check") == []

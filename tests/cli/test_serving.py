@@ -1,0 +1,114 @@
+"""`service`: processors named by the person at the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.conftest import Terminal
+
+HERE = "tests.cli.answers"
+
+
+def test_messages_are_processed(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one", "two")
+
+    said = mq("service", "--processor", f"{HERE}:done")
+
+    assert said.out.splitlines()[:2] == ["processing one", "processing two"]
+    assert "2 processed; weight 2/6" in said.out
+    assert mq.json("footprint", "acme")["count"] == 0
+    assert "nothing was processed" in mq("service", "--processor", f"{HERE}:done").out
+
+
+def test_in_json_what_a_processor_prints_is_out_of_the_way(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+
+    said = mq("service", "--processor", f"{HERE}:done", "--json")
+
+    assert said.json["processed"] == 1 and said.json["weight"] == {"time": 1, "size": 3}
+    assert said.err == "processing one\n"
+
+
+def test_a_limit_and_draining(mq: Terminal) -> None:
+    mq("enqueue", "acme", *map(str, range(10)))
+
+    assert mq.json("service", "--processor", f"{HERE}:done", "--limit", "3/1000")["processed"] == 3
+    drained = mq.json("service", "--processor", f"{HERE}:done", "--limit", "3/1000", "--drain")
+    assert drained["processed"] == 7
+    assert drained["calls"] == 4
+
+
+def test_whole_batches(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one", "two")
+
+    assert "batch of 2" in mq("service", "--processor", f"{HERE}:whole_batch", "--batch").out
+
+
+def test_what_is_not_done(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+
+    assert "nothing was processed" in mq("service", "--processor", f"{HERE}:not_now", "--drain").out
+    assert mq.json("service", "--processor", f"{HERE}:wrong")["failed"] == 1
+
+
+def test_a_processor_that_raises_is_told_in_one_line(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+
+    said = mq("service", "--processor", f"{HERE}:raises")
+
+    assert "ValueError: no such customer\\x1b[31m" in said.err
+    assert said.err.count("\n") == 1
+    assert "ValueError" in json.loads(mq("service", "--processor", f"{HERE}:raises", "--json").err)["warning"]
+    assert mq.json("footprint", "acme")["count"] == 1
+
+
+def test_a_traceback_is_there_for_who_asks(mq: Terminal, tmp_path: Path) -> None:
+    mq("enqueue", "acme", "one")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow_mq", "service", "--processor", f"{HERE}:raises", "--traceback"],
+        capture_output=True, text=True, env=os.environ,
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "Traceback" in done.stderr
+
+
+def test_ctrl_c_keeps_what_was_done(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+    mq("enqueue", "beta", "two")
+
+    said = mq("service", "--processor", f"{HERE}:interrupted", code=130)
+
+    assert said.err.startswith("error: interrupted")
+    assert mq.json("check") == []
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
+
+
+def test_a_processor_that_cannot_be_found(mq: Terminal) -> None:
+    for name, reason in (
+        ("nothing", "MODULE:FUNCTION"),
+        ("no.such.module:f", "ModuleNotFoundError"),
+        (f"{HERE}:missing", "AttributeError"),
+        (f"{HERE}:NOT_A_FUNCTION", "cannot be called"),
+    ):
+        said = mq("service", "--processor", name, code=2)
+        assert reason in said.err and said.err.count("\n") == 1
+
+
+def test_a_processor_is_found_in_the_folder_one_is_in(mq: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "mine_for_the_test.py").write_text("def process(delivery):\n    print(delivery.origin)\n")
+    mq("enqueue", "acme", "one")
+    script = "import sys; from airflow_mq.cli import main; sys.exit(main())"
+
+    done = subprocess.run(
+        [sys.executable, "-P" if sys.version_info >= (3, 11) else "-u", "-c", script,
+         "service", "--processor", "mine_for_the_test:process"],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ,
+    )  # fmt: skip
+
+    assert done.stdout.startswith("acme\n"), done.stderr
