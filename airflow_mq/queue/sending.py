@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import tempfile
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import IO, Any, NamedTuple, overload
 
 from ..core.config import HEADER_SIZE
 from ..core.errors import Busy, InvalidInput, KeyConflict
-from ..core.message import BatchesFootprints, BatchFootprint, Message, check_origin, check_payload, message_id
+from ..core.message import (
+    BatchesFootprints,
+    BatchFootprint,
+    Message,
+    check_headers,
+    check_key,
+    check_origin,
+    check_payload,
+    message_id,
+)
 from ..core.weight import Weight
 from ..store import Outgoing, codec
 from ..store.unit import Unit
@@ -22,6 +32,8 @@ from .values import Enqueued
 When = datetime | timedelta | float | int
 #: Bytes of a call that are held in memory; what is more waits in a temporary file.
 HELD = 32 << 20
+#: Messages that are looked at together, and rows that one statement sends.
+STRETCH, FEW = 4096, 64
 
 
 class Sending(QueueBase):
@@ -48,7 +60,7 @@ class Sending(QueueBase):
         :param not_before: when it joins its queue: a time, or so long from now.
         :param expires: when nobody wants it any more: a time, or so long from now.
         """
-        if not (key or weight or headers or not_before is not None or expires is not None):
+        if key is None and weight is None and not headers and not_before is None and expires is None:
             return self._enqueue_plain(origin, payload)
         return self.enqueue_messages(
             [(origin, Message(payload, key, weight, headers))], not_before=not_before, expires=expires
@@ -100,15 +112,26 @@ class Sending(QueueBase):
             pairs: Iterable[tuple[str, bytes | Message]] = ((checked, message) for message in messages)
         else:
             pairs = origin
-        common = {"weight": Weight.of(weight) if weight is not None else None, "headers": headers}
+        common = {"weight": Weight.of(weight) if weight is not None else None,
+                  "headers": check_headers(headers) if headers else None}  # fmt: skip
         delivery = current_delivery.get()
         if delivery is not None:
             return self._send_nested(pairs, delivery.enqueue)
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
         packer = Packer(self.config.heap_size, {**common, "expires": expires_at})
+        if isinstance(origin, str) and messages is not None:
+            packed = packer.pack_one(checked, messages, self.config.max_message_len)
+        else:
+            packed = packer.pack(pairs, self.config.max_message_len)
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
-            spool = Spool(packer.pack(pairs, self.config.max_message_len), file)
+            spool = Spool(packed, file)
+            few = spool.few()
+            if few is not None and due is None:
+                if few:
+                    self.store.send_few(self.ring_id, few)
+                self.tell_listeners()
+                return Enqueued(packer.count, packer.size)
             with self.store.writing() as unit:
                 refused = self._refused_keys(unit, spool.keys)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
@@ -195,6 +218,7 @@ class Packer:
         self.heap_size = heap_size
         self.common = {name: value for name, value in common.items() if value}
         self.count = self.size = 0
+        self._common_attributes = self._attributes([])
 
     def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
         """Rows as they fill up; a message with a key has one to itself."""
@@ -208,13 +232,15 @@ class Packer:
             row = open_rows.get(origin)
             if row is None:
                 row = open_rows[check_origin(origin)] = []
-            if row and (used[origin] + need > self.heap_size or (own and own.key)):
+            keyed = own is not None and own.key is not None
+            if row and (used[origin] + need > self.heap_size or keyed):
                 yield Packed(self._row(origin, row, more=True))
                 total -= used.pop(origin)
                 row = open_rows[origin] = []
-            if own and own.key:
+            if own is not None and own.key is not None:
+                key = check_key(own.key)
                 digest = message_id(origin.encode() + b"\0" + payload)
-                yield Packed(self._row(origin, [(payload, own)], more=False), own.key, digest)
+                yield Packed(self._row(origin, [(payload, own)], more=False), key, digest)
                 continue
             row.append((payload, own))
             used[origin] = used.get(origin, 0) + need
@@ -224,6 +250,37 @@ class Packer:
                 yield from self._let_go(open_rows, more=True)
                 open_rows, used, total = {}, {}, 0
         yield from self._let_go(open_rows, more=False)
+
+    def pack_one(self, origin: str, messages: Iterable[bytes | Message], most: int) -> Iterator[Packed]:
+        """The same for one origin: a stretch of plain bytes is measured and joined in one go."""
+        source = iter(messages)
+        row: list[bytes] = []
+        while stretch := list(islice(source, STRETCH)):
+            if not all(type(message) is bytes for message in stretch):
+                rest = ((origin, message) for message in chain(row, stretch, source))
+                yield from self.pack(rest, most)
+                return
+            row += stretch  # type: ignore[arg-type]
+            lengths = list(map(len, row))
+            if min(lengths) == 0 or max(lengths) > most:
+                for message in row:
+                    check_payload(message, most)
+            ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
+            start = 0
+            while ends[-1] - ends[start] > self.heap_size:
+                stop = bisect_right(ends, ends[start] + self.heap_size, lo=start) - 1
+                yield Packed(self._plain_row(origin, row[start:stop], more=True))
+                start = stop
+            row = row[start:]
+        if row:
+            yield Packed(self._plain_row(origin, row, more=False))
+
+    def _plain_row(self, origin: str, row: list[bytes], *, more: bool) -> Outgoing:
+        heap = row[0] if len(row) == 1 else b"".join(row)
+        self.count += len(row)
+        self.size += len(heap)
+        lengths = codec.pack_lengths(list(map(len, row)))
+        return Outgoing(origin, len(heap), len(row), more, lengths, self._common_attributes, heap)
 
     def _let_go(self, rows: Mapping[str, list[tuple[bytes, Message | None]]], *, more: bool) -> Iterator[Packed]:
         return (Packed(self._row(origin, row, more=more)) for origin, row in rows.items() if row)
@@ -241,13 +298,22 @@ class Packer:
         each = {
             str(place): said
             for place, (_, own) in enumerate(row)
-            if own is not None and (said := {"weight": own.weight, "headers": own.headers}) and any(said.values())
+            if own is not None and (said := _said(own))
         }
-        each = {place: {name: value for name, value in said.items() if value} for place, said in each.items()}
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
         if not plain:
             return b""
         return json.dumps(plain, separators=(",", ":"), default=dict).encode()
+
+
+def _said(message: Message) -> dict[str, Any]:
+    """What a message says of itself, checked: once stored, it is met by everybody who plans."""
+    said: dict[str, Any] = {}
+    if message.weight is not None:
+        said["weight"] = Weight.of(message.weight)
+    if message.headers:
+        said["headers"] = check_headers(message.headers)
+    return said
 
 
 class Packed(NamedTuple):
@@ -275,6 +341,10 @@ class Spool:
                 self._held.append(row)
             else:
                 self._filed.append((row._replace(heap=b""), file.write(row.heap)))
+
+    def few(self) -> list[Outgoing] | None:
+        """All rows, when they are so few and plain that one statement sends them."""
+        return self._held if not (self.keys or self._filed) and len(self._held) <= FEW else None
 
     def rows(self, refused: Container[int]) -> Iterator[Outgoing]:
         """The rows in order, without those that were refused."""

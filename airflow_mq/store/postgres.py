@@ -183,11 +183,19 @@ class PostgresStore(Store[Connection]):
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message: a single statement, committed by itself."""
         # The hottest path there is: no context managers, a cursor that stays, values by position.
+        self._send("insert_one", self._insert_one, (len(payload), ring, origin, payload))
+
+    def send_few(self, ring: int, rows: list[Outgoing]) -> None:
+        """Enqueue a few rows of mail: a single statement, committed by itself."""
+        columns = dict(zip(Outgoing._fields, map(list, zip(*rows))))
+        self._send("insert_mail", self.text("insert_mail"), {"ring": ring, **columns})
+
+    def _send(self, name: str, text: bytes, values: Any) -> None:
         connection = self.connection()
         if self.probe is not None:
-            self.probe("insert_one")
+            self.probe(name)
         try:
-            self._sender(connection).execute(self._insert_one, (len(payload), ring, origin, payload))
+            self._sender(connection).execute(text, values)
         except psycopg.Error as error:
             ours = named(error)
             if isinstance(ours, StoreUnreachable):

@@ -71,6 +71,11 @@ class Store(ABC, Generic[Connection]):
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message, in a transaction of its own."""
 
+    def send_few(self, ring: int, rows: list[Outgoing]) -> None:
+        """Enqueue a few rows of mail, in a transaction of their own."""
+        with self.writing() as unit:
+            self.send(unit, ring, rows)
+
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
         """Write mail within a transaction; with a due time, mail that joins its queue then."""

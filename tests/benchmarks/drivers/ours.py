@@ -11,11 +11,12 @@ from typing import Any
 import psycopg
 
 import airflow_mq
-from airflow_mq import Block, MessageQueue, Report, RingConfig, Weight, batch_processor
+from airflow_mq import Block, MessageQueue, Report, RingConfig, Weight, Yield, batch_processor
 from airflow_mq.store import parse, upgrade
 from tests.benchmarks.drivers.baseline import read_and_walk
 from tests.benchmarks.drivers.common import (
     ORIGINS,
+    SIZE,
     Driver,
     Send,
     chunks,
@@ -50,11 +51,15 @@ class Ours(Driver):
     # -- preparing --
 
     def half_full(self, origins: int = ORIGINS) -> None:
-        """Give each origin a page that is half full: a message as long as half a page, cut and stored."""
-        half = self.queue.config.heap_size // 2 - HEADER
-        for origin in map(origin_of, range(origins)):
-            self.queue.enqueue_message(origin, bytes(half))
-        self.cut()
+        """Give each origin a last page that is half full: as it is left when a block took all but one message."""
+        config = self.queue.config
+        half = config.heap_size // 2 // (SIZE + HEADER)
+        self.queue.enqueue_messages((origin_of(n), bytes(SIZE)) for n in range(origins) for _ in range(half))
+
+        def all_but_one(batch: Any) -> list[Any]:
+            return [True] * (len(batch) - 1) + [Yield()]
+
+        self.queue.service_queues(batch_processor(all_but_one), Weight(1 << 40, 1 << 40))
 
     def cut(self) -> None:
         """Cut all there is into pages: planning does it for all it meets, releasing forgets the claims."""
