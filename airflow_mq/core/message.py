@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .errors import EmptyMessage, InvalidMessage, InvalidOrigin, MessageTooLong
+from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
 from .weight import Weight
 
 MOST_ORIGIN_BYTES = 255
+#: Bytes of text that is looked up (a key), and of text that is only kept (a reason, headers).
+MOST_KEY_BYTES = 1_000
+MOST_TEXT_BYTES = 65_536
+MOST_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, order=True)
@@ -99,6 +103,58 @@ def check_origin(origin: object) -> str:
     if not origin.isprintable() and any(_is_control(character) for character in origin):
         raise InvalidOrigin(f"the origin {origin[:40]!r} holds a control character")
     return origin
+
+
+def check_text(text: object, what: str, most: int = MOST_TEXT_BYTES) -> str:
+    """Text of a caller's that is stored or looked up as it is, or the reason why it cannot be."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} is text, not {type(text).__name__}")
+    try:
+        length = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} is valid UTF-8, not {text[:40]!r} (a lone surrogate)") from None
+    if length > most or "\0" in text:
+        raise InvalidInput(f"{what} has at most {most:,} bytes and no NUL among them, not {length:,}: {text[:40]!r}")
+    return text
+
+
+def check_key(key: object) -> str:
+    """A key as a caller gave it, or the reason why it is none."""
+    text = check_text(key, "a key", MOST_KEY_BYTES)
+    if not text:
+        raise InvalidInput("a key has at least one character; say none at all for no key")
+    return text
+
+
+def check_headers(headers: object) -> dict[str, str]:
+    """Headers as a caller gave them, or the reason why they are none."""
+    if not isinstance(headers, Mapping):
+        raise InvalidInput(f"headers are a mapping of text to text, not {type(headers).__name__}")
+    return {check_text(name, "a header's name"): check_text(value, "a header") for name, value in headers.items()}
+
+
+def check_address(address: object) -> Address:
+    """An address as a caller gave it, or the reason why it is none."""
+    if not isinstance(address, Address):
+        raise InvalidInput(f"an address is an Address(origin, page, index), not {type(address).__name__}")
+    check_origin(address.origin)
+    for name, number in (("page", address.page), ("index", address.index)):
+        check_number(number, f"the {name} of an address")
+    return address
+
+
+def check_number(number: object, what: str) -> int:
+    """A count or a place as a caller gave it, or the reason why it is none."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
+        raise InvalidInput(f"{what} is a whole number from 0 to {MOST_NUMBER}, not {str(number)[:40]!r}")
+    return number
+
+
+def check_seconds(seconds: object, what: str) -> float:
+    """A length of time as a caller gave it, or the reason why it is none."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
+        raise InvalidInput(f"{what} is a number of seconds from 0 to 1e9, not {str(seconds)[:40]!r}")
+    return float(seconds)
 
 
 def _is_control(character: str) -> bool:
