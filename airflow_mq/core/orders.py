@@ -177,6 +177,12 @@ class Purse:
         self.most.time += weight[0]
         self.most.size += weight[1]
 
+    def refund(self, weight: Weight) -> None:
+        """Give back what was charged for messages that were not tried."""
+        self.book.deficit += self.parts(weight)
+        self.most.time -= weight[0]
+        self.most.size -= weight[1]
+
 
 class Grant:
     """What a queue gets of its *least*, before the rounds begin; its deficit is not asked."""
@@ -197,6 +203,12 @@ class Grant:
         for meter in (self.left, self.purse.most):
             meter.time += weight[0]
             meter.size += weight[1]
+
+    def refund(self, weight: Weight) -> None:
+        """Give back what was charged for messages that were not tried."""
+        for meter in (self.left, self.purse.most):
+            meter.time -= weight[0]
+            meter.size -= weight[1]
 
 
 class DeficitRounds:

@@ -29,6 +29,16 @@ class Credit(Protocol):
     def spend(self, weight: Weight) -> None:
         """Charge what was used."""
 
+    def refund(self, weight: Weight) -> None:
+        """Give back what was charged for messages that were not tried."""
+
+
+class Weighing(Protocol):
+    """Tells what single items weigh."""
+
+    def weight(self, origin: str, page: Page, item: int) -> Weight:
+        """What this item weighs."""
+
 
 class Attempt(Protocol):
     """How the messages of a page are tried, from its first unattempted one on."""
@@ -149,16 +159,14 @@ Execute = Callable[[Book, Page, int, Meter], Outcome]
 class OneByOne:
     """Try messages by executing them on the spot, one after the other."""
 
-    def __init__(self, execute: Execute, weigh: Callable[[Page, int], Weight]) -> None:
+    def __init__(self, execute: Execute, scales: Weighing, begin_visit: Callable[[Book], None]) -> None:
         self.execute = execute
-        self.weigh = weigh
-
-    def begin_visit(self, book: Book) -> None:
-        """Nothing to prepare."""
+        self.scales = scales
+        self.begin_visit = begin_visit
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
         """What the weigher tells of the first unattempted message."""
-        return self.weigh(page, page.first_index)
+        return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
         """Try item after item."""
@@ -166,7 +174,7 @@ class OneByOne:
         while True:
             credit = ladder.credit
             page.advance()
-            if credit and not page.is_attempted and not self._covered(ladder, credit, page):
+            if credit and not page.is_attempted and not self._covered(ladder, credit, book, page):
                 return processed, PageStatus.SPENT
             status = ladder.next_item(book, page)
             if status:
@@ -176,8 +184,8 @@ class OneByOne:
             if status:
                 return processed, status
 
-    def _covered(self, ladder: Ladder, credit: Credit, page: Page) -> bool:
-        weight = self.weigh(page, page.first_index)
+    def _covered(self, ladder: Ladder, credit: Credit, book: Book, page: Page) -> bool:
+        weight = self.scales.weight(book.origin, page, page.first_index)
         if ladder.most is not None and weight.exceeds(ladder.most):
             return True
         return weight.exceeds(ladder.limit) or bool(credit.covering([weight]))

@@ -8,6 +8,7 @@ anything and never know where it is kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .book import Book
@@ -76,6 +77,10 @@ class Shelf(ABC):
     @abstractmethod
     def payloads(self, origin: str, page: Page) -> list[bytes]:
         """The messages of a page, in order."""
+
+    @abstractmethod
+    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
+        """What senders said beside the messages of a page, by index; mostly nothing."""
 
     @abstractmethod
     def post(self, origin: str, payload: bytes) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
 from .blocks import Block, Blocks
 from .deciding import Deciding
 from .reading import Reading
 from .sending import Sending
-from .serving import BatchProcessor, Processor, Serving, batch_processor
+from .serving import Serving
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 
 

@@ -280,7 +280,7 @@ class Blocks(QueueBase):
             if origins is None or claim.origin in origins
         ]  # fmt: skip
         while runs:
-            with self._looking() as (unit, shelf):
+            with self._looking() as (_, shelf):
                 shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])
                 now: list[tuple[str, ClaimRun, Page]] = []
                 later, size = [], 0
@@ -292,7 +292,7 @@ class Blocks(QueueBase):
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
-                headers = {(o, p.index): headers_of(unit, self.ring_id, o, p) for o, _, p in now} if now else {}
+                headers = {(o, p.index): shelf.headers(o, p) for o, _, p in now}
             for origin, run, page in now:
                 for first, stop in _stretches(run):
                     its = headers[origin, page.index]
@@ -410,29 +410,6 @@ def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
     for data in rows:
         for origin, page, first, last, *outcome in codec.read_json(bytes(data)):
             found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
-    return found
-
-
-def headers_of(unit: Unit, ring: int, origin: str, page: Any) -> dict[int, Mapping[str, str]]:
-    """The headers of a page's messages, by index; mostly there are none."""
-    found: dict[int, Mapping[str, str]] = {}
-    mails = sorted({part.mail for part in page.slices})
-    said = {
-        id_: codec.read_json(bytes(attributes))
-        for _, id_, attributes in unit.rows_for(
-            "mail_attributes", {"origin": [origin] * len(mails), "id": mails}, ring=ring
-        )
-    }
-    at = 0
-    for part in page.slices:
-        its = said.get(part.mail)
-        if its:
-            for place in range(part.items):
-                each = its.get("each", {}).get(str(part.start + place), {})
-                headers = each.get("headers") or its.get("all", {}).get("headers")
-                if headers:
-                    found[at + place] = headers
-        at += part.items
     return found
 
 

@@ -28,10 +28,11 @@ from ..core.weight import UNLIMITED, Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .attempts import Processor, deliver
 from .base import QueueBase, holder_name
 from .blocks import refuse_claimed_by_hand
 from .sending import When
-from .serving import SERVICE_LEASE, Processor, deliver, renewing
+from .serving import SERVICE_LEASE, renewing
 from .values import Delivery, Paused, moment
 
 
@@ -106,9 +107,7 @@ class Deciding(QueueBase):
             if not meter.consume(weight):
                 return Overweight(weight)
         payload = shelf.payloads(address.origin, page)[address.index]
-        delivery = Delivery(
-            address.origin, payload, page.index, address.index, meter, page.note(address.index).attempts
-        )
+        delivery = Delivery(address.origin, payload, page, address.index, meter, shelf)
         return deliver(processor, delivery, shelf)
 
     def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:

@@ -15,7 +15,7 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
-from .blocks import answers_of, headers_of
+from .blocks import answers_of
 from .values import LedgerBlock, Peeked, SetAside, moment
 
 #: Above every origin: the largest text there is, as origins go.
@@ -180,7 +180,7 @@ def _peek_page(
     unit: Unit, shelf: SqlShelf, origin: str, page: Page, claimed: set[tuple[int, int]],
     reported: set[tuple[int, int]], limit: int,
 ) -> list[Peeked]:  # fmt: skip
-    payloads, headers = shelf.payloads(origin, page), headers_of(unit, shelf.ring_id, origin, page)
+    payloads, headers = shelf.payloads(origin, page), shelf.headers(origin, page)
     found: list[Peeked] = []
     sent = _sent_at(unit, shelf.ring_id, origin, page)
     for item, mark in enumerate(page.marks):

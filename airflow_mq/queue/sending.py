@@ -295,11 +295,7 @@ class Packer:
         return Outgoing(origin, len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
 
     def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
-        each = {
-            str(place): said
-            for place, (_, own) in enumerate(row)
-            if own is not None and (said := _said(own))
-        }
+        each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
         if not plain:
             return b""

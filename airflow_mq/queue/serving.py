@@ -11,58 +11,30 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..core import orders
 from ..core.book import Book
-from ..core.claims import Decision, Scales, Stretches, Verdict
+from ..core.claims import Scales
 from ..core.errors import InvalidInput, TokenRefused
 from ..core.events import Fate
-from ..core.message import message_id
 from ..core.orders import Ledger
-from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield
+from ..core.outcome import Outcome
 from ..core.page import Page
-from ..core.service import (
-    Attempt,
-    Ladder,
-    OneByOne,
-    apply_outcome,
-    done_run,
-    drop_expired,
-    overweight_limit,
-    put_aside,
-)
-from ..core.shelf import Aside
-from ..core.weigher import WeighPayloads
-from ..core.weight import ZERO, Meter, Weight
+from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
+from ..core.weight import Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .attempts import Batching, BatchProcessor, Calling, Processor, deliver
 from .base import QueueBase, current_delivery, holder_name
-from .values import Batch, Delivery, Serviced
+from .values import Delivery, Serviced
 
 log = logging.getLogger("airflow_mq.service")
 
-#: What a processor may return: an outcome, or true, false or nothing for done.
-Answer = Outcome | bool | None
-Processor = Callable[[Delivery], Answer]
 #: Seconds for which a service holds the ring unless it renews that; it does so at a third.
 SERVICE_LEASE = 30.0
-
-
-class BatchProcessor:
-    """A processor that takes neighbours of one origin together."""
-
-    def __init__(
-        self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
-    ) -> None:
-        self.process, self.weigher = process, weigher
-
-
-def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:
-    """Make a processor of a function that takes a whole batch: nothing returned means all done."""
-    return BatchProcessor(process)
 
 
 class Serving(QueueBase):
@@ -139,15 +111,14 @@ class Service:
         """Walk the ring in its order."""
         shelf, config = self.shelf, self.shelf.config
         scales = Scales(shelf, getattr(self.processor, "weigher", None))
+        shelf.wants_payloads = True
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
-            shelf.wants_payloads = True
             attempt = Batching(scales, self, self.processor)
+        elif getattr(self.processor, "meters_itself", False):
+            attempt = OneByOne(self._execute, scales, self._begin_visit)
         else:
-            shelf.wants_payloads = True
-            attempt = OneByOne(self.execute, lambda page, item: scales.weight(self.current or "", page, item))
-            attempt.begin_visit = self._begin_visit  # type: ignore[method-assign]
-        self.scales = scales
+            attempt = Calling(scales, self, self.processor)
         ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, config.order, seed, shelf)
         self.result.weight = self.meter.consumed
@@ -156,28 +127,27 @@ class Service:
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
 
-    def execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
-        """Hand one message to the processor."""
+    def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        """Hand one message to a processor that meters itself."""
         self.checkpoint(1)
-        shelf = self.shelf
         assert not isinstance(self.processor, BatchProcessor)
-        if not getattr(self.processor, "meters_itself", False):
-            weight = self.scales.weight(book.origin, page, item)
-            most = book.standing.most
-            if (most is not None and weight.exceeds(most)) or not meter.consume(weight):
-                return Overweight(weight)
-        note = page.notes.get(item)
-        payload = shelf.payloads(book.origin, page)[item]
-        delivery = Delivery(book.origin, payload, page.index, item, meter, note.attempts if note else 0)
-        return deliver(self.processor, delivery, shelf)
+        payload = self.shelf.payloads(book.origin, page)[item]
+        return deliver(self.processor, Delivery(book.origin, payload, page, item, meter, self.shelf), self.shelf)
 
-    def checkpoint(self, tried: int) -> None:
-        """Between two messages: write what was answered, if it is time to."""
+    def is_full(self, more: int) -> bool:
+        """Whether results are to be written before so many more messages are tried."""
         if self._tried and (
-            self._tried + tried > self.slice_messages or time.monotonic() - self._slice_began > self.slice_seconds
+            self._tried + more > self.slice_messages or time.monotonic() - self._slice_began > self.slice_seconds
         ):
+            return True
+        self._tried += more
+        return False
+
+    def checkpoint(self, more: int) -> None:
+        """Between two messages: write what was answered, if it is time to."""
+        if self.is_full(more) or not more:
             self._save()
-        self._tried += tried
+            self._tried = more or 1
 
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
@@ -243,33 +213,6 @@ def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) ->
         unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
 
 
-def deliver(processor: Processor, delivery: Delivery, shelf: SqlShelf) -> Outcome:
-    """Call a processor, and enqueue what it sent if the message is done."""
-    mark = current_delivery.set(delivery)
-    try:
-        outcome = outcome_of(processor(delivery))
-    except Exception as error:
-        log.exception("the processor failed on %s; the message will be tried again", delivery.address)
-        outcome = Yield(f"{type(error).__name__}: {error}")
-    finally:
-        current_delivery.reset(mark)
-    if isinstance(outcome, Done):
-        for origin, payload in (*delivery.sent, *outcome.enqueue):
-            shelf.post(origin, payload)
-    return outcome
-
-
-def outcome_of(answer: Answer) -> Outcome:
-    """What an answer means."""
-    if answer is None or answer is True:
-        return DONE
-    if answer is False:
-        return Done(success=False)
-    if isinstance(answer, Outcome):
-        return answer
-    raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
-
-
 @contextmanager
 def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
     """Renew the hold on the ring from beside, as long as a message takes."""
@@ -291,79 +234,3 @@ def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-class Batching(Stretches):
-    """Try messages by handing neighbours to a batch processor together."""
-
-    def __init__(self, scales: Scales, service: Service, processor: BatchProcessor) -> None:
-        super().__init__(scales)
-        self.service, self.processor = service, processor
-
-    def begin_visit(self, book: Book) -> None:
-        """Remember whose turn it is."""
-        self.service.current = book.origin
-
-    def begin_page(self, page: Page) -> None:
-        """Nothing to prepare."""
-
-    def end_page(self, closed: bool) -> None:
-        """Nothing to remember."""
-
-    def take(
-        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
-    ) -> tuple[int, PageStatus | None]:
-        """Process the next messages, and write down the answers."""
-        first, count = page.first_index, len(weights)
-        self.service.checkpoint(count)
-        batch = Batch(book.origin, ladder.shelf.payloads(book.origin, page)[first : first + count], page.index, first)
-        answers = self._process(batch)
-        if answers is None:
-            done_run(ladder.shelf, book, page, first, weights)
-            page.first_index += count
-            return count, None
-        return self._apply(ladder, book, page, weights, answers)
-
-    def _process(self, batch: Batch) -> list[Outcome] | None:
-        delivery = Delivery(batch.origin, b"", batch.page, batch.first, Meter(ZERO))
-        mark = current_delivery.set(delivery)
-        try:
-            answers = self.processor.process(batch)
-            if answers is not None and len(answers) != len(batch):
-                raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
-            return None if answers is None else [outcome_of(answer) for answer in answers]
-        except Exception as error:
-            log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
-            return [Yield(f"{type(error).__name__}: {error}")] * len(batch)
-        finally:
-            current_delivery.reset(mark)
-
-    def _apply(
-        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]
-    ) -> tuple[int, PageStatus | None]:
-        shelf, processed, stopped = ladder.shelf, 0, False
-        first = page.first_index
-        for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
-            if stopped and isinstance(outcome, (Yield, Overweight)):
-                continue
-            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.limit)
-            stopped = stopped or verdict is None
-            processed += bool(verdict)
-            if isinstance(outcome, Done):
-                for origin, payload in outcome.enqueue:
-                    shelf.post(origin, payload)
-        page.advance()
-        return processed, PageStatus.NO_PROGRESS if stopped else None
-
-    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
-        """Carry a decision out at once."""
-        shelf, item = ladder.shelf, page.first_index
-        self.service.checkpoint(1)
-        if decision.verdict is Verdict.EXPIRED:
-            drop_expired(shelf, book, page, item)
-        else:
-            id_ = decision.id or message_id(shelf.payloads(book.origin, page)[item])
-            aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
-            put_aside(shelf, book, page, item, aside)
-        page.first_index += 1
-        return int(decision.verdict is Verdict.EXPIRED)

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..core.message import Address, message_id
 from ..core.outcome import DONE, Outcome
+from ..core.page import Page
+from ..core.shelf import Shelf
 from ..core.weight import ZERO, Meter, Weight
 
 
@@ -22,19 +24,37 @@ class Enqueued:
     repeated: int = 0
 
 
-@dataclass
 class Delivery:
     """One message, as a processor that runs in place gets it."""
 
-    origin: str
-    payload: bytes
-    page: int
-    index: int
-    #: What is left of the block, for processors that meter themselves.
-    meter: Meter
-    attempts: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
-    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    __slots__ = ("_page", "_shelf", "index", "meter", "origin", "payload", "sent")
+
+    def __init__(
+        self, origin: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None
+    ) -> None:
+        self.origin = origin
+        self.payload = payload
+        self.index = index
+        #: What is left of the block, for processors that meter themselves.
+        self.meter = meter
+        #: What it sent so far, to be enqueued if this message is done.
+        self.sent: Sequence[tuple[str, bytes]] = ()
+        self._page, self._shelf = page, shelf
+
+    @property
+    def page(self) -> int:
+        """The page in which the message lies."""
+        return self._page.index
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried before, without an outcome."""
+        return self._page.note(self.index).attempts
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its sender said beside the payload."""
+        return self._shelf.headers(self.origin, self._page).get(self.index, {}) if self._shelf else {}
 
     @property
     def address(self) -> Address:
@@ -51,7 +71,7 @@ class Delivery:
 
     def enqueue(self, origin: str, payload: bytes) -> None:
         """Enqueue a message if, and only if, this one is done."""
-        self.sent.append((origin, payload))
+        self.sent = (*self.sent, (origin, payload))
 
 
 @dataclass(frozen=True)

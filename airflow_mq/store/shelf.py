@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -90,6 +90,7 @@ class SqlShelf(Shelf):
         self.posted: dict[int, tuple[str, bytes]] = {}
         self.next_posted = POSTED
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
+        self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
         #: Whether pages are fetched with their messages.
         self.wants_payloads = False
         #: Whether this only looks: then mail that is due counts, though it has not joined yet.
@@ -397,6 +398,27 @@ class SqlShelf(Shelf):
         elif not book.is_ready:
             self.pull(book)
 
+    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
+        """What senders said beside the messages of a page, by index; mostly nothing."""
+        known = self.header_cache.get((origin, page.index))
+        if known is not None and known[0] == len(page.slices):
+            return known[1]
+        mails = sorted({part.mail for part in page.slices})
+        columns: dict[str, list[Any]] = {"origin": [origin] * len(mails), "id": mails}
+        said = {
+            id_: codec.read_json(bytes(attributes))
+            for _, id_, attributes in self.unit.rows_for("mail_attributes", columns, ring=self.ring_id)
+        }
+        found: dict[int, Mapping[str, str]] = {}
+        places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+        for item, (mail, place) in enumerate(places) if said else ():
+            its = said.get(mail, {})
+            headers = its.get("each", {}).get(str(place), {}).get("headers") or its.get("all", {}).get("headers")
+            if headers:
+                found[item] = headers
+        self.header_cache[origin, page.index] = len(page.slices), found
+        return found
+
     # Payloads.
 
     def payloads(self, origin: str, page: Page) -> list[bytes]:
@@ -521,6 +543,7 @@ class SqlShelf(Shelf):
         """What is written is no change any more; whoever goes on with this shelf looks anew."""
         self.forget_changes()
         self.tickets = {}
+        self.header_cache = {}
         self.ring.moved.clear()
         self.ring.favoured = []
         ahead = self._ahead() if self.payload_cache else set()

@@ -1,0 +1,244 @@
+"""How messages are handed to processors that run in this process: one by one, or in batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ..core.book import Book
+from ..core.claims import Decision, Scales, Stretches, Verdict
+from ..core.errors import InvalidInput
+from ..core.message import message_id
+from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield
+from ..core.page import Page
+from ..core.service import Ladder, apply_outcome, done_run, drop_expired, put_aside
+from ..core.shelf import Aside, Shelf
+from ..core.weigher import WeighPayloads
+from ..core.weight import ZERO, Meter, Weight, total_weight
+from .base import current_delivery
+from .values import Batch, Delivery
+
+log = logging.getLogger("airflow_mq.service")
+
+#: What a processor may return: an outcome, or true, false or nothing for done.
+Answer = Outcome | bool | None
+Processor = Callable[[Delivery], Answer]
+
+
+class Slices(Protocol):
+    """Whoever commits results now and then."""
+
+    #: The queue that is being serviced.
+    current: str | None
+
+    def is_full(self, more: int) -> bool:
+        """Whether results are to be written before so many more messages are tried."""
+
+    def checkpoint(self, more: int) -> None:
+        """Write results if it is time to; so many more messages are going to be tried."""
+
+
+class BatchProcessor:
+    """A processor that takes neighbours of one origin together."""
+
+    def __init__(
+        self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
+    ) -> None:
+        self.process, self.weigher = process, weigher
+
+
+def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:
+    """Make a processor of a function that takes a whole batch: nothing returned means all done."""
+    return BatchProcessor(process)
+
+
+def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
+    """Call a processor, and enqueue what it sent if the message is done."""
+    mark = current_delivery.set(delivery)
+    try:
+        outcome = outcome_of(processor(delivery))
+    except Exception as error:
+        outcome = failed(delivery, error)
+    finally:
+        current_delivery.reset(mark)
+    if isinstance(outcome, Done):
+        for origin, payload in (*delivery.sent, *outcome.enqueue):
+            shelf.post(origin, payload)
+    return outcome
+
+
+def failed(delivery: Delivery, error: Exception) -> Outcome:
+    """What a processor raises means *not now*."""
+    log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=error)
+    return Yield(f"{type(error).__name__}: {error}")
+
+
+def outcome_of(answer: Answer) -> Outcome:
+    """What an answer means."""
+    if answer is None or answer is True:
+        return DONE
+    if answer is False:
+        return Done(success=False)
+    if isinstance(answer, Outcome):
+        return answer
+    raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
+
+
+class InPlace(Stretches):
+    """What trying messages in this process has in common: decisions are carried out at once."""
+
+    def __init__(self, scales: Scales, slices: Slices) -> None:
+        super().__init__(scales)
+        self.slices = slices
+
+    def begin_visit(self, book: Book) -> None:
+        """Remember whose turn it is."""
+        self.slices.current = book.origin
+
+    def begin_page(self, page: Page) -> None:
+        """Nothing to prepare."""
+
+    def end_page(self, closed: bool) -> None:
+        """Nothing to remember."""
+
+    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
+        """Carry a decision out at once."""
+        shelf, item = ladder.shelf, page.first_index
+        self.slices.checkpoint(1)
+        if decision.verdict is Verdict.EXPIRED:
+            drop_expired(shelf, book, page, item)
+        else:
+            id_ = decision.id or message_id(shelf.payloads(book.origin, page)[item])
+            aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
+            put_aside(shelf, book, page, item, aside)
+        page.first_index += 1
+        return int(decision.verdict is Verdict.EXPIRED)
+
+
+class Calling(InPlace):
+    """Call a processor for one message after the other.
+
+    Their weights are paid by the stretch, and given back for those that are not tried. Plain
+    successes are written down together; anything else is at once.
+    """
+
+    def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
+        super().__init__(scales, slices)
+        self.processor = processor
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Call the processor until it says that this queue stops here."""
+        first, shelf, processor = page.first_index, ladder.shelf, self.processor
+        payloads, is_full = shelf.payloads(book.origin, page), self.slices.is_full
+        stop, processed, status = first + len(weights), 0, None
+        mark = current_delivery.set(None)
+        try:
+            for at in range(first, stop):
+                if is_full(1):
+                    processed += self._done(shelf, book, page, at, weights, first)
+                    self.slices.checkpoint(0)
+                delivery = Delivery(book.origin, payloads[at], page, at, ladder.meter, shelf)
+                current_delivery.set(delivery)
+                try:
+                    answer = processor(delivery)
+                except Exception as error:
+                    answer = failed(delivery, error)
+                if (answer is None or answer is True or answer is DONE) and not delivery.sent:
+                    continue
+                current_delivery.set(None)
+                processed += self._done(shelf, book, page, at, weights, first)
+                outcome = outcome_of(answer)
+                verdict = self._apply(ladder, book, page, at, outcome, weights[at - first], delivery)
+                if verdict is None:
+                    self._give_back(ladder, weights[at + 1 - first :])
+                    status = PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+                    return processed, status
+                page.first_index = at + 1
+                processed += verdict
+            return processed + self._done(shelf, book, page, stop, weights, first), None
+        except BaseException:
+            # Stopped from outside while a message was tried: what was done before it stays done.
+            self._done(shelf, book, page, at, weights, first)
+            raise
+        finally:
+            current_delivery.reset(mark)
+
+    def _done(self, shelf: Shelf, book: Book, page: Page, stop: int, weights: list[Weight], first: int) -> int:
+        """Write down the plain successes since the last time."""
+        start = page.first_index
+        if stop > start:
+            done_run(shelf, book, page, start, weights[start - first : stop - first])
+            page.first_index = stop
+        return stop - start
+
+    def _apply(
+        self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
+    ) -> bool | None:
+        if isinstance(outcome, Done):
+            for origin, payload in (*delivery.sent, *outcome.enqueue):
+                ladder.shelf.post(origin, payload)
+        return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.limit)
+
+    def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
+        """The messages after the one that stopped the queue were paid for and not tried."""
+        total, item, count = total_weight(weights), ladder.item_cost, len(weights)
+        ladder.meter.time -= total[0] + item[0] * count
+        ladder.meter.size -= total[1] + item[1] * count
+        if ladder.credit:
+            ladder.credit.refund(total)
+
+
+class Batching(InPlace):
+    """Try messages by handing neighbours to a batch processor together."""
+
+    def __init__(self, scales: Scales, slices: Slices, processor: BatchProcessor) -> None:
+        super().__init__(scales, slices)
+        self.processor = processor
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Process the next messages, and write down the answers."""
+        first, count = page.first_index, len(weights)
+        self.slices.checkpoint(count)
+        batch = Batch(book.origin, ladder.shelf.payloads(book.origin, page)[first : first + count], page.index, first)
+        answers = self._process(batch)
+        if answers is None:
+            done_run(ladder.shelf, book, page, first, weights)
+            page.first_index += count
+            return count, None
+        return self._apply(ladder, book, page, weights, answers)
+
+    def _process(self, batch: Batch) -> list[Outcome] | None:
+        delivery = Delivery(batch.origin, b"", Page(batch.page), batch.first, Meter(ZERO))
+        mark = current_delivery.set(delivery)
+        try:
+            answers = self.processor.process(batch)
+            if answers is not None and len(answers) != len(batch):
+                raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
+            return None if answers is None else [outcome_of(answer) for answer in answers]
+        except Exception as error:
+            log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
+            return [Yield(f"{type(error).__name__}: {error}")] * len(batch)
+        finally:
+            current_delivery.reset(mark)
+
+    def _apply(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]
+    ) -> tuple[int, PageStatus | None]:
+        shelf, processed, stopped = ladder.shelf, 0, False
+        first = page.first_index
+        for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
+            if stopped and isinstance(outcome, (Yield, Overweight)):
+                continue
+            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.limit)
+            stopped = stopped or verdict is None
+            processed += bool(verdict)
+            if isinstance(outcome, Done):
+                for origin, payload in outcome.enqueue:
+                    shelf.post(origin, payload)
+        page.advance()
+        return processed, PageStatus.NO_PROGRESS if stopped else None
