@@ -6,7 +6,6 @@ its processes, and most of them need nothing of it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -52,6 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name == "errors":
         return import_module(".core.errors", __name__)
     home = _HOME_OF.get(name)

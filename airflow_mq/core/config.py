@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from .errors import ConfigRefused, InvalidWeight
@@ -51,8 +51,6 @@ class RingConfig:
     keep_events: float = 7 * DAY
     #: Seconds for which the ledger, and blocks that have ended, are kept.
     keep_ledger: float = 30 * DAY
-    #: Room for what later versions store and this one does not know.
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -140,13 +138,12 @@ class RingConfig:
         plain["costs"] = self.costs.to_json()
         plain["weigher"] = self.weigher.to_json()
         plain["service_weight"] = list(self.service_weight) if self.service_weight else None
-        plain.update(plain.pop("extra"))
         return plain
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RingConfig:
         """What `to_json` wrote, or what a user wrote by hand: an unknown setting is an error."""
-        known = {item.name for item in fields(cls)} - {"extra"}
+        known = {item.name for item in fields(cls)}
         unknown = set(value) - known
         if unknown:
             raise ConfigRefused(

@@ -119,11 +119,23 @@ class EventRun:
             and self.detail == detail
         )
 
+    def split(self, most: int) -> list[EventRun]:
+        """The same in runs of at most so many events."""
+        if len(self.ids) <= most:
+            return [self]
+        return [
+            EventRun(
+                self.fate, self.origin, self.page, self.first + at, self.ids[at : at + most],
+                self.weights[at : at + most], self.detail,
+            )
+            for at in range(0, len(self.ids), most)
+        ]  # fmt: skip
+
     def unroll(self, block: int | None = None, at: float | None = None, seq: int = 0) -> Iterator[Event]:
         """The single events of this run."""
         weights: list[Weight] | list[None] = self.weights or [None] * len(self.ids)
         for offset, (id_, weight) in enumerate(zip(self.ids, weights)):
             yield Event(
                 NAMES[self.fate], self.fate, self.origin, self.page, self.first + offset,
-                id_ or None, weight, self.detail, block, at, seq,
+                id_ or None, weight, self.detail, block, at, seq + offset,
             )  # fmt: skip

@@ -133,6 +133,7 @@ class ClaimSettler:
         else:
             outcome = answers.get(page.index, item)
             if outcome is None and stopped:
+                result.went_back += 1
                 return
             self._apply(book, page, run, item, outcome or Yield("no outcome"), result)
 

@@ -204,7 +204,9 @@ class Batching(InPlace):
         """Process the next messages, and write down the answers."""
         first, count = page.first_index, len(weights)
         self.slices.checkpoint(count)
-        batch = Batch(book.origin, ladder.shelf.payloads(book.origin, page)[first : first + count], page.index, first)
+        shelf = ladder.shelf
+        payloads = shelf.payloads(book.origin, page)[first : first + count]
+        batch = Batch(book.origin, payloads, page.index, first, lambda: shelf.headers(book.origin, page))
         answers = self._process(batch)
         if answers is None:
             done_run(ladder.shelf, book, page, first, weights)

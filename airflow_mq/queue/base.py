@@ -49,10 +49,15 @@ class QueueBase:
         self.who = who or _somebody()
         self._config: tuple[Any, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
-        with self.store.loose() as unit:
-            row = unit.ring(ring)
+        try:
+            with self.store.loose() as unit:
+                row = unit.ring(ring)
+            self._remember_config(row.config)
+        except BaseException:
+            if not isinstance(store, Store):
+                self.store.close()
+            raise
         self.ring_id = row.id
-        self._remember_config(row.config)
 
     @property
     def config(self) -> RingConfig:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ..core.claims import Claim, Claiming, ClaimRun, Decision, Scales
@@ -294,15 +295,9 @@ class Blocks(QueueBase):
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
                 headers = {(o, p.index): shelf.headers(o, p) for o, _, p in now}
             for origin, run, page in now:
+                said = headers[origin, page.index]
                 for first, stop in _stretches(run):
-                    its = headers[origin, page.index]
-                    yield Batch(
-                        origin,
-                        page.payloads[first:stop],
-                        page.index,
-                        first,
-                        [its.get(i, {}) for i in range(first, stop)] if its else (),
-                    )
+                    yield Batch(origin, page.payloads[first:stop], page.index, first, partial(dict, said))
             runs = later
 
 

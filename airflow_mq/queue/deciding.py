@@ -191,6 +191,8 @@ class Deciding(QueueBase):
         self._refuse_nested()
         if share is not None and (type(share) is not int or not 1 <= share <= 1 << 20):
             raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+        if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
+            raise ConfigRefused(f"an origin cannot be promised {Weight.of(least)} and get {Weight.of(most)} at most")
         said = {"share": share, "least": Weight.of(least) if least is not None else None,
                 "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip
         settings = {name: value for name, value in said.items() if value is not None}

@@ -22,6 +22,8 @@ from .values import LedgerBlock, Peeked, SetAside, moment
 _LAST = "\U0010ffff"
 #: Seconds between two looks of somebody who follows events.
 _FOLLOW = 0.5
+#: An event's place in its row is counted in so many bits of its `seq`.
+SEQ_BITS = 16
 
 
 class Reading(QueueBase):
@@ -91,20 +93,23 @@ class Reading(QueueBase):
 
         :param after: go on behind the `seq` of an event seen before.
         """
-        left = limit
+        left, row_id = limit, (after >> SEQ_BITS) - 1
+        if left is not None and left <= 0:
+            return
         while True:
             with self.store.reading() as unit:
-                rows = unit.rows("events", ring=self.ring_id, after=after, origin=origin, block=block, limit=256)
-            for seq, whose, its_block, at, data in rows:
-                after = seq
+                rows = unit.rows("events", ring=self.ring_id, after=row_id, origin=origin, block=block, limit=256)
+            for row_id, whose, its_block, at, data in rows:
+                seq = row_id << SEQ_BITS
                 for run in codec.unpack_events(whose, bytes(data)):
                     for event in run.unroll(its_block, at / 1_000_000, seq):
-                        if (name and event.name != name) or (id and event.id != id):
+                        if event.seq <= after or (name and event.name != name) or (id and event.id != id):
                             continue
-                        if left == 0:
-                            return
                         left = None if left is None else left - 1
                         yield event
+                        if left == 0:
+                            return
+                    seq += len(run.ids)
             if len(rows) < 256:
                 if not follow:
                     return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +12,8 @@ from ..core.outcome import DONE, Outcome
 from ..core.page import Page
 from ..core.shelf import Shelf
 from ..core.weight import ZERO, Meter, Weight
+
+_LAST_MOMENT = 253_402_300_799_000_000
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,13 @@ class Batch:
     payloads: Sequence[bytes]
     page: int
     first: int
-    headers: Sequence[Mapping[str, str]] = ()
+    _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def headers(self) -> Sequence[Mapping[str, str]]:
+        """What the senders said beside the payloads, one each; nothing where nobody said anything."""
+        said = self._headers() if self._headers else {}
+        return [said.get(self.first + place, {}) for place in range(len(self.payloads))] if said else ()
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -174,5 +182,7 @@ class LedgerBlock:
 
 
 def moment(microseconds: int) -> datetime:
-    """A time of the store's clock."""
+    """A time of the store's clock; one that no calendar has is the last that one has."""
+    if microseconds > _LAST_MOMENT:
+        return datetime.max.replace(tzinfo=timezone.utc)
     return datetime.fromtimestamp(microseconds / 1_000_000, timezone.utc)

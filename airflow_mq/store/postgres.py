@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from ..core.errors import (
     Busy,
     CommitInDoubt,
+    InvalidInput,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
@@ -251,6 +252,8 @@ def translated() -> Iterator[None]:
         raise
     except psycopg.Error as error:
         raise named(error) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
 
 
 def named(error: psycopg.Error) -> MessageQueueError:
@@ -265,6 +268,8 @@ def named(error: psycopg.Error) -> MessageQueueError:
         return StoreReadOnly()
     if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
         return SchemaMissing()
+    if isinstance(error, errors.DataError):
+        return InvalidInput(f"a value of this call cannot be stored: {error.diag.message_primary or error}")
     if isinstance(error, (errors.OperationalError, errors.InterfaceError)):
         return StoreUnreachable(f"the PostgreSQL store does not answer ({type(error).__name__}); try again")
     detail = error.diag.message_primary

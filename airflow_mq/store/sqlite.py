@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.errors import (
+    InvalidInput,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
@@ -169,6 +170,8 @@ def translated() -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         raise named(error) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
 
 
 def named(error: sqlite3.Error) -> MessageQueueError:

@@ -103,7 +103,12 @@ def _out(samples: Sequence[Sample]) -> list[Row]:
     best, found = best_peer(samples, "out"), []
     bare = rates(pick(samples, "out", "bare", variant="IN (SELECT …)"))
     quick = rates(pick(samples, "out", "bare", variant="= ANY (ARRAY(SELECT …))"))
-    bounds = {"batch": (10, 2), "callable": (3, None)}
+    bounds = {
+        "batch": (10, 2),
+        "batch in slices of 100,000": (10, 2),
+        "callable": (3, None),
+        "callable in slices of 100,000": (3, None),
+    }
     for mode in MODES:
         against_best, against_bare = bounds.get(mode, (None, None))
         for call in CALLS:

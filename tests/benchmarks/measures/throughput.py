@@ -12,8 +12,9 @@ CALLS = (1, 10, 1000)
 # A batch processor as it comes, and with results committed less often; a callable for each message; whole blocks.
 MODES: dict[str, dict[str, Any]] = {
     "batch": {"mode": "batch"},
-    "batch in slices of 10,000": {"mode": "batch", "slice_messages": 10_000},
+    "batch in slices of 100,000": {"mode": "batch", "slice_messages": 100_000},
     "callable": {"mode": "callable"},
+    "callable in slices of 100,000": {"mode": "callable", "slice_messages": 100_000},
     "block": {"mode": "block"},
 }
 
