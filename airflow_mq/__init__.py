@@ -51,14 +51,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name == "errors":
-        return import_module(".core.errors", __name__)
-    home = _HOME_OF.get(name)
+    home = "core.errors" if name == "errors" else _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{home}", __name__), name)
+    # Not at the top: reading provider info imports this package, and nothing besides.
+    from importlib import import_module
+
+    module = import_module(f".{home}", __name__)
+    value = globals()[name] = module if name == "errors" else getattr(module, name)
     return value
 
 

@@ -161,7 +161,7 @@ class Unit(ABC):
     def save_events(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
         """Keep events, packed: neighbours of one origin share a row."""
         rows: list[tuple[str, int, list[EventRun]]] = []
-        for run in (part for run in runs for part in run.split(EVENTS_PER_ROW)):
+        for run in (part for whole in runs for part in whole.split(EVENTS_PER_ROW)):
             if rows and rows[-1][0] == run.origin and rows[-1][1] + len(run.ids) <= EVENTS_PER_ROW:
                 origin, count, together = rows[-1]
                 together.append(run)
