@@ -60,6 +60,9 @@ class RingConfig:
             raise ConfigRefused(f"ordered is true or false, not {self.ordered!r}")
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
+        for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigRefused(f"{name} is a {kind.__name__}, not {type(getattr(self, name)).__name__}")
 
     def _check_numbers(self) -> None:
         if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
+from .errors import InvalidInput
+from .message import check_origin, check_payload
 from .weight import Weight
 
 
@@ -68,6 +71,44 @@ class StackLimitReached:
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached
 
 DONE = Done()
+#: How many bytes the name of a message has.
+ID_BYTES = 32
+
+
+def check_outcome(answer: Any, most: int) -> Outcome:
+    """An outcome as a processor gave it, or the reason why it is none: once stored, it must settle.
+
+    :param most: how long a message may be that is to be enqueued with it.
+    """
+    if answer is DONE:
+        return DONE
+    if not isinstance(answer, Outcome):
+        raise InvalidInput(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
+    name: Any = getattr(answer, "id", None)
+    if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
+        raise InvalidInput(f"the id of a message is {ID_BYTES} bytes, not {str(name)[:80]!r}")
+    if isinstance(answer, Done):
+        return _check_done(answer, most)
+    if isinstance(answer, Overweight):
+        return Overweight(Weight.of(answer.weight), answer.id)
+    if isinstance(answer, Yield) and not (isinstance(answer.reason, str) and answer.reason.isascii()):
+        return Yield(str(answer.reason).encode("utf-8", "replace").decode().replace("\0", " "))
+    return answer
+
+
+def _check_done(done: Done, most: int) -> Done:
+    if not isinstance(done.success, bool):
+        raise InvalidInput(f"success is true or false, not {type(done.success).__name__}")
+    used = None if done.used is None else Weight.of(done.used)
+    enqueue = [check_sent(entry, most) for entry in done.enqueue]
+    return Done(done.success, done.id, used, enqueue)
+
+
+def check_sent(entry: Any, most: int) -> tuple[str, bytes]:
+    """What a processor enqueues: a pair of origin and payload."""
+    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+        raise InvalidInput(f"what an outcome enqueues is pairs of origin and payload, not {type(entry).__name__}")
+    return check_origin(entry[0]), check_payload(entry[1], most)
 
 
 class PageStatus(Enum):

@@ -10,7 +10,7 @@ from ..core.book import Book
 from ..core.claims import Decision, Scales, Stretches, Verdict
 from ..core.errors import InvalidInput
 from ..core.message import message_id
-from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield
+from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield, check_outcome, check_sent
 from ..core.page import Page
 from ..core.service import Ladder, apply_outcome, done_run, drop_expired, put_aside
 from ..core.shelf import Aside, Shelf
@@ -57,7 +57,7 @@ def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
     """Call a processor, and enqueue what it sent if the message is done."""
     mark = current_delivery.set(delivery)
     try:
-        outcome = outcome_of(processor(delivery))
+        outcome = checked(processor(delivery), delivery, shelf)
     except Exception as error:
         outcome = failed(delivery, error)
     finally:
@@ -72,6 +72,13 @@ def failed(delivery: Delivery, error: Exception) -> Outcome:
     """What a processor raises means *not now*."""
     log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=error)
     return Yield(f"{type(error).__name__}: {error}")
+
+
+def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
+    """What an answer means, and that all of it can be stored."""
+    most, outcome = shelf.config.max_message_len, outcome_of(answer)
+    delivery.sent = [check_sent(entry, most) for entry in delivery.sent]
+    return check_outcome(outcome, most)
 
 
 def outcome_of(answer: Answer) -> Outcome:
@@ -150,7 +157,10 @@ class Calling(InPlace):
                     continue
                 current_delivery.set(None)
                 processed += self._done(shelf, book, page, at, weights, first)
-                outcome = outcome_of(answer)
+                try:
+                    outcome = checked(answer, delivery, shelf)
+                except Exception as error:
+                    outcome = failed(delivery, error)
                 verdict = self._apply(ladder, book, page, at, outcome, weights[at - first], delivery)
                 if verdict is None:
                     self._give_back(ladder, weights[at + 1 - first :])

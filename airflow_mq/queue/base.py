@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.config import RingConfig
 from ..core.errors import Busy, RecursiveDisallowed
-from ..core.message import Footprint
+from ..core.message import Footprint, check_text
 from ..store import Store, StoreAddress, open_store
 from ..store.rows import Locked, StateRow
 from ..store.shelf import SqlShelf
@@ -43,10 +43,10 @@ class QueueBase:
         who: str | None = None,
     ) -> None:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
-        self.ring = ring
+        self.ring = check_text(ring, "the name of a ring")
         self.busy_timeout = busy_timeout
         self.listeners = list(listeners)
-        self.who = who or _somebody()
+        self.who = check_text(who or _somebody(), "who")
         self._config: tuple[Any, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
         try:

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from ..core.claims import Claim, Claiming, ClaimRun, Decision, Scales
+from ..core.config import RingConfig
 from ..core.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
-from ..core.message import Address
+from ..core.message import Address, check_address, check_key, check_number, check_origin, check_seconds
 from ..core.orders import Ledger, parts_of
-from ..core.outcome import Outcome
+from ..core.outcome import Outcome, check_outcome
 from ..core.overweight import find_set_aside, settle_execution
 from ..core.page import Page
 from ..core.service import Ladder, overweight_limit
@@ -34,6 +35,8 @@ log = logging.getLogger("airflow_mq.blocks")
 
 PLANNED, SETTLED, RELEASED = 0, 1, 2
 STATES = ("planned", "settled", "released")
+#: How often a plan is begun anew because the ring changed while a user's weigher ran.
+PLANS = 5
 #: Payload bytes that are fetched together when a block's batches are read.
 FETCHED = 16 << 20
 
@@ -86,13 +89,15 @@ class Blocks(QueueBase):
         :param weigher: tells the weights of one origin's payloads, instead of the ring's.
         """
         self._refuse_nested()
+        seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
         if key is not None:
+            check_key(key)
             with self.store.reading() as unit:
                 known = unit.block("block_by_key", ring=self.ring_id, key=key)
                 if known is not None and known.deadline > unit.now():
                     return self._block(unit, known)
         self.release_dead_blocks()
-        planner = Planner(self, key, limit, self.config.lease if lease is None else lease, weigher, seed)
+        planner = Planner(self, key, limit, seconds, weigher, seed)
         return planner.plan_holding() if weigher else planner.plan_at_once()
 
     def block(self, token: str) -> Block:
@@ -105,6 +110,8 @@ class Blocks(QueueBase):
 
     def blocks(self, state: str | None = None, limit: int = 100) -> list[Block]:
         """Blocks, the latest first, without what they hold."""
+        if state is not None and state not in STATES:
+            raise InvalidInput(f"a block is {', '.join(STATES)}, not {str(state)[:40]!r}")
         wanted = -1 if state is None else STATES.index(state)
         with self.store.reading() as unit:
             rows = unit.rows("blocks", ring=self.ring_id, state=wanted, before=1 << 62, limit=limit)
@@ -116,7 +123,7 @@ class Blocks(QueueBase):
         May be called from anywhere, any number of times; the first answer for a message counts.
         """
         raw = _bytes(token)
-        plain = [[r.origin, r.page, r.first, r.last, *codec.plain_outcome(r.outcome)] for r in reports]
+        plain = [plain_report(report, self.config) for report in reports]
         if not plain:
             return
         with self.store.writing() as unit:
@@ -129,7 +136,7 @@ class Blocks(QueueBase):
 
     def renew_block(self, token: str | Block, lease: float | None = None) -> datetime:
         """Let a block live for longer, and tell until when."""
-        raw, seconds = _bytes(token), self.config.lease if lease is None else lease
+        raw, seconds = _bytes(token), self.config.lease if lease is None else check_seconds(lease, "a lease")
         with self.store.writing() as unit:
             now = unit.now()
             deadline = now + int(seconds * 1_000_000)
@@ -167,7 +174,9 @@ class Blocks(QueueBase):
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
     ) -> Block:
         """Claim one set-aside message for execution by a block of its own."""
-        seconds = self.config.lease if lease is None else lease
+        check_address(address)
+        limit = Weight.of(limit)
+        seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
         with self._working(passes_in_flight=False) as (unit, shelf):
             if key is not None:
                 known = unit.block("block_by_key", ring=self.ring_id, key=key)
@@ -397,6 +406,18 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
         for run in codec.unpack_claim(origin, data).runs:
             if run.page == address.page and run.first <= address.index < run.first + run.count:
                 raise InFlight(f"message {address} is being executed by a block; wait until it ends")
+
+
+def plain_report(report: Report, config: RingConfig) -> list[Any]:
+    """A report as it is stored, checked: what does not settle would keep the block for ever."""
+    if not isinstance(report, Report):
+        raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
+    places = [check_number(place, "a place in a report") for place in (report.page, report.first, report.last)]
+    # No page has as many items as it has bytes.
+    if not report.first <= report.last < config.heap_size:
+        raise InvalidInput(f"a page of this ring has no messages {report.first} to {report.last}")
+    outcome = check_outcome(report.outcome, config.max_message_len)
+    return [check_origin(report.origin), *places, *codec.plain_outcome(outcome)]
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:

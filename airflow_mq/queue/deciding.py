@@ -21,7 +21,7 @@ from ..core.errors import (
     TemporarilyUnprocessable,
 )
 from ..core.events import Fate
-from ..core.message import Address, check_origin
+from ..core.message import Address, check_address, check_origin, check_seconds, check_text
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
 from ..core.weight import UNLIMITED, Meter, Weight
@@ -48,6 +48,7 @@ class Deciding(QueueBase):
             are the coarser ones of the pallet's outer entry point.
         """
         self._refuse_nested()
+        check_address(address)
         limit = Weight.of(limit)
         if not for_everything:
             return self._execute(address, processor, limit)
@@ -113,7 +114,9 @@ class Deciding(QueueBase):
     def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:
         """Drop set-aside messages, with a recorded reason; tell how many there were."""
         wanted = [addresses] if isinstance(addresses, Address) else list(addresses)
-        if not why:
+        for one in wanted:
+            check_address(one)
+        if not check_text(why, "a reason"):
             raise InvalidInput("say why: a discarded message leaves nothing but this reason")
         with self._working(passes_in_flight=False) as (unit, shelf):
             shelf.fetch_pages((address.origin, address.page) for address in wanted)
@@ -124,6 +127,8 @@ class Deciding(QueueBase):
 
     def reap_page(self, origin: str, page: int, why: str = "") -> None:
         """Remove an old page of an origin, with what it still holds."""
+        check_address(Address(origin, page, 0))
+        check_text(why, "a reason")
         with self._working(passes_in_flight=False) as (unit, shelf):
             for whose, data in unit.claims_of(self.ring_id, [origin]):
                 if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
@@ -133,6 +138,7 @@ class Deciding(QueueBase):
     def pause(self, origin: str, reason: str = "", until: When | None = None) -> None:
         """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped."""
         self._refuse_nested()
+        check_text(reason, "a reason")
         with self.store.writing() as unit:
             now = unit.now()
             unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.who, now=now,
@@ -171,6 +177,7 @@ class Deciding(QueueBase):
     def force_set_head(self, origin: str, meter: Meter | None = None) -> bool | None:
         """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay."""
         self._refuse_nested()
+        check_origin(origin)
         if meter is not None and not meter.consume(self.config.costs.set_service_head):
             return None
         with self._working(passes_in_flight=False) as (unit, shelf):
@@ -224,8 +231,8 @@ class Deciding(QueueBase):
 
 def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
     """Write a new ring."""
-    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
-        raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
+    if not (isinstance(name, str) and name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+        raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {str(name)[:80]!r}")
     rows = unit.rows("insert_ring", name=name, config=codec.write_json(config.to_json()).decode())
     if not rows:
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
@@ -252,4 +259,4 @@ def _instant(when: When, now: int) -> int:
             raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
         return int(when.timestamp() * 1_000_000)
     seconds = when.total_seconds() if isinstance(when, timedelta) else when
-    return now + int(seconds * 1_000_000)
+    return now + int(check_seconds(seconds, "how long from now") * 1_000_000)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..core.events import Event
 from ..core.invariants import Violation, check_book, check_slices
-from ..core.message import Address, Footprint, check_origin
+from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_address, check_number, check_origin, check_text
 from ..core.page import ASIDE, PROCESSED, Page
 from ..store import codec
 from ..store.shelf import SqlShelf
@@ -36,6 +36,9 @@ class Reading(QueueBase):
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""
+        for text in (prefix, after):
+            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+        check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
             values = {"ring": self.ring_id, "after": after, "first": prefix, "below": prefix + _LAST, "limit": limit}
             names = {row[0] for row in unit.rows("origins_from", **values)}

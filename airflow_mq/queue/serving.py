@@ -12,12 +12,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ..core import orders
 from ..core.book import Book
 from ..core.claims import Scales
-from ..core.errors import InvalidInput, TokenRefused
+from ..core.errors import InvalidInput, StoreError, TokenRefused
 from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
@@ -81,6 +81,7 @@ class Service:
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
         self.ledger = Ledger()
+        self._writing = False
         self.token = secrets.token_bytes(16)
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
@@ -103,7 +104,11 @@ class Service:
                     yield
                 except BaseException:
                     # Stopped in the middle: what was answered so far is kept, then the error goes on.
-                    self._save(last=True)
+                    # (Not where writing it is what failed: it may have been written all the same.)
+                    if self._writing:
+                        self._let_go()
+                    else:
+                        self._save(last=True)
                     raise
         self._save(last=True)
 
@@ -152,7 +157,7 @@ class Service:
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
         queue, shelf = self.queue, self.shelf
-        self._count()
+        self._writing = True
         hooks = shelf.hooks
         with queue._held(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
@@ -164,6 +169,7 @@ class Service:
             if locked.state.version != shelf.state.version:
                 shelf.refresh(locked.state, self.current)
             shelf.state = locked.state
+            self._count()
             shelf.save()
             shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
             shelf.state = locked.state._replace(version=locked.state.version + 1)
@@ -174,10 +180,16 @@ class Service:
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 unit.run("renew_lease", ring=queue.ring_id, token=self.token, until=until)
+        self._writing = False
         queue._tell(hooks)
         self._tried, self._slice_began = 0, time.monotonic()
         if self.progress:
             self.progress(self.result)
+
+    def _let_go(self) -> None:
+        """Let others have the ring, if the store can still be reached; else they wait for the lease to run out."""
+        with suppress(StoreError), self.queue.store.writing() as unit:
+            unit.run("drop_lease", ring=self.queue.ring_id, token=self.token)
 
     def _count(self) -> None:
         for run in self.shelf.events:
