@@ -75,14 +75,15 @@ DONE = Done()
 ID_BYTES = 32
 
 
-def check_outcome(answer: Any, most: int) -> Outcome:
+def check_outcome(answer: Outcome, most: int) -> Outcome:
     """An outcome as a processor gave it, or the reason why it is none: once stored, it must settle.
 
     :param most: how long a message may be that is to be enqueued with it.
     """
     if answer is DONE:
         return DONE
-    if not isinstance(answer, Outcome):
+    kind: object = answer
+    if not isinstance(kind, Outcome):
         raise InvalidInput(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
     name: Any = getattr(answer, "id", None)
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
@@ -91,13 +92,13 @@ def check_outcome(answer: Any, most: int) -> Outcome:
         return _check_done(answer, most)
     if isinstance(answer, Overweight):
         return Overweight(Weight.of(answer.weight), answer.id)
-    if isinstance(answer, Yield) and not (isinstance(answer.reason, str) and answer.reason.isascii()):
+    if isinstance(answer, Yield) and answer.reason:
         return Yield(str(answer.reason).encode("utf-8", "replace").decode().replace("\0", " "))
     return answer
 
 
 def _check_done(done: Done, most: int) -> Done:
-    if not isinstance(done.success, bool):
+    if done.success not in (True, False):
         raise InvalidInput(f"success is true or false, not {type(done.success).__name__}")
     used = None if done.used is None else Weight.of(done.used)
     enqueue = [check_sent(entry, most) for entry in done.enqueue]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..core.events import Event
 from ..core.invariants import Violation, check_book, check_slices
-from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_address, check_number, check_origin, check_text
+from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_number, check_origin, check_text
 from ..core.page import ASIDE, PROCESSED, Page
 from ..store import codec
 from ..store.shelf import SqlShelf
