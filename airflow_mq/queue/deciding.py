@@ -231,7 +231,8 @@ class Deciding(QueueBase):
 
 def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
     """Write a new ring."""
-    if not (check_text(name, "the name of a ring").isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+    check_text(name, "the name of a ring")
+    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
         raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
     rows = unit.rows("insert_ring", name=name, config=codec.write_json(config.to_json()).decode())
     if not rows:
