@@ -1,0 +1,307 @@
+"""What senders see."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_mq import Footprint, Message, MessageQueue, Weight
+from airflow_mq.core.errors import (
+    EmptyMessage,
+    InvalidInput,
+    InvalidMessage,
+    InvalidOrigin,
+    KeyConflict,
+    MessageTooLong,
+)
+from airflow_mq.queue import Enqueued
+from tests.queue.conftest import Maker, eventually, serve, told
+
+NOTHING = Footprint(0, 0, 0, 0)
+
+
+def test_one_message(queue: MessageQueue) -> None:
+    assert queue.enqueue_message("acme", b"hello") == Enqueued(1, 5)
+    assert queue.footprint("acme") == Footprint(1, 1, 1, 5)
+    assert serve(queue) == [("acme", b"hello")]
+    assert queue.footprint("acme") == NOTHING
+
+
+def test_many_messages_keep_their_order(queue: MessageQueue) -> None:
+    bodies = [b"%d" % number for number in range(2_500)]
+    assert queue.enqueue_messages("acme", bodies) == Enqueued(2_500, sum(map(len, bodies)))
+    assert [payload for _, payload in serve(queue)] == bodies
+
+
+def test_calls_of_every_size_keep_their_order(queue: MessageQueue) -> None:
+    bodies = [b"%d" % number for number in range(300)]
+    queue.enqueue_message("acme", bodies[0])
+    queue.enqueue_messages("acme", bodies[1:20])
+    for body in bodies[20:40]:
+        queue.enqueue_message("acme", body)
+    queue.enqueue_messages("acme", bodies[40:])
+    assert [payload for _, payload in serve(queue)] == bodies
+
+
+def test_many_origins_in_one_call(queue: MessageQueue) -> None:
+    pairs = [(f"o{number % 7}", b"%d" % number) for number in range(700)]
+    assert queue.enqueue_messages(iter(pairs)).count == 700
+    seen = serve(queue)
+    for origin in {origin for origin, _ in pairs}:
+        assert [pair for pair in seen if pair[0] == origin] == [pair for pair in pairs if pair[0] == origin]
+
+
+def test_nothing_at_all(queue: MessageQueue) -> None:
+    assert queue.enqueue_messages("acme", []) == Enqueued(0, 0)
+    assert queue.enqueue_messages([]) == Enqueued(0, 0)
+    assert queue.footprints() == []
+
+
+def test_pages_take_what_fits(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=45)
+    queue.enqueue_messages("acme", [b"12345"] * 4)
+    assert queue.footprint("acme") == Footprint(1, 1, 4, 20)
+    queue.enqueue_message("acme", b"x" * 40)
+    assert queue.footprint("acme") == Footprint(2, 2, 5, 60)
+
+
+def test_a_message_that_is_too_long_leaves_nothing_of_its_call(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=45)
+    with pytest.raises(MessageTooLong, match="41 bytes is longer than the 40"):
+        queue.enqueue_messages("acme", [b"fine", b"x" * 41])
+    with pytest.raises(MessageTooLong):
+        queue.enqueue_messages([("other", b"fine"), ("acme", b"x" * 41)])
+    assert queue.footprints() == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "payload", "error"),
+    [
+        ("acme", b"", EmptyMessage),
+        ("acme", "text", InvalidMessage),
+        ("", b"x", InvalidOrigin),
+        ("a" * 256, b"x", InvalidOrigin),
+        ("a\nb", b"x", InvalidOrigin),
+        ("\ud800", b"x", InvalidOrigin),
+        (7, b"x", InvalidOrigin),
+    ],
+)
+def test_what_is_no_message_is_refused(queue: MessageQueue, origin: str, payload: bytes, error: type) -> None:
+    with pytest.raises(error):
+        queue.enqueue_message(origin, payload)
+    with pytest.raises(error):
+        queue.enqueue_messages([("fine", b"x"), (origin, payload)])
+    assert queue.footprints() == []
+
+
+def test_origins_are_any_text(queue: MessageQueue) -> None:
+    names = ["ä", "é" * 127, "日本", "a b", "a'b", 'a"b', "a%b", "a:1:2", "\U0001f600", "A", "a"]
+    queue.enqueue_messages([(name, name.encode()) for name in names])
+    assert {origin for origin, _ in queue.footprints()} == set(names)
+    assert sorted(serve(queue)) == sorted((name, name.encode()) for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origins", [1, 50])
+def test_an_iterator_is_never_held(queue: MessageQueue, origins: int) -> None:
+    count, body = 200_000, b"x" * 500
+
+    def source() -> Iterator[tuple[str, bytes]]:
+        for number in range(count):
+            yield f"o{number % origins}", body + b"%d" % number
+
+    tracemalloc.start()
+    try:
+        if origins == 1:
+            told = queue.enqueue_messages("o0", (payload for _, payload in source()))
+        else:
+            told = queue.enqueue_messages(source())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    print(f"{told.size / 1e6:.0f} MB sent, {peak / 1e6:.0f} MB held at most")
+    assert told.count == count
+    assert peak < told.size * 0.9
+
+
+def test_an_iterator_that_fails_leaves_nothing(queue: MessageQueue) -> None:
+    def source() -> Iterator[bytes]:
+        yield from [b"x"] * 5_000
+        raise LookupError("the source is gone")
+
+    with pytest.raises(LookupError):
+        queue.enqueue_messages("acme", source())
+    assert queue.footprints() == []
+
+
+# Keys.
+
+
+def test_a_key_is_accepted_once(queue: MessageQueue) -> None:
+    assert queue.enqueue_message("acme", b"order", key="k1") == Enqueued(1, 5)
+    assert queue.enqueue_message("acme", b"order", key="k1") == Enqueued(0, 0, repeated=1)
+    assert serve(queue) == [("acme", b"order")]
+    assert queue.enqueue_message("acme", b"order", key="k1").repeated == 1
+
+
+def test_a_key_for_another_message_is_a_conflict(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"order", key="k1")
+    for origin, payload in (("acme", b"other"), ("globex", b"order")):
+        with pytest.raises(KeyConflict, match="'k1'"):
+            queue.enqueue_message(origin, payload, key="k1")
+        with pytest.raises(KeyConflict):
+            queue.enqueue_messages([("fine", b"x"), (origin, Message(payload, key="k1"))])
+    assert queue.footprints() == [("acme", Footprint(1, 1, 1, 5))]
+
+
+def test_a_key_can_be_used_again_after_its_window(make_queue: Maker) -> None:
+    queue = make_queue(key_window=0.2)
+    queue.enqueue_message("acme", b"order", key="k1")
+    eventually(lambda: queue.enqueue_message("acme", b"order", key="k1").count)
+    assert queue.footprint("acme").count == 2
+
+
+def test_keys_among_many(queue: MessageQueue) -> None:
+    first = [Message(b"a", key="1"), b"plain", Message(b"bb", key="2")]
+    assert queue.enqueue_messages("acme", first) == Enqueued(3, 8)
+    again = [Message(b"a", key="1"), b"plain", Message(b"bb", key="2"), Message(b"ccc", key="3")]
+    assert queue.enqueue_messages("acme", again) == Enqueued(2, 8, repeated=2)
+    assert [payload for _, payload in serve(queue)] == [b"a", b"plain", b"bb", b"plain", b"ccc"]
+
+
+def test_a_key_twice_in_one_call(queue: MessageQueue) -> None:
+    assert queue.enqueue_messages("acme", [Message(b"a", key="1"), Message(b"a", key="1")]) == Enqueued(1, 1, 1)
+    with pytest.raises(KeyConflict):
+        queue.enqueue_messages("acme", [Message(b"a", key="2"), Message(b"b", key="2")])
+    assert queue.footprint("acme").count == 1
+
+
+def test_rings_have_keys_of_their_own(make_queue: Maker) -> None:
+    one, other = make_queue("one"), make_queue("other")
+    assert [q.enqueue_message("acme", b"x", key="k").count for q in (one, other)] == [1, 1]
+
+
+# Time.
+
+
+def test_a_message_joins_when_it_is_due(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"later", not_before=1.0)
+    queue.enqueue_message("acme", b"now")
+    assert serve(queue) == [("acme", b"now")]
+    queue.enqueue_message("acme", b"second")
+    eventually(lambda: queue.footprint("acme").count == 2)
+    assert [payload for _, payload in serve(queue)] == [b"second", b"later"]
+
+
+def test_a_due_time_in_the_past_is_now(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b"], not_before=datetime.now(timezone.utc) - timedelta(hours=1))
+    assert queue.footprint("acme") == Footprint(1, 1, 2, 2)
+    assert [one.payload for one in queue.peek("acme")] == [b"a", b"b"]
+    assert queue.ring_order() in ([], ["acme"])
+    assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
+
+
+def test_many_are_delayed_together_and_join_in_order(queue: MessageQueue) -> None:
+    pairs = [(f"o{number % 3}", b"%d" % number) for number in range(30)]
+    queue.enqueue_messages(pairs, not_before=timedelta(seconds=0.5))
+    assert queue.footprint("o0").count in (0, 10)
+    eventually(lambda: queue.footprint("o0").count == 10)
+    seen = serve(queue)
+    for origin in ("o0", "o1", "o2"):
+        assert [pair for pair in seen if pair[0] == origin] == [pair for pair in pairs if pair[0] == origin]
+
+
+def test_a_key_of_a_delayed_message(queue: MessageQueue) -> None:
+    assert queue.enqueue_message("acme", b"x", key="k", not_before=0.2).count == 1
+    assert queue.enqueue_message("acme", b"x", key="k", not_before=0.2).repeated == 1
+    eventually(lambda: queue.footprint("acme").count == 1)
+
+
+@pytest.mark.parametrize("when", [datetime(2030, 1, 1), "soon", float("nan"), True])
+def test_what_is_no_time_is_refused(queue: MessageQueue, when: object) -> None:
+    for name in ("not_before", "expires"):
+        with pytest.raises(InvalidInput):
+            queue.enqueue_message("acme", b"x", **{name: when})
+    assert queue.footprints() == []
+
+
+def test_an_expired_message_is_dropped_when_it_would_be_tried(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b"], expires=-1)
+    queue.enqueue_message("acme", b"c")
+    queue.enqueue_message("acme", b"d", expires=3600)
+    assert serve(queue) == [("acme", b"c"), ("acme", b"d")]
+    assert told(queue) == [
+        ("Expired", "acme", 0, 0), ("Expired", "acme", 0, 1), ("Processed", "acme", 0, 2), ("Processed", "acme", 0, 3)
+    ]  # fmt: skip
+
+
+def test_an_expired_message_of_a_block(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a", expires=-1)
+    queue.enqueue_message("acme", b"b")
+    block = queue.plan_block()
+    assert [list(batch.payloads) for batch in block.batches()] == [[b"b"]]
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    done = queue.settle_block(block)
+    assert (done.processed, done.expired) == (1, 1)
+    assert [name for name, *_ in told(queue)] == ["Expired", "Processed"]
+
+
+# What is said beside the bytes.
+
+
+def test_a_declared_weight_is_what_it_costs(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a", weight=Weight(70, 3))
+    queue.enqueue_messages("acme", [b"b", Message(b"c", weight=Weight(5, 5))], weight=Weight(20, 1))
+    result = queue.service_queues(lambda delivery: True)
+    assert result.weight == Weight(95, 9)
+    assert [event.weight for event in queue.events()] == [(70, 3), (20, 1), (5, 5)]
+
+
+def test_headers_travel(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a", headers={"traceparent": "00-1"})
+    queue.enqueue_messages("acme", [b"b", Message(b"c", headers={"own": "2"})], headers={"all": "3"})
+    queue.enqueue_message("acme", b"d")
+    wanted = [{"traceparent": "00-1"}, {"all": "3"}, {"own": "2"}, {}]
+    assert [dict(one.headers) for one in queue.peek("acme")] == wanted
+    block = queue.plan_block()
+    batches = list(block.batches())
+    assert [dict(headers) for batch in batches for headers in batch.headers] == wanted
+    queue.release_block(block)
+    seen: list[dict[str, str]] = []
+    queue.service_queues(lambda delivery: seen.append(dict(delivery.headers)))
+    assert seen == wanted
+
+
+def test_batches_footprints_tell_what_would_be_added(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=45)
+    queue.enqueue_messages("acme", [b"12345"] * 3)
+    answer = queue.batches_footprints("acme", [b"12345"] * 6, 2)
+    assert answer.first_page_position == 30
+    assert [(one.messages, one.size, one.new_pages) for one in answer.footprints] == [
+        (1, 5, 0), (2, 10, 1), (3, 15, 1), (4, 20, 1), (5, 25, 1)
+    ]  # fmt: skip
+    assert queue.footprint("acme").count == 3
+
+
+@pytest.mark.concurrency
+def test_threads_share_a_queue(queue: MessageQueue) -> None:
+    def send(name: str) -> None:
+        for number in range(40):
+            queue.enqueue_message(name, b"%d" % number)
+        queue.enqueue_messages(name, [b"%d" % number for number in range(40, 80)])
+
+    threads = [threading.Thread(target=send, args=(f"t{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    seen: list[tuple[str, bytes]] = []
+    while any(thread.is_alive() for thread in threads):
+        seen += serve(queue)
+    for thread in threads:
+        thread.join()
+    seen += serve(queue)
+    for number in range(4):
+        assert [payload for origin, payload in seen if origin == f"t{number}"] == [b"%d" % at for at in range(80)]
