@@ -12,10 +12,10 @@ from typing import Any
 
 from ..core.claims import Claim, Claiming, ClaimRun, Decision, Scales
 from ..core.config import RingConfig
-from ..core.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
+from ..core.errors import InFlight, InsufficientWeight, InvalidInput, TemporarilyUnprocessable, TokenRefused, UnknownBlock
 from ..core.message import Address, check_address, check_key, check_number, check_origin, check_seconds
 from ..core.orders import Ledger, parts_of
-from ..core.outcome import Outcome, check_outcome
+from ..core.outcome import Done, Outcome, check_outcome
 from ..core.overweight import find_set_aside, settle_execution
 from ..core.page import Page
 from ..core.service import Ladder, overweight_limit
@@ -253,8 +253,15 @@ class Blocks(QueueBase):
         if outcome is None or page is None or page.marks[run.first] == 1:
             return Settlement(went_back=1)
         used = getattr(outcome, "used", None) or claim.planned
-        cost = settle_execution(shelf, book, page, run.first, outcome, used, limit, self.who)
-        return Settlement(used=used.plus(cost), processed=1)
+        try:
+            cost = settle_execution(shelf, book, page, run.first, outcome, used, limit, self.who)
+        except (InsufficientWeight, TemporarilyUnprocessable):
+            # Told by a report, not by a call: it goes back to where it waited for a person.
+            return Settlement(went_back=1)
+        done = isinstance(outcome, Done)
+        for origin, payload in outcome.enqueue if isinstance(outcome, Done) else ():
+            shelf.post(origin, payload)
+        return Settlement(used=used.plus(cost), processed=int(done), failed=int(not done))
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:
         if row.state != state:
