@@ -29,16 +29,21 @@ class Answers:
     def add(self, page: int, first: int, last: int, outcome: Outcome) -> None:
         """An answer for a row of messages; the first answer counts."""
         if first == last:
-            self._single.setdefault((page, first), outcome)
+            # One that a run covers already comes too late; so every single one came before the runs over it.
+            if self.get(page, first) is None:
+                self._single[page, first] = outcome
         else:
             self._runs.setdefault(page, []).append((first, last, outcome))
 
     def get(self, page: int, item: int) -> Outcome | None:
         """The answer for one message."""
+        single = self._single.get((page, item))
+        if single is not None:
+            return single
         for first, last, outcome in self._runs.get(page, ()):
             if first <= item <= last:
                 return outcome
-        return self._single.get((page, item))
+        return None
 
     def all_done(self, run: ClaimRun) -> bool:
         """Whether one plain *done* answers for the whole run."""
@@ -50,12 +55,12 @@ class Answers:
 
     def items(self) -> set[tuple[int, int]]:
         """Every message that has an answer that settles it: page and index."""
-        found = {key for key, outcome in self._single.items() if not isinstance(outcome, (Yield, Overweight))}
+        found = dict(self._single)
         for page, runs in self._runs.items():
             for first, last, outcome in runs:
-                if not isinstance(outcome, (Yield, Overweight)):
-                    found.update((page, item) for item in range(first, last + 1))
-        return found
+                for item in range(first, last + 1):
+                    found.setdefault((page, item), outcome)
+        return {key for key, outcome in found.items() if not isinstance(outcome, (Yield, Overweight))}
 
 
 @dataclass
