@@ -147,6 +147,7 @@ def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[s
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:
         gone.setdefault(origin, []).append(bytes(data))
+    claimed = _claimed(unit, shelf.ring_id, list(gone)) if gone else {}
     found: list[tuple[str, Footprint]] = []
     for origin in origins:
         book = shelf.book(origin)
@@ -154,17 +155,20 @@ def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[s
             pass
         footprint = book.footprint
         if origin in gone:
-            footprint = _without_reported(shelf, origin, footprint, gone[origin])
+            footprint = _without_reported(shelf, origin, footprint, gone[origin], claimed.get(origin, set()))
         found.append((origin, footprint))
     return found
 
 
-def _without_reported(shelf: SqlShelf, origin: str, footprint: Footprint, data: Iterable[bytes]) -> Footprint:
+def _without_reported(
+    shelf: SqlShelf, origin: str, footprint: Footprint, data: Iterable[bytes], claimed: set[tuple[int, int]]
+) -> Footprint:
     """What was reported is gone for every reader, though it is settled later."""
     answers = answers_of(data).get(origin)
     if answers is None:
         return footprint
-    items = answers.items()
+    # A report may tell of more than its block holds; that changes nothing.
+    items = answers.items() & claimed
     shelf.fetch_pages((origin, page) for page, _ in items)
     sizes = [
         page.lengths[item] for index, item in items
@@ -174,14 +178,20 @@ def _without_reported(shelf: SqlShelf, origin: str, footprint: Footprint, data: 
 
 
 def _in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    claimed: set[tuple[int, int]] = set()
-    for whose, data in unit.claims_of(ring, [origin]):
-        for run in codec.unpack_claim(whose, bytes(data)).runs:
-            claimed.update((run.page, item) for item in range(run.first, run.first + run.count))
+    claimed = _claimed(unit, ring, [origin]).get(origin, set())
     answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(
         origin
     )
-    return claimed, answers.items() if answers else set()
+    return claimed, answers.items() & claimed if answers else set()
+
+
+def _claimed(unit: Unit, ring: int, origins: list[str]) -> dict[str, set[tuple[int, int]]]:
+    """What live blocks hold of these origins: pages and indices."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for origin, data in unit.claims_of(ring, origins):
+        for run in codec.unpack_claim(origin, bytes(data)).runs:
+            found.setdefault(origin, set()).update((run.page, item) for item in range(run.first, run.first + run.count))
+    return found
 
 
 def _peek_page(
