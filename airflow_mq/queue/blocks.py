@@ -382,7 +382,10 @@ class Planner:
         shelf.forget_plan()
 
     def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
-        claims = [claim for claim in self.claiming.claims if claim.runs]
+        for claim in self.claiming.claims:
+            claim.runs = [run for run in claim.runs if run.count or run.closed]
+        # A queue that was only looked at, because its next message did not fit, is not in flight.
+        claims = [claim for claim in self.claiming.claims if any(run.count or run.closed for run in claim.runs)]
         planned = ZERO
         for claim in claims:
             planned = planned.plus(claim.planned)

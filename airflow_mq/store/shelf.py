@@ -633,9 +633,12 @@ class SqlShelf(Shelf):
         rows = {(origin, row.id) for origin, box in self.boxes.items() for row in box.rows}
         return rows | {(origin, part.mail) for (origin, _), page in self.pages.items() if page for part in page.slices}
 
-    def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes]]:
-        """Claims as rows, in the order of the visits."""
-        return [(seq, claim.origin, codec.pack_claim(claim)) for seq, claim in enumerate(claims)]
+    def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes, bool]]:
+        """Claims as rows, in the order of the visits, and whether each holds any message."""
+        return [
+            (seq, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
+            for seq, claim in enumerate(claims)
+        ]
 
 
 def _leading_singles(box: MailBox, most: int) -> list[MailRow]:

@@ -183,13 +183,15 @@ class Unit(ABC):
         """What live blocks hold of these origins."""
         return self.rows_for("claims_of", {"origin": origins}, ring=ring)
 
-    def insert_block(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes]]) -> None:
+    def insert_block(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes, bool]]) -> None:
         """Write a block and what it claimed."""
         self.run(
             "insert_block", ring=ring, id=block.id, key=block.key, token=block.token, by_hand=block.by_hand,
             seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at, details=block.details,
         )  # fmt: skip
-        self._write("insert_claim", ("seq", "origin", "data"), claims, ring=ring, block=block.id, by_hand=block.by_hand)
+        # What holds no message of the window does not hold up its queue.
+        rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
+        self._write("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
 
     def block(self, statement: str, **values: Any) -> BlockRow | None:
         """The block that this statement finds."""
