@@ -152,9 +152,11 @@ class ClaimSettler:
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
-        if isinstance(outcome, Overweight) and not outcome.weight.exceeds(self.limit):
+        most = book.standing.most
+        limit = Weight(*map(min, self.limit, most)) if most else self.limit
+        if isinstance(outcome, Overweight) and not outcome.weight.exceeds(limit):
             remember_weight(self.shelf, book, page, item, outcome.weight)
-        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, self.limit)
+        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, limit)
         if verdict is None:
             self.stopped.add(book.origin)
             result.went_back += 1
