@@ -213,6 +213,9 @@ class Deciding(QueueBase):
         """Set the ring differently, for everybody; checked against what is stored."""
         with self._working(passes_in_flight=False) as (unit, shelf):
             config = shelf.config.changed(**changes)
+            if config.heap_size != shelf.config.heap_size:
+                # What was sent before lies in pages of the old size, whether it was cut yet or not.
+                shelf.cut_everything()
             unit.run("change_ring", ring=self.ring_id, config=config.to_json())
         self._remember_config(config.to_json())
         return config
