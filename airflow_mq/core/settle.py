@@ -73,12 +73,15 @@ class Settlement:
     set_aside: int = 0
     went_back: int = 0
     expired: int = 0
+    #: By how much single messages used more than was planned for them.
+    overrun: Weight = ZERO
     #: Measured use, per message: (length, used, predicted). For fitting weights.
     measured: list[tuple[int, Weight, Weight]] = field(default_factory=list)
 
     def add(self, other: Settlement) -> None:
         """Add another queue's."""
         self.used = self.used.plus(other.used)
+        self.overrun = self.overrun.plus(other.overrun)
         for name in ("processed", "failed", "set_aside", "went_back", "expired"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.measured.extend(other.measured)
@@ -167,6 +170,7 @@ class ClaimSettler:
             result.failed += not done
             used = (outcome.used if isinstance(outcome, Done) else None) or planned
             result.used = result.used.plus(used)
+            result.overrun = result.overrun.plus(Weight(max(used[0] - planned[0], 0), max(used[1] - planned[1], 0)))
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.lengths[item], outcome.used, planned))

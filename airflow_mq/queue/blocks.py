@@ -231,8 +231,8 @@ class Blocks(QueueBase):
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
             book = shelf.book(claim.origin)
             if row.details_json["order"] == "deficit":
-                # What was planned is charged; what was really used is the price.
-                book.deficit += parts(claim.planned) - parts(result.used)
+                # What was planned was spent, whatever became of it; what went beyond is charged now.
+                book.deficit -= parts(result.overrun)
                 if not book.is_ready:
                     book.deficit = min(book.deficit, 0)
             drifting = measures.remember(unit, self.ring_id, claim.origin, result.measured)
@@ -385,7 +385,7 @@ class Planner:
         for claim in self.claiming.claims:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
         # A queue that was only looked at, because its next message did not fit, is not in flight.
-        claims = [claim for claim in self.claiming.claims if any(run.count or run.closed for run in claim.runs)]
+        claims = [claim for claim in self.claiming.claims if claim.runs]
         planned = ZERO
         for claim in claims:
             planned = planned.plus(claim.planned)
