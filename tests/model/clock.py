@@ -1,0 +1,40 @@
+"""A database clock that stands still until a test moves it: leases and delays without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from airflow_mq.store.postgres import PostgresUnit
+from airflow_mq.store.sqlite import SqliteUnit
+
+SECOND = 1_000_000
+
+
+class Clock:
+    """Microseconds since 1970."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000 * SECOND
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for the database and everybody who asks it."""
+        self.now += int(seconds * SECOND)
+
+
+@contextmanager
+def stopped_clock() -> Iterator[Clock]:
+    """Both databases tell this time."""
+    clock, lock = Clock(), PostgresUnit.lock
+
+    def locked(unit: PostgresUnit, ring: int) -> Any:
+        return lock(unit, ring)._replace(now=clock.now)
+
+    with (
+        mock.patch.object(SqliteUnit, "now", lambda _: clock.now),
+        mock.patch.object(PostgresUnit, "now", lambda _: clock.now),
+        mock.patch.object(PostgresUnit, "lock", locked),
+    ):
+        yield clock

@@ -1,0 +1,376 @@
+"""The queue as a plain thing in memory: lists and dicts, straight from the contract.
+
+Nothing of the package's own rules is used here; where this and the package disagree, one
+of them is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+HEADER = 5
+WAITING, GONE, ASIDE = "waiting", "gone", "set aside"
+Pair = tuple[int, int]
+
+
+def plus(*pairs: Pair) -> Pair:
+    return sum(p[0] for p in pairs), sum(p[1] for p in pairs)
+
+
+def exceeds(one: Pair, other: Pair) -> bool:
+    return one[0] > other[0] or one[1] > other[1]
+
+
+@dataclass(eq=False)
+class Item:
+    """One message, by identity."""
+
+    payload: bytes
+    origin: str
+    declared: Pair | None = None
+    expires: int | None = None
+    attempts: int = 0
+    state: str = WAITING
+    #: The block that holds it.
+    held: int | None = None
+    reported: bool = False
+    finals: int = 0
+
+    @property
+    def id(self) -> bytes:
+        return blake2b(self.payload, digest_size=32).digest()
+
+
+@dataclass(eq=False)
+class Page:
+    index: int
+    items: list[Item] = field(default_factory=list)
+
+    @property
+    def used(self) -> int:
+        return sum(len(item.payload) + HEADER for item in self.items)
+
+    @property
+    def left(self) -> list[Item]:
+        return [item for item in self.items if item.state != GONE]
+
+    @property
+    def first(self) -> int:
+        return next((at for at, item in enumerate(self.items) if item.state == WAITING), len(self.items))
+
+
+@dataclass(eq=False)
+class Book:
+    origin: str
+    begin: int = 0
+    end: int = 0
+    pages: dict[int, Page] = field(default_factory=dict)
+    paused: bool = False
+    until: int | None = None
+    wake_at: int = 0
+    share: int = 1
+    least: Pair | None = None
+    most: Pair | None = None
+    ordered: bool | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.end > self.begin
+
+    def items(self) -> list[tuple[int, int, Item]]:
+        return [(p.index, at, item) for _, p in sorted(self.pages.items()) for at, item in enumerate(p.items)]
+
+    def window(self) -> list[tuple[int, int, Item]]:
+        return [one for one in self.items() if one[0] >= self.begin]
+
+
+class Event(NamedTuple):
+    name: str
+    origin: str
+    page: int
+    index: int
+
+
+@dataclass(eq=False)
+class Claimed:
+    """What one visit claimed: (page, index, item, decision) in order, and the pages it left for good."""
+
+    origin: str
+    items: list[tuple[int, int, Item, str]] = field(default_factory=list)
+
+
+class Refusal(Exception):
+    """The contract says no, by this name."""
+
+
+FINAL = {"Processed", "ProcessingFailed", "Discarded", "Expired"}
+
+
+class Plain:
+    """A ring."""
+
+    def __init__(self, config: Any, now: Callable[[], int]) -> None:
+        self.config, self.now = config, now
+        self.books: dict[str, Book] = {}
+        #: From the head on.
+        self.ring: list[str] = []
+        self.events: list[Event] = []
+        self.keys: dict[str, tuple[int, bytes]] = {}
+        self.delayed: list[tuple[int, int, list[Item]]] = []
+        self.all: list[Item] = []
+        self.sent = 0
+
+    # Settings, as plain numbers.
+
+    def cost(self, name: str) -> Pair:
+        return tuple(getattr(self.config.costs, name))
+
+    @property
+    def visit_cost(self) -> Pair:
+        return plus(self.cost("service_queue_base"), self.cost("ready_ring_unknit"))
+
+    @property
+    def page_cost(self) -> Pair:
+        bases = (self.cost("service_page_base_completion"), self.cost("service_page_base_no_completion"))
+        return max(b[0] for b in bases), max(b[1] for b in bases)
+
+    @property
+    def overhead(self) -> Pair:
+        return plus(self.cost("bump_service_head"), self.visit_cost, self.page_cost, self.cost("service_page_item"))
+
+    def heaviest(self, origin: str, limit: Pair, most: bool = True) -> Pair:
+        """Above this a message is overweight."""
+        full = self.config.service_weight or limit
+        parts = [a - b for a, b in zip(full, self.overhead)]
+        found = (0, 0) if min(parts) < 0 else (parts[0], parts[1])
+        own = self.book(origin).most if most else None
+        return (min(found[0], own[0]), min(found[1], own[1])) if own else found
+
+    def weight(self, item: Item) -> Pair:
+        """What the ring's weigher tells, unless the message says better."""
+        if item.declared:
+            return item.declared
+        weigher, length = self.config.weigher, len(item.payload)
+        return tuple(b - (-p * length // 1000) for b, p in zip(weigher.base, weigher.per_byte))  # type: ignore[return-value]
+
+    def is_ordered(self, origin: str) -> bool:
+        own = self.book(origin).ordered
+        return self.config.ordered if own is None else own
+
+    def book(self, origin: str) -> Book:
+        return self.books.setdefault(origin, Book(origin))
+
+    def emit(self, name: str, origin: str, page: int, index: int, item: Item | None = None) -> None:
+        self.events.append(Event(name, origin, page, index))
+        if item is not None and name in FINAL:
+            item.finals += 1
+
+    # Enqueue.
+
+    def enqueue(self, entries: Iterable[tuple[str, bytes, str | None, Pair | None]], *,
+                weight: Pair | None = None, due: int | None = None, expires: int | None = None) -> tuple[int, int, int]:  # fmt: skip
+        entries = list(entries)
+        for _, payload, _, _ in entries:
+            if len(payload) > self.config.heap_size - HEADER:
+                raise Refusal("MessageTooLong")
+        keys, items, repeated = dict(self.keys), [], 0
+        for origin, payload, key, declared in entries:
+            if key is not None:
+                digest = origin.encode() + b"\0" + payload
+                known = keys.get(key)
+                if known and known[0] > self.now() - int(self.config.key_window * 1_000_000):
+                    if known[1] != digest:
+                        raise Refusal("KeyConflict")
+                    repeated += 1
+                    continue
+                keys[key] = self.now(), digest
+            items.append(Item(payload, origin, declared or weight, expires))
+        self.keys = keys
+        self.all += items
+        if due is not None:
+            self.sent += 1
+            self.delayed.append((due, self.sent, items))
+            self.join_due()
+        else:
+            for item in items:
+                self.append(item)
+        return len(items), sum(len(item.payload) for item in items), repeated
+
+    def append(self, item: Item) -> None:
+        book = self.book(item.origin)
+        page = book.pages.get(book.end - 1) if book.ready else None
+        if page is None or page.used + len(item.payload) + HEADER > self.config.heap_size:
+            if not book.ready:
+                self.ring.append(item.origin)
+            page = book.pages[book.end] = Page(book.end)
+            book.end += 1
+        page.items.append(item)
+
+    def join_due(self) -> None:
+        """What is due joins, as if sent then."""
+        for entry in sorted(self.delayed, key=lambda one: one[:2]):
+            if entry[0] <= self.now():
+                self.delayed.remove(entry)
+                for item in entry[2]:
+                    self.append(item)
+
+    # Who is passed by.
+
+    def is_paused(self, book: Book) -> bool:
+        return book.paused and (book.until is None or book.until > self.now())
+
+    def passed_by(self, book: Book, in_place: bool) -> bool:
+        flying = any(item.held is not None and item.state == WAITING for _, _, item in book.window())
+        return (
+            self.is_paused(book) or (flying and (in_place or self.is_ordered(book.origin))) or book.wake_at > self.now()
+        )
+
+    # What ends a message, or does not.
+
+    def gone(self, name: str, page: int, index: int, item: Item) -> None:
+        self.emit(name, item.origin, page, index, item)
+        item.state = GONE
+
+    def aside(self, name: str, page: int, index: int, item: Item) -> None:
+        self.emit(name, item.origin, page, index)
+        item.state = ASIDE
+
+    def went_back(self, page: int, index: int, item: Item) -> bool:
+        """A try without an outcome. True: it really goes back."""
+        item.attempts += 1
+        config = self.config
+        if config.max_attempts is not None and item.attempts >= config.max_attempts:
+            self.aside("AttemptsExhausted", page, index, item)
+            return False
+        if config.backoff:
+            wait = min(config.backoff * 2 ** (item.attempts - 1), config.backoff_most)
+            self.book(item.origin).wake_at = self.now() + int(wait * 1_000_000)
+        return True
+
+    def close_page(self, book: Book, page: int, *, for_good: bool = True) -> None:
+        """Remove a page with nothing left in it; move the window past what is attempted."""
+        its = book.pages.get(page)
+        if its is not None and not its.left:
+            del book.pages[page]
+            for_good = True
+        if page == book.begin and book.ready and for_good and (its is None or its.first == len(its.items)):
+            book.begin += 1
+        while book.ready and book.begin not in book.pages:
+            book.begin += 1
+        self.unknit_if_empty(book)
+
+    def unknit_if_empty(self, book: Book) -> None:
+        if not book.ready and book.origin in self.ring:
+            self.ring.remove(book.origin)
+
+    # Overweight, reaping, and what people decide.
+
+    def find(self, origin: str, page: int, index: int) -> Item:
+        book = self.book(origin)
+        if self.is_paused(book):
+            raise Refusal("QueuePaused")
+        its = book.pages.get(page)
+        if its is None:
+            raise Refusal("NoPage")
+        if index >= len(its.items):
+            raise Refusal("NoMessage")
+        item = its.items[index]
+        if item.state == WAITING and page >= book.begin:
+            raise Refusal("Queued")
+        if item.state == GONE:
+            raise Refusal("AlreadyProcessed")
+        return item
+
+    def take_away(self, item: Item, page: int) -> Pair:
+        """After a message behind the window is gone: what keeping the books costs."""
+        book = self.book(item.origin)
+        removed = not book.pages[page].left
+        if removed:
+            del book.pages[page]
+            if page == book.begin and book.ready:
+                book.begin += 1
+                self.unknit_if_empty(book)
+        return self.cost(f"execute_overweight_page_{'removed' if removed else 'updated'}")
+
+    def reap(self, origin: str, index: int) -> None:
+        book = self.book(origin)
+        if index in book.pages and any(item.held is not None for item in book.pages[index].items):
+            raise Refusal("InFlight")
+        if index >= book.begin:
+            raise Refusal("NotReapable")
+        if index not in book.pages:
+            raise Refusal("NoPage")
+        stale, most = len(book.pages) - (book.end - book.begin), self.config.max_stale
+        overflow = stale - most
+        if overflow <= 0 or index >= max(0, book.begin - max(most * most // overflow, most)):
+            raise Refusal("NotReapable")
+        for at, item in enumerate(book.pages[index].items):
+            if item.state != GONE:
+                self.gone("Discarded", index, at, item)
+        del book.pages[index]
+        self.emit("PageReaped", origin, index, 0)
+
+    def sweep(self, origin: str) -> int:
+        book = self.book(origin)
+        if any(item.held is not None for _, _, item in book.window() if item.state == WAITING):
+            raise Refusal("InFlight")
+        if not book.ready:
+            return 0
+        self.emit("Swept", origin, book.begin, 0)
+        book.begin = book.end
+        self.unknit_if_empty(book)
+        return sum(len(page.left) for page in book.pages.values())
+
+    def force_head(self, origin: str) -> bool:
+        if origin not in self.ring:
+            return False
+        at = self.ring.index(origin)
+        self.ring = self.ring[at:] + self.ring[:at]
+        return True
+
+    # What it all looks like.
+
+    def state(self) -> dict[str, Any]:
+        found = {}
+        for origin, book in self.books.items():
+            if not book.end:
+                continue
+            left = [item for page in book.pages.values() for item in page.left]
+            found[origin] = {
+                "begin": book.begin, "end": book.end, "count": len(book.pages), "ready": book.ready,
+                "message_count": len(left), "size": sum(len(item.payload) for item in left),
+                "pages": {
+                    index: (page.first if index >= book.begin else None,
+                            [(len(item.payload), item.state == GONE) for item in page.items])
+                    for index, page in sorted(book.pages.items())
+                },
+            }  # fmt: skip
+        return found
+
+    def footprint(self, origin: str) -> tuple[int, int, int, int]:
+        """Reported outcomes count at once."""
+        book = self.book(origin)
+        left = [item for page in book.pages.values() for item in page.left if not item.reported]
+        return len(book.pages), book.end - book.begin, len(left), sum(len(item.payload) for item in left)
+
+    def set_aside(self) -> list[tuple[str, int, int]]:
+        return sorted(
+            (origin, page, at)
+            for origin, book in self.books.items()
+            for page, at, item in book.items()
+            if item.state == ASIDE or (item.state == WAITING and page < book.begin)
+        )
+
+    def looks(self, origin: str) -> list[tuple[int, int, bytes, str, int]]:
+        """What somebody sees who peeks into the window."""
+        found = []
+        for page, at, item in self.book(origin).window():
+            if item.state != GONE:
+                state = "reported" if item.reported else "in flight" if item.held is not None else item.state
+                found.append((page, at, item.payload, state, item.attempts))
+        return found
+
+

@@ -1,0 +1,126 @@
+"""Blocks in the plain model: what was claimed meets what was answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_mq import Done, Overweight, StackLimitReached, Yield
+
+from .plain import GONE, WAITING, Event, Item, Pair, Plain, Refusal, exceeds
+
+Outcome = object
+
+
+@dataclass(eq=False)
+class Run:
+    """Neighbours of a page that a block holds; closed, if nothing was found behind them."""
+
+    origin: str
+    page: int
+    closed: bool
+    items: list[tuple[int, Item, str]]
+
+
+@dataclass(eq=False)
+class Held:
+    """A block."""
+
+    number: int
+    limit: Pair
+    deadline: int
+    runs: list[Run] = field(default_factory=list)
+    by_hand: bool = False
+    key: str | None = None
+    state: str = "planned"
+    answers: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
+    #: What happened since it was planned.
+    meanwhile: int = 0
+
+    def handed_out(self) -> list[tuple[str, int, int, Item]]:
+        return [
+            (run.origin, run.page, at, item)
+            for run in self.runs for at, item, decision in run.items if decision == "process"
+        ]  # fmt: skip
+
+    def answer(self, origin: str, page: int, at: int, outcome: Outcome) -> None:
+        """The first answer counts; one that ends the message counts at once."""
+        self.answers.setdefault((origin, page, at), outcome)
+        first = self.answers[origin, page, at]
+        for whose, its, place, item in self.handed_out():
+            if (whose, its, place) == (origin, page, at) and not isinstance(first, (Yield, Overweight)):
+                item.reported = True
+
+
+def settle(plain: Plain, block: Held, state: str) -> None:
+    """Each claimed message gets its outcome; what has none goes back."""
+    if block.state == state:
+        return
+    if block.state != "planned":
+        raise Refusal("TokenRefused")
+    block.state = state
+    if block.by_hand:
+        _by_hand(plain, block)
+    else:
+        stopped: set[str] = set()
+        for run in block.runs:
+            if run.page in plain.book(run.origin).pages:
+                for at, item, decision in run.items:
+                    _settle(plain, block, run, at, item, decision, stopped)
+                plain.close_page(plain.book(run.origin), run.page, for_good=run.closed)
+    for run in block.runs:
+        for _, item, _ in run.items:
+            item.held, item.reported = None, False
+
+
+def _settle(
+    plain: Plain, block: Held, run: Run, at: int, item: Item, decision: str, stopped: set[str]
+) -> None:  # fmt: skip
+    halted = plain.is_ordered(run.origin) and run.origin in stopped
+    if item.state != WAITING:
+        return
+    if decision != "process":
+        if not halted and decision == "expired":
+            plain.gone("Expired", run.page, at, item)
+        elif not halted:
+            plain.aside("OverweightEnqueued", run.page, at, item)
+        return
+    outcome = block.answers.get((run.origin, run.page, at))
+    if outcome is None or isinstance(outcome, Yield):
+        if outcome is None and halted:
+            return
+        if plain.went_back(run.page, at, item):
+            plain.emit("WentBack", run.origin, run.page, at)
+            stopped.add(run.origin)
+    elif isinstance(outcome, Overweight):
+        if exceeds(outcome.weight, plain.heaviest(run.origin, block.limit)):
+            plain.aside("OverweightEnqueued", run.page, at, item)
+        else:
+            item.declared = tuple(outcome.weight)
+            plain.emit("WentBack", run.origin, run.page, at)
+            stopped.add(run.origin)
+    else:
+        plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", run.page, at, item)
+        send(plain, outcome)
+
+
+def send(plain: Plain, outcome: Outcome) -> None:
+    """What came with an outcome is enqueued with it."""
+    for origin, payload in outcome.enqueue if isinstance(outcome, Done) else ():
+        fresh = Item(payload, origin)
+        plain.all.append(fresh)
+        plain.append(fresh)
+
+
+def _by_hand(plain: Plain, block: Held) -> None:
+    (run,) = block.runs
+    ((at, item, _),) = run.items
+    outcome = block.answers.get((run.origin, run.page, at))
+    if item.state == GONE or outcome is None or isinstance(outcome, (Yield, Overweight)):
+        return
+    if isinstance(outcome, StackLimitReached):
+        plain.events.append(Event("ProcessingFailed", run.origin, run.page, at))
+        return
+    plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", run.page, at, item)
+    plain.emit("Executed", run.origin, run.page, at)
+    plain.take_away(item, run.page)
+    send(plain, outcome)

@@ -1,0 +1,73 @@
+"""The queue beside a plain model of the contract, on SQLite, and on PostgreSQL and SQLite side by side.
+
+`MQ_MODEL_EXAMPLES=1000 python -m pytest tests/model` runs longer, and draws anew each time; a
+failure prints the steps, and a blob that repeats them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from airflow_mq.store import parse, upgrade
+from airflow_mq.store import sqlite as sqlite_store
+from tests.model.clock import Clock, stopped_clock
+from tests.model.machine import QueueMachine
+from tests.postgres_server import Server
+
+EXAMPLES = int(os.environ.get("MQ_MODEL_EXAMPLES", "0"))
+
+
+def chosen(examples: int, steps: int) -> settings:
+    """The same examples each time, unless somebody asks for more."""
+    return settings(
+        max_examples=EXAMPLES or examples, stateful_step_count=steps, derandomize=not EXAMPLES, deadline=None,
+        database=None, print_blob=True, verbosity=Verbosity.normal, suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink) if not os.environ.get("MQ_MODEL_NO_SHRINK") else (Phase.generate,),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with stopped_clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody cuts the power here: SQLite need not wait for the disk."""
+    careful = sqlite_store.configure
+
+    def configure(connection: object) -> None:
+        careful(connection)  # type: ignore[arg-type]
+        connection.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(sqlite_store, "configure", configure)
+
+
+def run(uris: list[str], clock: Clock, how: settings) -> None:
+    for uri in uris:
+        upgrade(parse(uri))
+    machine = type("Machine", (QueueMachine,), {"uris": uris, "clock": clock})
+    run_state_machine_as_test(machine, settings=how)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: None) -> None:
+    run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(150, 40))
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.timeout(0)
+def test_both_stores_do_what_the_model_does(
+    tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None
+) -> None:
+    with postgres_server.database() as uri:
+        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(25, 30))
