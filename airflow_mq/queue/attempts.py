@@ -31,6 +31,8 @@ class Slices(Protocol):
 
     #: The queue that is being serviced.
     current: str | None
+    #: Set when a processor was stopped, and so nothing is half done.
+    at_rest: bool
 
     def is_full(self, more: int) -> bool:
         """Whether results are to be written before so many more messages are tried."""
@@ -153,6 +155,9 @@ class Calling(InPlace):
                     answer = processor(delivery)
                 except Exception as error:
                     answer = failed(delivery, error)
+                except BaseException:
+                    self.slices.at_rest = True
+                    raise
                 if (answer is None or answer is True or answer is DONE) and not delivery.sent:
                     continue
                 current_delivery.set(None)
@@ -217,24 +222,36 @@ class Batching(InPlace):
         shelf = ladder.shelf
         payloads = shelf.payloads(book.origin, page)[first : first + count]
         batch = Batch(book.origin, payloads, page.index, first, lambda: shelf.headers(book.origin, page))
-        answers = self._process(batch)
+        answers, sent = self._process(batch, shelf)
+        for origin, message in sent:
+            shelf.post(origin, message)
         if answers is None:
             done_run(ladder.shelf, book, page, first, weights)
             page.first_index += count
             return count, None
         return self._apply(ladder, book, page, weights, answers)
 
-    def _process(self, batch: Batch) -> list[Outcome] | None:
+    def _process(self, batch: Batch, shelf: Shelf) -> tuple[list[Outcome] | None, list[tuple[str, bytes]]]:
         delivery = Delivery(batch.origin, b"", Page(batch.page), batch.first, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
-            return None if answers is None else [outcome_of(answer) for answer in answers]
+            most = shelf.config.max_message_len
+            outcomes = None if answers is None else [check_outcome(outcome_of(answer), most) for answer in answers]
+            if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
+                raise InvalidInput(
+                    "a batch of which something is not done cannot enqueue as a whole; "
+                    "say with which message it goes: Done(enqueue=[(origin, payload)])"
+                )
+            return outcomes, [check_sent(entry, most) for entry in delivery.sent]
         except Exception as error:
             log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
-            return [Yield(f"{type(error).__name__}: {error}")] * len(batch)
+            return [Yield(f"{type(error).__name__}: {error}")] * len(batch), []
+        except BaseException:
+            self.slices.at_rest = True
+            raise
         finally:
             current_delivery.reset(mark)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from ..core import orders
 from ..core.book import Book
 from ..core.claims import Scales
-from ..core.errors import InvalidInput, StoreError, TokenRefused
+from ..core.errors import InvalidInput, MessageQueueError, StoreError, TokenRefused
 from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
@@ -27,7 +27,7 @@ from ..core.weight import Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .attempts import Batching, BatchProcessor, Calling, Processor, deliver
+from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .base import QueueBase, current_delivery, holder_name
 from .values import Delivery, Serviced
 
@@ -81,7 +81,8 @@ class Service:
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
         self.ledger = Ledger()
-        self._writing = False
+        #: Whether it was a processor that was stopped: then all books are as they should be.
+        self.at_rest = False
         self.token = secrets.token_bytes(16)
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
@@ -94,23 +95,18 @@ class Service:
             holder = holder_name("serviced", queue.who)
             until = locked.now + int(SERVICE_LEASE * 1_000_000)
             unit.run("take_lease", ring=queue.ring_id, token=self.token, until=until, holder=holder)
-        with queue.store.loose() as unit:
-            self.shelf = queue._shelf(unit, locked)
-            self.shelf.state = locked.state._replace(lease_token=self.token)
-            if queue.listeners:
-                self.shelf.cut_everything()
-            with renewing(queue, self.token):
-                try:
+        try:
+            with queue.store.loose() as unit:
+                self.shelf = queue._shelf(unit, locked)
+                self.shelf.state = locked.state._replace(lease_token=self.token)
+                if queue.listeners:
+                    self.shelf.cut_everything()
+                with renewing(queue, self.token):
                     yield
-                except BaseException:
-                    # Stopped in the middle: what was answered so far is kept, then the error goes on.
-                    # (Not where writing it is what failed: it may have been written all the same.)
-                    if self._writing:
-                        self._let_go()
-                    else:
-                        self._save(last=True)
-                    raise
-        self._save(last=True)
+            self._save(last=True)
+        except BaseException:
+            self._stop()
+            raise
 
     def run(self, seed: bytes | None) -> None:
         """Walk the ring in its order."""
@@ -135,9 +131,16 @@ class Service:
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Hand one message to a processor that meters itself."""
         self.checkpoint(1)
-        assert not isinstance(self.processor, BatchProcessor)
         payload = self.shelf.payloads(book.origin, page)[item]
-        return deliver(self.processor, Delivery(book.origin, payload, page, item, meter, self.shelf), self.shelf)
+        return deliver(self._process, Delivery(book.origin, payload, page, item, meter, self.shelf), self.shelf)
+
+    def _process(self, delivery: Delivery) -> Answer:
+        assert not isinstance(self.processor, BatchProcessor)
+        try:
+            return self.processor(delivery)
+        except BaseException as error:
+            self.at_rest = not isinstance(error, Exception)
+            raise
 
     def is_full(self, more: int) -> bool:
         """Whether results are to be written before so many more messages are tried."""
@@ -157,7 +160,6 @@ class Service:
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
         queue, shelf = self.queue, self.shelf
-        self._writing = True
         hooks = shelf.hooks
         with queue._held(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
@@ -180,11 +182,24 @@ class Service:
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 unit.run("renew_lease", ring=queue.ring_id, token=self.token, until=until)
-        self._writing = False
         queue._tell(hooks)
         self._tried, self._slice_began = 0, time.monotonic()
         if self.progress:
             self.progress(self.result)
+
+    def _stop(self) -> None:
+        """Stopped in the middle: what was answered so far is kept, if all books are as they should be.
+
+        They are where a processor was interrupted. Where it was the store that failed, or the core
+        that was interrupted, a message may be half settled: what is not committed is tried again.
+        """
+        if self.at_rest:
+            try:
+                self._save(last=True)
+                return
+            except MessageQueueError:
+                log.exception("what was answered before the service was stopped could not be written")
+        self._let_go()
 
     def _let_go(self) -> None:
         """Let others have the ring, if the store can still be reached; else they wait for the lease to run out."""

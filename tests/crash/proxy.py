@@ -1,0 +1,75 @@
+"""A wire between a client and its server that can be cut right before or right after a word was passed on."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import threading
+from types import TracebackType
+
+
+class Proxy:
+    """Listens on a port of its own and passes everything on, until it is told to cut."""
+
+    def __init__(self, uri: str) -> None:
+        found = re.match(r"(postgresql://[^@]+@)127\.0\.0\.1:(\d+)(/.*)", uri)
+        assert found
+        self._target = int(found[2])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"{found[1]}127.0.0.1:{self._listener.getsockname()[1]}{found[3]}"
+        self._word: bytes | None = None
+        self._after, self._skip = True, 0
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def cut_after(self, word: bytes, skip: int = 0) -> None:
+        """Once `word` was seen (and `skip` others before it): pass it on, wait for the answer, and keep it."""
+        self._after, self._skip, self._word = True, skip, word
+
+    def cut_before(self, word: bytes, skip: int = 0) -> None:
+        """Cut, and do not pass it on."""
+        self._after, self._skip, self._word = False, skip, word
+
+    def __enter__(self) -> Proxy:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _start(self, target: object, *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._over.is_set():
+            if select.select([self._listener], [], [], 0.05)[0]:
+                self._start(self._pass_on, self._listener.accept()[0])
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._target)) as server:
+            while not self._over.is_set():
+                ready = select.select([client, server], [], [], 0.05)[0]
+                for one in ready:
+                    data = one.recv(65_536)
+                    if not data:
+                        return
+                    if one is server:
+                        client.sendall(data)
+                        continue
+                    if self._word and self._word in data:
+                        if self._skip == 0:
+                            self._word = None
+                            if self._after:
+                                server.sendall(data)
+                                server.recv(65_536)
+                            return
+                        self._skip -= 1
+                    server.sendall(data)

@@ -1,0 +1,38 @@
+"""All that a store holds of one ring, to be compared before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_mq import MessageQueue
+
+TABLES = {
+    "mail": "id", "delayed": "id", "book": "origin", "page": "origin, page", "aside": "origin, page, item",
+    "pause": "origin", "standing": "origin", "block": "id", "event": "id", "ledger": "block", "sent_key": "key",
+    "measure": "processor, origin", "state": "ring",
+}  # fmt: skip
+#: What a ring that was held and let go may show of it: floors and marks are hints, and grow.
+HINTS = ("marks", "lease_until")
+
+
+def everything(queue: MessageQueue) -> dict[str, Any]:
+    """Every row of the ring; claims and outcomes by their blocks."""
+    found: dict[str, Any] = {}
+    prefix = queue.store.prefix if hasattr(queue.store, "prefix") else "mq_"
+    with queue.store.reading() as unit:
+        connection = unit.connection
+        for table, order in TABLES.items():
+            cursor = connection.execute(f"SELECT * FROM {prefix}{table} WHERE ring = {queue.ring_id} ORDER BY {order}")
+            names = [column[0] for column in cursor.description]
+            found[table] = [
+                {name: value for name, value in zip(names, row) if name not in HINTS} for row in cursor.fetchall()
+            ]
+        blocks = f"SELECT id FROM {prefix}block WHERE ring = {queue.ring_id}"
+        for table, order in {"claim": "block, seq", "outcome": "id"}.items():
+            cursor = connection.execute(f"SELECT * FROM {prefix}{table} WHERE block IN ({blocks}) ORDER BY {order}")
+            found[table] = cursor.fetchall()
+        names = ("id", "name", "config")
+        found["ring"] = connection.execute(
+            f"SELECT {', '.join(names)} FROM {prefix}ring WHERE id = {queue.ring_id}"
+        ).fetchall()
+    return found

@@ -1,0 +1,342 @@
+"""An error at every statement of plan, settle and servicing; servers that go away; answers that are lost."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.core.errors import CommitInDoubt, StoreError, StoreFull, StoreUnreachable
+from airflow_mq.store import parse, upgrade
+from tests.postgres_server import Server, running_postgres
+
+from .aftermath import assert_conserved, assert_sound, finish, processor
+from .proxy import Proxy
+from .scenes import CONFIG, SCENES, Scene, State, mixed, reported
+from .states import everything
+
+pytestmark = pytest.mark.crash
+
+BY_NAME = {scene.name: scene for scene in SCENES}
+#: One transaction each: whatever fails, nothing at all may have changed.
+WHOLE = ["plan", "plan in rotation", "plan with a weigher", "report", "settle", "release", "execute", "plan by hand",
+         "settle by hand", "discard", "reap", "sweep", "force head", "change ring", "enqueue bulk", "enqueue keyed"]  # fmt: skip
+
+
+class Injected:
+    """A probe that counts points, and raises what the driver would raise at one of them."""
+
+    def __init__(self, uri: str) -> None:
+        self.sqlite = uri.startswith("sqlite")
+        self.passed: list[str] = []
+        self.fail_at: int | None = None
+
+    def __call__(self, name: str) -> None:
+        self.passed.append(name)
+        if len(self.passed) - 1 == self.fail_at:
+            if self.sqlite:
+                raise sqlite3.OperationalError("database or disk is full")
+            raise psycopg.errors.DiskFull("could not extend file: No space left on device")
+
+
+@pytest.fixture
+def rings(store_uri: str) -> Iterator[Callable[[Scene], tuple[MessageQueue, State]]]:
+    """A fresh ring per call, over one store."""
+    upgrade(parse(store_uri))
+    count = 0
+    with MessageQueue(store_uri) as first:
+
+        def begin(scene: Scene) -> tuple[MessageQueue, State]:
+            nonlocal count
+            count += 1
+            first.store.probe = None
+            first.create_ring(f"r{count}", scene.config)
+            queue, state = MessageQueue(first.store, f"r{count}"), State()
+            scene.prepare(queue, state)
+            return queue, state
+
+        yield begin
+
+
+def points_of(rings: Callable[[Scene], tuple[MessageQueue, State]], scene: Scene) -> list[str]:
+    queue, state = rings(scene)
+    probe = Injected(queue.store.address.uri)
+    queue.store.probe = probe
+    scene.act(queue, state)
+    queue.store.probe = None
+    return probe.passed
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_error_at_every_statement(rings: Callable[[Scene], tuple[MessageQueue, State]], name: str) -> None:
+    """A clear error, nothing changed, and the same call again succeeds."""
+    scene = BY_NAME[name]
+    points = points_of(rings, scene)
+    last = len(points) - 1 - points[::-1].index("commit")
+    if name in ("plan with a weigher", "execute"):
+        # The hold on the ring is taken and dropped in transactions of their own.
+        last = [at for at, point in enumerate(points) if point == "commit"][-2]
+    for number in range(last + 1):
+        if points[number] == "committed":
+            continue
+        queue, state = rings(scene)
+        before = everything(queue)
+        probe = Injected(queue.store.address.uri)
+        probe.fail_at = number
+        queue.store.probe = probe
+        with pytest.raises(StoreFull, match="full"):
+            scene.act(queue, state)
+        queue.store.probe = None
+        where = f"failed at {number}, {points[number]}, of {points}"
+        assert everything(queue) == before, where
+        assert queue.check() == [], where
+        scene.act(queue, state)
+        assert_sound(queue)
+        finish(queue)
+        assert_sound(queue)
+        assert_conserved(queue, sent=[*state.sent, *scene.sends])
+
+
+@pytest.mark.parametrize("name", ["service", "service batches", "service and cut"])
+def test_an_error_at_every_statement_of_a_slice(
+    rings: Callable[[Scene], tuple[MessageQueue, State]], name: str
+) -> None:
+    """What was committed before stays; what was not is tried again; the books are sound at once."""
+    scene = BY_NAME[name]
+    points = points_of(rings, scene)
+    for number in range(len(points) - 1):
+        if points[number] == "committed" or points[number] in points[:number][-200:-60]:
+            continue
+        queue, state = rings(scene)
+        probe = Injected(queue.store.address.uri)
+        probe.fail_at = number
+        queue.store.probe = probe
+        with pytest.raises(StoreError, match="full"):
+            scene.act(queue, state)
+        queue.store.probe = None
+        where = f"failed at {number}, {points[number]}, of {points[:number + 3]}"
+        assert queue.check() == [], where
+        with queue.store.loose() as unit:
+            # The service could still write that it stopped: nobody has to wait for it.
+            assert unit.rows("lock_ring", ring=queue.ring_id)[0][4] is None, where
+        finish(queue)
+        assert_sound(queue)
+        assert_conserved(queue, sent=state.sent)
+
+
+# PostgreSQL: the server goes away.
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    with running_postgres("embedded") as server:
+        yield server
+
+
+def interrupted(queue: MessageQueue, at: str, what: Callable[[], object]) -> None:
+    """Let something happen right before a statement, once."""
+    done = False
+
+    def probe(name: str) -> None:
+        nonlocal done
+        if name == at and not done:
+            done = True
+            what()
+
+    queue.store.probe = probe
+
+
+def begun(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[MessageQueue, State]:
+    upgrade(parse(uri))
+    with MessageQueue(uri) as first:
+        first.create_ring("r", CONFIG)
+    queue, state = MessageQueue(uri, "r"), State()
+    prepare(queue, state)
+    return queue, state
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_the_server_restarts_during_plan_and_settle(own_server: Server, how: str) -> None:
+    uri = own_server.create_database()
+    for at, prepare, act in [
+        ("ready_books", mixed, lambda q, s: q.plan_block()),
+        ("insert_claim", mixed, lambda q, s: q.plan_block()),
+        ("lock_block", reported, lambda q, s: q.settle_block(s.told)),
+        ("save_book", reported, lambda q, s: q.settle_block(s.told)),
+    ]:  # fmt: skip
+        own_server.drop_database(uri)
+        uri = own_server.create_database()
+        queue, state = begun(uri, prepare)
+        before = everything(queue)
+
+        def go_away() -> None:
+            own_server.kill() if how == "kill" else own_server.stop()
+            own_server.start()
+
+        interrupted(queue, at, go_away)
+        with pytest.raises(StoreUnreachable):
+            act(queue, state)
+        queue.store.probe = None
+        assert everything(queue) == before
+        act(queue, state)
+        finish(queue)
+        assert_sound(queue)
+        assert_conserved(queue, sent=state.sent)
+        queue.close()
+
+
+@pytest.mark.postgres
+def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
+    """`pg_terminate_backend` during plan and settle: a named error, and the same call again works."""
+    upgrade(parse(pg_uri))
+    with psycopg.connect(pg_uri, autocommit=True) as killer, MessageQueue(pg_uri) as first:
+        for scene in (BY_NAME["plan"], BY_NAME["settle"]):
+            number = 0
+            while True:
+                ring = f"{scene.name}{number}"
+                first.create_ring(ring, scene.config)
+                queue, state = MessageQueue(pg_uri, ring), State()
+                scene.prepare(queue, state)
+                before, passed = everything(queue), []
+
+                def probe(name: str, queue: MessageQueue = queue, passed: list[str] = passed, n: int = number) -> None:
+                    passed.append(name)
+                    if len(passed) - 1 == n:
+                        killer.execute("SELECT pg_terminate_backend(%s, 5000)", (queue.store.connection().info.backend_pid,))
+
+                queue.store.probe = probe
+                try:
+                    scene.act(queue, state)
+                    finished = True
+                except CommitInDoubt:
+                    # A dead connection cannot tell what became of a commit.
+                    assert passed[-1] == "commit"
+                    finished = False
+                except StoreUnreachable:
+                    finished = False
+                queue.store.probe = None
+                if len(passed) <= number:
+                    queue.close()
+                    break
+                if not finished:
+                    assert everything(queue) == before, passed
+                scene.repeat(queue, state)
+                finish(queue)
+                assert_sound(queue)
+                assert_conserved(queue, sent=state.sent)
+                queue.close()
+                number += 1
+
+
+@pytest.mark.postgres
+def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
+    """Two a second for a while: every error has a name, and everything is there at the end."""
+    upgrade(parse(pg_uri))
+    over, sent, errors = threading.Event(), [], []
+
+    def terminate() -> None:
+        with psycopg.connect(pg_uri, autocommit=True) as killer:
+            while not over.wait(0.2):
+                killer.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
+                )
+
+    thread = threading.Thread(target=terminate)
+    with MessageQueue(pg_uri) as queue:
+        thread.start()
+        began, number = time.monotonic(), 0
+        while time.monotonic() - began < 6:
+            number += 1
+            payload = f"message {number}".encode()
+            for _ in range(20):
+                try:
+                    queue.enqueue_message("a", payload, key=f"key {number}")
+                    sent.append(payload)
+                    break
+                except (StoreUnreachable, CommitInDoubt) as error:
+                    errors.append(error)
+            try:
+                if number % 20 == 0:
+                    queue.service_queues(processor)
+                elif number % 7 == 0:
+                    block = queue.plan_block(key=f"block {number}")
+                    queue.report(block, [batch.answer() for batch in block.batches()])
+                    queue.settle_block(block)
+            except (StoreUnreachable, CommitInDoubt) as error:
+                errors.append(error)
+        over.set()
+        thread.join()
+        finish(queue)
+        finish(queue)
+        assert_sound(queue)
+        assert errors and len(sent) == number
+        assert_conserved(queue, sent=sent)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("single", [True, False], ids=["single", "bulk"])
+def test_a_commit_whose_answer_was_lost(pg_uri: str, single: bool) -> None:
+    """Whether it happened is not known; repeated with its key it is accepted once."""
+    upgrade(parse(pg_uri))
+    with Proxy(pg_uri) as proxy, MessageQueue(proxy.uri) as queue:
+        for cut in (proxy.cut_after, proxy.cut_before):
+            number = 0
+            for word in (b"COMMIT", b"COMMIT"):
+                number += 1
+                key = f"{cut.__name__} {number}"
+                payload = key.encode()
+                cut(word)
+                with pytest.raises(CommitInDoubt, match="may or may not"):
+                    queue.enqueue_message("a", payload, key=key)
+                again = queue.enqueue_message("a", payload, key=key)
+                assert again.count + again.repeated == 1
+                assert again.repeated == (1 if cut == proxy.cut_after else 0)
+        assert queue.footprint("a").count == 4
+        # A plain message is one statement that commits itself.
+        proxy.cut_after(b"plain message")
+        with pytest.raises(CommitInDoubt):
+            if single:
+                queue.enqueue_message("b", b"plain message")
+            else:
+                queue.enqueue_messages("b", [b"plain message", b"and another"])
+        assert queue.footprint("b").count == (1 if single else 2)
+        assert_sound(queue)
+
+
+@pytest.mark.postgres
+def test_a_plan_and_a_settle_whose_answers_were_lost(pg_uri: str) -> None:
+    with Proxy(pg_uri) as proxy:
+        queue, state = begun(proxy.uri, mixed)
+        proxy.cut_after(b"COMMIT", skip=2)
+        with pytest.raises(CommitInDoubt):
+            queue.plan_block(key="run 1")
+        block = queue.plan_block(key="run 1")
+        assert block.messages > 0
+        assert len(queue.blocks("planned")) == 1
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        proxy.cut_after(b"COMMIT")
+        with pytest.raises(CommitInDoubt):
+            queue.settle_block(block)
+        assert queue.settle_block(block).processed > 0
+        assert_sound(queue)
+        queue.close()
+
+
+@pytest.mark.postgres
+def test_reading_is_never_in_doubt(pg_uri: str) -> None:
+    """Nothing is committed by a look, so nothing can be in doubt."""
+    with Proxy(pg_uri) as proxy:
+        queue, _ = begun(proxy.uri, mixed)
+        proxy.cut_after(b"COMMIT")
+        with pytest.raises(StoreUnreachable):
+            queue.footprint("a")
+        assert queue.footprint("a").count > 0
+        queue.close()
