@@ -12,7 +12,14 @@ from typing import Any
 
 from ..core.claims import Claim, Claiming, ClaimRun, Decision, Scales
 from ..core.config import RingConfig
-from ..core.errors import InFlight, InsufficientWeight, InvalidInput, TemporarilyUnprocessable, TokenRefused, UnknownBlock
+from ..core.errors import (
+    InFlight,
+    InsufficientWeight,
+    InvalidInput,
+    TemporarilyUnprocessable,
+    TokenRefused,
+    UnknownBlock,
+)
 from ..core.message import Address, check_address, check_key, check_number, check_origin, check_seconds
 from ..core.orders import Ledger, parts_of
 from ..core.outcome import Done, Outcome, check_outcome
@@ -97,8 +104,16 @@ class Blocks(QueueBase):
                 if known is not None and known.deadline > unit.now():
                     return self._block(unit, known)
         self.release_dead_blocks()
-        planner = Planner(self, key, limit, seconds, weigher, seed)
-        return planner.plan_holding() if weigher else planner.plan_at_once()
+        if weigher is None:
+            return Planner(self, key, limit, seconds, None, seed).plan_at_once()
+        for left in reversed(range(PLANS)):
+            try:
+                return Planner(self, key, limit, seconds, weigher, seed).plan_holding()
+            except InFlight:
+                # Another block settled while the weigher ran: what it looked at is not what is there now.
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def block(self, token: str) -> Block:
         """A block that was planned before, by its token."""
