@@ -151,7 +151,8 @@ class PostgresStore(Store[Connection]):
                 connection.execute(begin)
                 yield PostgresUnit(self, connection)
                 self.point("commit")
-                committing = True
+                # A look changes nothing: nothing of it can be in doubt.
+                committing = begin == b"BEGIN"
                 connection.execute(b"COMMIT")
                 committing = False
             self.point("committed")
