@@ -353,7 +353,7 @@ class QueueMachine(RuleBasedStateMachine):
         for origin, first_page, first, payloads, answers in batches:
             book = plain.book(origin)
             assert not plain.passed_by(book, in_place=True) or book.wake_at > self.clock.now
-            self.drop_decided(origin, (first_page, first))
+            self.drop_decided(origin, (first_page, first), limit)
             page, stopped = book.pages[first_page], False
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
             assert waiting[: len(payloads)] == [(first_page, first + i) for i in range(len(payloads))]
@@ -373,7 +373,7 @@ class QueueMachine(RuleBasedStateMachine):
                     plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", page.index, at, item)
                     send(plain, outcome)
         for book in plain.books.values():
-            self.drop_decided(book.origin, None)
+            self.drop_decided(book.origin, None, limit)
         self.adopt_windows()
 
     def batch_answer(self, payload: bytes, seed: int) -> Any:
@@ -382,7 +382,7 @@ class QueueMachine(RuleBasedStateMachine):
             return Done()
         return script.answer or Done(script.success)
 
-    def drop_decided(self, origin: str, before: tuple[int, int] | None) -> None:
+    def drop_decided(self, origin: str, before: tuple[int, int] | None, limit: Pair) -> None:
         """Expired messages, and those that can never fit, are decided about on the way."""
         plain, told = self.plain, self.told()
         for page, at, item in plain.book(origin).window():
@@ -394,7 +394,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert item.expires is not None and item.expires <= self.clock.now
                 plain.gone("Expired", page, at, item)
             elif Event("OverweightEnqueued", origin, page, at) in told:
-                assert exceeds(plain.weight(item), plain.heaviest(origin, (200, 200)))
+                assert exceeds(plain.weight(item), plain.heaviest(origin, limit))
                 plain.aside("OverweightEnqueued", page, at, item)
             else:
                 return
@@ -562,9 +562,11 @@ class QueueMachine(RuleBasedStateMachine):
                 outcome = Done(outcome.success, None, outcome.used, (fresh,))
             reports.append(Report(origin, page, at, at, outcome))
         if handed and data.draw(st.booleans()):
-            run = data.draw(st.sampled_from([run for run in block.runs if run.items]), "run")
-            outcome = data.draw(outcomes)
-            reports.append(Report(run.origin, run.page, run.items[0][0], run.items[-1][0], outcome))
+            origin, page, first, _ = data.draw(st.sampled_from(handed), "from")
+            last = first
+            while any(one[:3] == (origin, page, last + 1) for one in handed):
+                last += 1
+            reports.append(Report(origin, page, first, last, data.draw(outcomes)))
 
         def plain() -> None:
             if not reports:
@@ -786,17 +788,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.happened()
         self.both(lambda side: side.queue.reap_page(origin, page), lambda: self.plain.reap(origin, page))
 
-    @rule(origin=origins, until=st.sampled_from([None, None, 10.0, -1.0]))
+    @rule(origin=origins, until=st.sampled_from([None, None, 10.0, 0.0]))
     def pause(self, origin: str, until: float | None) -> None:
         self.happened()
         book = self.plain.book(origin)
         book.paused, book.until = True, None if until is None else self.clock.now + int(until * SECOND)
-        self.sides.do(lambda side: side.queue.pause(origin, "for a while", until))
+        assert self.sides.do(lambda side: side.queue.pause(origin, "for a while", until)) is None
 
     @rule(origin=origins)
     def resume(self, origin: str) -> None:
         book = self.plain.book(origin)
-        self.sides.do(lambda side: side.queue.resume(origin))
+        assert self.sides.do(lambda side: side.queue.resume(origin)) is book.paused
         book.paused, book.until = False, None
 
     @rule(origin=origins)
@@ -847,10 +849,11 @@ class QueueMachine(RuleBasedStateMachine):
         self, origin: str, share: int | None, most: Pair | None, least: Pair | None, ordered: bool | None
     ) -> None:
         self.happened()
-        self.sides.do(lambda side: side.queue.set_origin(
+        refused = self.sides.do(lambda side: side.queue.set_origin(
             origin, share=share, ordered=ordered, most=Weight(*most) if most else None,
             least=Weight(*least) if least else None,
         ))  # fmt: skip
+        assert refused is None
         book = self.plain.book(origin)
         book.share, book.most, book.least, book.ordered = share or 1, most, least, ordered
 
