@@ -285,7 +285,8 @@ class DeficitRounds:
 
     def _grant(self, origin: str) -> None:
         book = self.ladder.shelf.book(origin)
-        if book.is_ready and not book.passed_by:
+        if not book.passed_by and (book.is_ready or self.ladder.shelf.pull(book)):
+            self.ring.meet(origin)
             self._service(book, Grant(book.standing.least or ZERO, self._purse(book)))
 
     def _service(self, book: Book, purse: Purse | Grant) -> bool:

@@ -26,6 +26,8 @@ class Ring:
         self.unknitted: set[str] = set()
         #: Origins that come before the head now, the first of them first.
         self.favoured: list[str] = []
+        #: Origins that were met before the walk came to the stretch in which they stand.
+        self._early: set[str] = set()
 
     def __contains__(self, origin: str) -> bool:
         """Whether the part that is loaded holds this origin."""
@@ -55,6 +57,12 @@ class Ring:
         self.moved.pop(origin, None)
         self.moved[origin] = None
 
+    def meet(self, origin: str) -> None:
+        """Take in a ready origin to which the walk has not come yet. It keeps its place."""
+        if origin not in self._next:
+            self._link(origin, before=_START)
+            self._early.add(origin)
+
     def unknit(self, origin: str) -> None:
         """Leave the ring."""
         self._unlink(origin)
@@ -81,7 +89,10 @@ class Ring:
         while (following := self._next[origin]) is _GAP:
             fresh = self._more()
             for one in fresh:
-                if one not in self._next:
+                if one in self._early and one in self._next and one not in self.moved:
+                    self._unlink(one)
+                    self._link(one, before=_GAP)
+                elif one not in self._next and one not in self.unknitted:
                     self._link(one, before=_GAP)
             if not fresh:
                 self._unlink(_GAP)

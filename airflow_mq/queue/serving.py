@@ -229,6 +229,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
         orders.shuffle(ladder, ledger, seed)
         return seed
     guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
+    shelf.load_books(guaranteed)
     orders.DeficitRounds(ladder, ledger).run(guaranteed)
     return None
 
