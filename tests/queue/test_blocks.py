@@ -433,7 +433,7 @@ def test_measured_use_is_fitted(queue: MessageQueue) -> None:
     (fit,) = queue.fits()
     assert (fit.origin, fit.count, fit.weigher.base, fit.weigher.per_byte) == ("acme", 30, (10, 0), (2000, 1000))
     assert fit.drift == total / 30
-    assert [event.weight for event in queue.events()][0] == Weight(12, 1)
+    assert next(event.weight for event in queue.events()) == Weight(12, 1)
 
 
 # Attempts and backoff.

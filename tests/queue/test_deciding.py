@@ -1,0 +1,451 @@
+"""What people decide, and what they see: set-aside messages, pauses, sweeps, the head, rings, events."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_mq import Address, Footprint, LinearWeigher, MessageQueue, Overweight, RingConfig, Weight, Yield
+from airflow_mq.core.errors import (
+    AlreadyProcessed,
+    ConfigRefused,
+    InsufficientWeight,
+    InvalidInput,
+    NoMessage,
+    NoPage,
+    NotReapable,
+    Queued,
+    QueuePaused,
+    RingExists,
+    SchemaMissing,
+    TemporarilyUnprocessable,
+    UnknownRing,
+)
+from tests.queue.conftest import Maker, eventually, serve, told
+
+HEAVY = Weight(700_000, 5)
+
+
+@pytest.fixture
+def heavy(queue: MessageQueue) -> Address:
+    """The address of a message that was set aside, between two that were processed."""
+    queue.enqueue_message("acme", b"first")
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    queue.enqueue_message("acme", b"last")
+    assert len(serve(queue)) == 2
+    return queue.overweight()[0].address
+
+
+def test_what_is_told_of_a_set_aside_message(queue: MessageQueue, heavy: Address) -> None:
+    (one,) = queue.overweight()
+    assert (one.address, one.size, one.weight, one.limit) == (Address("acme", 0, 1), 5, HEAVY, Weight(600_000, 1 << 30))
+    assert one.at is not None and abs(datetime.now(timezone.utc) - one.at) < timedelta(minutes=5)
+    assert one.age is not None and 0 <= one.age < 300
+    assert one.block is None
+    assert queue.footprint("acme") == Footprint(1, 0, 1, 5)
+    assert [(peeked.payload, peeked.state) for peeked in queue.peek("acme", page=0)] == [(b"heavy", "set aside")]
+
+
+def test_a_block_is_told_of_what_it_set_aside(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    block = queue.plan_block()
+    assert queue.overweight() == []
+    queue.settle_block(block)
+    assert [one.block for one in queue.overweight()] == [block.id]
+
+
+def test_set_aside_messages_page_by_page(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=30)
+    queue.enqueue_messages([(f"o{number % 4}", b"%02d" % number) for number in range(40)], weight=HEAVY)
+    queue.service_queues(lambda delivery: None)
+    everything = queue.overweight(limit=1000)
+    assert len(everything) == 40
+    assert everything == sorted(everything, key=lambda one: one.address)
+    pages: list[Any] = []
+    while more := queue.overweight(limit=7, after=pages[-1].address if pages else None):
+        pages += more
+    assert [one.address for one in pages] == [one.address for one in everything]
+    assert [one.address.origin for one in queue.overweight("o2")] == ["o2"] * 10
+
+
+def test_executing_by_hand(queue: MessageQueue, heavy: Address) -> None:
+    seen: list[bytes] = []
+    assert queue.execute_overweight(heavy, lambda delivery: seen.append(delivery.payload)) == HEAVY
+    assert (seen, queue.overweight(), queue.footprints()) == ([b"heavy"], [], [])
+    last = list(queue.events())[-2:]
+    assert [(event.name, event.weight, event.detail) for event in last] == [
+        ("Processed", HEAVY, ""), ("Executed", HEAVY, "tester")
+    ]  # fmt: skip
+    with pytest.raises(NoPage):
+        queue.execute_overweight(heavy, lambda delivery: None)
+
+
+def test_what_an_execution_sends_commits_with_it(queue: MessageQueue, heavy: Address) -> None:
+    queue.execute_overweight(heavy, lambda delivery: queue.enqueue_message("globex", b"more") and None)
+    assert serve(queue) == [("globex", b"more")]
+
+
+@pytest.mark.parametrize(
+    ("processor", "limit", "error"),
+    [
+        (lambda delivery: None, Weight(699_999, 5), InsufficientWeight),
+        (lambda delivery: Overweight(Weight(1, 1)), HEAVY, InsufficientWeight),
+        (lambda delivery: Yield(), HEAVY, TemporarilyUnprocessable),
+        (lambda delivery: 1 / 0, HEAVY, TemporarilyUnprocessable),
+    ],
+)
+def test_an_execution_that_fails_changes_nothing(
+    queue: MessageQueue, heavy: Address, processor: Any, limit: Weight, error: type[Exception]
+) -> None:
+    before, events = queue.overweight()[0].address, told(queue)
+    with pytest.raises(error):
+        queue.execute_overweight(heavy, processor, limit)
+    assert ([one.address for one in queue.overweight()], told(queue)) == ([before], events)
+    queue.execute_overweight(heavy, lambda delivery: None)
+
+
+def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
+    queue.enqueue_message("acme", b"next")
+    for address, error in (
+        (Address("acme", 0, 0), AlreadyProcessed),
+        (Address("acme", 0, 9), NoMessage),
+        (Address("acme", 7, 0), NoPage),
+        (Address("nobody", 0, 0), NoPage),
+        (Address("acme", 1, 0), Queued),
+    ):
+        with pytest.raises(error):
+            queue.execute_overweight(address, lambda delivery: None)
+        with pytest.raises(error):
+            queue.discard_overweight(address, "why")
+    queue.pause("acme")
+    with pytest.raises(QueuePaused):
+        queue.execute_overweight(heavy, lambda delivery: None)
+
+
+def test_discarding(queue: MessageQueue, heavy: Address) -> None:
+    with pytest.raises(InvalidInput):
+        queue.discard_overweight(heavy, "")
+    assert queue.discard_overweight(heavy, "the customer is gone") == 1
+    assert (queue.overweight(), queue.footprints()) == ([], [])
+    last = list(queue.events())[-1]
+    assert (last.name, last.origin, last.index, last.detail) == (
+        "Discarded",
+        "acme",
+        1,
+        "the customer is gone (tester)",
+    )
+
+
+def test_discarding_many_is_all_or_nothing(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b", b"c"], weight=HEAVY)
+    serve(queue)
+    addresses = [one.address for one in queue.overweight()]
+    with pytest.raises(NoMessage):
+        queue.discard_overweight([*addresses[:2], Address("acme", 0, 9)], "old")
+    assert len(queue.overweight()) == 3
+    assert queue.discard_overweight(addresses[:2], "old") == 2
+    assert [one.address for one in queue.overweight()] == addresses[2:]
+
+
+def test_reaping(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", heap_size=10, max_stale=0)
+    queue.enqueue_messages("acme", [b"abcd", b"efgh"], weight=HEAVY)
+    with pytest.raises(NotReapable):
+        queue.reap_page("acme", 0)
+    serve(queue)
+    assert queue.footprint("acme") == Footprint(2, 0, 2, 8)
+    queue.reap_page("acme", 0, "too old")
+    with pytest.raises(NoPage):
+        queue.reap_page("acme", 0)
+    assert [(event.name, event.page, event.detail) for event in queue.events()][-2:] == [
+        ("Discarded", 0, "too old"), ("PageReaped", 0, "too old")
+    ]  # fmt: skip
+    assert queue.footprint("acme") == Footprint(1, 0, 1, 4)
+
+
+def test_a_page_that_is_not_old_enough_is_kept(queue: MessageQueue, heavy: Address) -> None:
+    with pytest.raises(NotReapable, match="not old enough"):
+        queue.reap_page("acme", 0)
+
+
+# Pausing.
+
+
+def test_pausing_and_resuming(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a")
+    queue.pause("acme", "migration")
+    queue.enqueue_message("acme", b"b")
+    assert serve(queue) == []
+    (paused,) = queue.paused()
+    assert (paused.origin, paused.reason, paused.who, paused.until) == ("acme", "migration", "tester", None)
+    assert queue.ring_order() == ["acme"]
+    assert (queue.resume("acme"), queue.resume("acme")) == (True, False)
+    assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
+
+
+def test_a_pause_may_end_by_itself(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a")
+    queue.pause("acme", until=1.0)
+    assert serve(queue) == []
+    assert eventually(lambda: serve(queue)) == [("acme", b"a")]
+    assert queue.paused() == []
+
+
+def test_pausing_again_says_it_anew(queue: MessageQueue) -> None:
+    queue.pause("acme", "one", until=timedelta(days=1))
+    queue.pause("acme", "two")
+    assert [(one.reason, one.until) for one in queue.paused()] == [("two", None)]
+
+
+# Sweeping and the head.
+
+
+def test_swept_messages_wait_for_a_person(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    assert queue.sweep("acme") == 2
+    assert (queue.sweep("acme"), serve(queue), queue.ring_order()) == (0, [], [])
+    assert queue.footprint("acme") == Footprint(1, 0, 2, 2)
+    assert [(one.address.index, one.reason) for one in queue.overweight()] == [(0, "swept"), (1, "swept")]
+    queue.enqueue_message("acme", b"c")
+    assert serve(queue) == [("acme", b"c")]
+    queue.execute_overweight(Address("acme", 0, 1), lambda delivery: None)
+    assert [one.address.index for one in queue.overweight()] == [0]
+    queue.execute_overweight(Address("acme", 0, 0), lambda delivery: None)
+    assert queue.footprints() == []
+
+
+def test_forcing_the_head(queue: MessageQueue) -> None:
+    for name in "abcd":
+        queue.enqueue_message(name, name.encode())
+    assert queue.ring_order() == list("abcd")
+    assert queue.force_set_head("c") is True
+    assert queue.ring_order() == list("cdab")
+    assert queue.force_set_head("d") is True
+    assert queue.ring_order() == list("dabc")
+    assert queue.force_set_head("nobody") is False
+    assert [origin for origin, _ in serve(queue)] == list("dabc")
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_forcing_every_head_of_a_ring(queue: MessageQueue, number: int) -> None:
+    names = [f"o{at}" for at in range(number)]
+    for name in names:
+        queue.enqueue_message(name, b"x")
+    for at, name in enumerate(names):
+        assert queue.force_set_head(name)
+        assert queue.ring_order() == names[at:] + names[:at]
+
+
+# How an origin is served.
+
+
+def test_shares(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(1_000, 1_000), rounds_per_block=100)
+    queue.set_origin("acme", share=3)
+    for name in ("acme", "globex"):
+        queue.enqueue_messages(name, [b"x"] * 2_000, weight=Weight(1, 0))
+    queue.service_queues(lambda delivery: None)
+    done = {name: 2_000 - queue.footprint(name).count for name in ("acme", "globex")}
+    assert sum(done.values()) == 1_000
+    assert 700 <= done["acme"] <= 800
+
+
+def test_a_most_per_block(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit")
+    queue.set_origin("acme", most=Weight(5, 100))
+    queue.enqueue_messages("acme", [b"x"] * 20)
+    queue.enqueue_message("acme", b"heavy", weight=Weight(6, 1))
+    assert len(serve(queue)) == 5
+    for _ in range(4):
+        serve(queue)
+    assert [(one.weight, one.limit and one.limit.time) for one in queue.overweight()] == [(Weight(6, 1), 5)]
+
+
+def test_a_least_per_block(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(10, 1_000))
+    for name in ("a", "b", "c", "quiet"):
+        queue.enqueue_messages(name, [b"x"] * 50)
+    queue.set_origin("quiet", least=Weight(6, 500))
+    for _ in range(3):
+        served = [origin for origin, _ in serve(queue)]
+        assert served.count("quiet") >= 6
+        assert len(served) == 10
+
+
+def test_a_least_reaches_far_into_the_ring(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(10, 1_000))
+    queue.enqueue_messages([(f"o{number:03}", b"x") for number in range(300) for _ in range(2)])
+    serve(queue)
+    queue.enqueue_messages("quiet", [b"x"] * 7)
+    queue.set_origin("quiet", least=Weight(3, 500))
+    assert [[origin for origin, _ in serve(queue)].count("quiet") for _ in range(4)] == [3, 3, 1, 0]
+    block = queue.plan_block()
+    assert "quiet" not in block.origins
+    queue.enqueue_message("quiet", b"x")
+    other = queue.plan_block()
+    assert other.origins[0] == "quiet"
+    queue.release_block(other)
+    queue.release_block(block)
+
+
+@pytest.mark.parametrize("settings", [{"share": 0}, {"share": 1.5}, {"share": True}, {"least": (1,)}, {"most": "x"}])
+def test_what_no_origin_can_be_set_to(queue: MessageQueue, settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        queue.set_origin("acme", **settings)
+
+
+# Rings.
+
+
+def test_two_rings_in_one_store_do_not_meet(make_queue: Maker) -> None:
+    one, other = make_queue("one"), make_queue("other")
+    one.enqueue_message("acme", b"a")
+    other.enqueue_message("acme", b"b")
+    one.pause("acme")
+    assert (serve(one), serve(other)) == ([], [("acme", b"b")])
+    assert (one.footprint("acme").count, other.footprint("acme").count) == (1, 0)
+    assert (told(one), len(told(other))) == ([], 1)
+    assert one.rings() == ["default", "one", "other"]
+
+
+def test_rings_that_cannot_be(make_queue: Maker) -> None:
+    queue = make_queue()
+    with pytest.raises(RingExists):
+        queue.create_ring("test")
+    with pytest.raises(UnknownRing, match="'default', 'test'"):
+        MessageQueue(make_queue.uri, "nowhere")
+    with pytest.raises(ConfigRefused):
+        queue.create_ring("no good name!")
+    assert queue.rings() == ["default", "test"]
+
+
+def test_a_store_without_a_schema(store_uri: str) -> None:
+    with pytest.raises(SchemaMissing, match="db upgrade"):
+        MessageQueue(store_uri)
+
+
+def test_a_heap_may_only_grow(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"x" * 60_000)
+    assert queue.change_ring(heap_size=100_000, max_stale=7).heap_size == 100_000
+    with pytest.raises(ConfigRefused, match="may only grow"):
+        queue.change_ring(heap_size=99_999)
+    queue.enqueue_message("acme", b"y" * 90_000)
+    assert len(serve(queue)) == 2
+
+
+def test_changes_reach_everybody(make_queue: Maker) -> None:
+    queue, other = make_queue(order="rotation"), make_queue()
+    assert queue.change_ring(weigher=LinearWeigher((5, 0), (0, 0))).weigher.weigh(9) == Weight(5, 0)
+    other.enqueue_message("acme", b"a")
+    assert other.service_queues(lambda delivery: None).weight == Weight(5, 0)
+    assert other.config == queue.config
+    with MessageQueue(make_queue.uri, "test") as third:
+        assert third.config == queue.config
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"order": "random"}, {"lease": 0}, {"colour": "red"}, {"max_attempts": 0}, {"service_weight": (-1, 0)},
+        {"heap_size": 2.5}, {"extra": 1},
+    ],
+)  # fmt: skip
+def test_changes_that_are_refused_change_nothing(queue: MessageQueue, changes: dict[str, Any]) -> None:
+    before = queue.config
+    with pytest.raises(InvalidInput):
+        queue.change_ring(**changes)
+    assert queue.config == before
+    assert queue.enqueue_message("acme", b"x").count == 1
+
+
+def test_a_ring_that_pays_for_nothing_is_refused(queue: MessageQueue) -> None:
+    from airflow_mq import Costs
+
+    costs = Costs(bump_service_head=Weight(3, 0), service_page_item=Weight(2, 7))
+    with pytest.raises(ConfigRefused, match="at least 5/7"):
+        queue.create_ring("poor", RingConfig(service_weight=Weight(4, 4), costs=costs))
+    queue.create_ring("just", RingConfig(service_weight=Weight(5, 7), costs=costs))
+
+
+# Looking.
+
+
+def test_footprints_page_by_page(queue: MessageQueue) -> None:
+    names = [f"{team}/{number}" for team in ("acme", "globex") for number in range(5)]
+    queue.enqueue_messages([(name, b"x") for name in names])
+    assert [name for name, _ in queue.footprints()] == names
+    assert [name for name, _ in queue.footprints("globex/")] == names[5:]
+    assert [name for name, _ in queue.footprints(limit=3)] == names[:3]
+    assert [name for name, _ in queue.footprints(after=names[2], limit=3)] == names[3:6]
+
+
+def test_peeking_changes_nothing(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"%d" % number for number in range(50)])
+    for _ in range(2):
+        assert [one.payload for one in queue.peek("acme", limit=3)] == [b"0", b"1", b"2"]
+    first = queue.peek("acme")[0]
+    assert (first.address, first.state, first.attempts) == (Address("acme", 0, 0), "waiting", 0)
+    assert first.sent_at is not None and abs(datetime.now(timezone.utc) - first.sent_at) < timedelta(minutes=5)
+    assert queue.peek("nobody") == []
+    assert len(serve(queue)) == 50
+
+
+def test_events_can_be_filtered(queue: MessageQueue) -> None:
+    queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    serve(queue)
+    block = queue.plan_block()
+    queue.settle_block(block)
+    assert {event.origin for event in queue.events(origin="globex")} == {"globex"}
+    assert [event.name for event in queue.events(name="OverweightEnqueued")] == ["OverweightEnqueued"]
+    (one,) = queue.events(origin="globex")
+    assert [(event.origin, event.index) for event in queue.events(id=one.id)] == [("globex", 0)]
+    assert list(queue.events(block=block.id)) == []
+    assert len(list(queue.events(limit=2))) == 2
+    everything = list(queue.events())
+    assert len(everything) == 4
+    assert [event.seq for event in everything] == sorted({event.seq for event in everything})
+    for at, event in enumerate(everything):
+        assert list(queue.events(after=event.seq)) == everything[at + 1 :]
+
+
+def test_events_can_be_followed(make_queue: Maker) -> None:
+    queue, reader = make_queue(order="rotation"), make_queue()
+    found: list[bytes] = []
+
+    def follow() -> None:
+        for event in reader.events(follow=True, limit=3):
+            found.append(event.origin.encode())
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    for name in ("a", "b", "c"):
+        queue.enqueue_message(name, b"x")
+        serve(queue)
+    thread.join(30)
+    assert found == [b"a", b"b", b"c"]
+
+
+def test_the_ledger(queue: MessageQueue) -> None:
+    queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
+    queue.pause("globex")
+    block = queue.plan_block()
+    (page,) = queue.ledger(block=block.id)
+    lines = {line.origin: (line.granted, line.messages, line.reason) for line in page.entries}
+    assert lines == {"acme": (Weight(2, 2), 2, "emptied"), "globex": (Weight(0, 0), 0, "paused")}
+    queue.release_block(block)
+    queue.resume("globex")
+    serve(queue)
+    assert [len(page.entries) for page in queue.ledger()] == [2, 2]
+
+
+def test_what_is_kept_no_longer_goes(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", keep_events=0, keep_ledger=0, key_window=0)
+    queue.enqueue_message("acme", b"a", key="k")
+    queue.settle_block(queue.plan_block())
+    serve(queue)
+    queue.housekeep()
+    assert (list(queue.events()), queue.ledger(), queue.blocks()) == ([], [], [])
