@@ -223,6 +223,8 @@ class DeficitRounds:
         self.purses: dict[str, Purse] = {}
         #: Queues whose next message is paid for and did not fit: first in the next block.
         self.owed: dict[str, None] = {}
+        #: Queues whose next message does not fit what is left of the block, and is not paid for yet.
+        self.saving: dict[str, None] = {}
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Guarantees first, then a round over the ring, then rounds over those met there."""
@@ -233,6 +235,7 @@ class DeficitRounds:
         rotating = self._first_round()
         while rotating:
             served = [origin for origin in rotating if self._visit(origin)]
+            self._save_up(1)
             rotating = [origin for origin in rotating if self._may_go_on(origin)]
             if not served and not self._skip_empty_rounds(rotating):
                 break
@@ -314,7 +317,25 @@ class DeficitRounds:
             return False
         book = self.ladder.shelf.book(origin)
         front = self._front_weight(book)
-        return front is not None and self.purses[origin].most.fits(front) and self._fits(front)
+        if front is None or not self.purses[origin].most.fits(front):
+            return False
+        if not self._fits(front):
+            self.saving[origin] = None
+            return False
+        return True
+
+    def _save_up(self, rounds: int) -> None:
+        """A round is a round for those, too, who can spend nothing more in this block."""
+        for origin in self.saving:
+            book = self.ladder.shelf.book(origin)
+            quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
+            if missing > 0:
+                book.deficit += min(rounds, -(-missing // quantum)) * quantum
+                self.ladder.shelf.changed_books.add(origin)
+                entry = self.ledger.entry(origin)
+                entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
+            if book.deficit >= self._front(book):
+                self.owed[origin] = None
 
     def _fits(self, weight: Weight) -> bool:
         costs = self.ladder.visit_cost.plus(self.ladder.page_cost).plus(self.ladder.item_cost)
@@ -329,4 +350,5 @@ class DeficitRounds:
         for book in books:
             # The round that follows pays the last quantum.
             book.deficit += max(rounds - 1, 0) * self.quantum * book.standing.share
+        self._save_up(max(rounds - 1, 0))
         return True
