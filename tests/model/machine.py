@@ -35,7 +35,7 @@ from airflow_mq.testing import RecordingProcessor, Script
 
 from .clock import SECOND, Clock
 from .ladder import InPlace, Meter, OnPaper, answered, apply
-from .plain import GONE, WAITING, Event, Item, Pair, Plain, Refusal, exceeds, plus
+from .plain import GONE, WAITING, Book, Event, Item, Page, Pair, Plain, Refusal, exceeds, plus
 from .settling import Held, Run, send, settle
 from .sides import Side, Sides, block_facts
 
@@ -275,10 +275,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     def follow(self, limit: Pair, tried: Any) -> None:
         """Apply what was tried, each the next of its queue; the expired on the way are dropped."""
-        plain = self.plain
+        plain, stored = self.plain, self.sides.do(Side.state)
+
+        def was_left(book: Book, page: Page) -> bool:
+            """All of it was tried, some is kept, and what came next is not in it: the look behind it was paid."""
+            if page.first < len(page.items) or not page.left:
+                return False
+            its = stored[book.origin]["pages"].get(page.index)
+            return its is None or len(its[1]) == len(page.items)
+
+        plain.was_left = was_left
         for origin, page, at, answer, sent in tried:
             book = plain.book(origin)
             assert not plain.passed_by(book, in_place=True), "a queue that is passed by was serviced"
+            self.close_done((origin, page))
             self.drop_expired(origin, (page, at))
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
             assert waiting[0] == (page, at), "tried out of order"
@@ -286,7 +296,14 @@ class QueueMachine(RuleBasedStateMachine):
                   plain.heaviest(origin, limit))  # fmt: skip
         for book in plain.books.values():
             self.drop_expired(book.origin, None)
+        plain.was_left = lambda book, page: False
         self.adopt_windows()
+
+    def close_done(self, but: tuple[str, int]) -> None:
+        """A page of which all is processed goes when its queue has been serviced, or the next page is begun."""
+        for origin, book in self.plain.books.items():
+            for index in [index for index, page in book.pages.items() if not page.left and (origin, index) != but]:
+                self.plain.close_page(book, index)
 
     def drop_expired(self, origin: str, before: tuple[int, int] | None) -> None:
         """Which of the expired were come to, their events tell."""

@@ -122,6 +122,8 @@ class Plain:
         self.delayed: list[tuple[int, int, list[Item]]] = []
         self.all: list[Item] = []
         self.sent = 0
+        #: Whether a window moved past its last page before something more was sent, where only the store can tell.
+        self.was_left: Callable[[Book, Page], bool] = lambda book, page: False
 
     # Settings, as plain numbers.
 
@@ -202,6 +204,9 @@ class Plain:
     def append(self, item: Item) -> None:
         book = self.book(item.origin)
         page = book.pages.get(book.end - 1) if book.ready else None
+        if page is not None and self.was_left(book, page):
+            book.begin, page = book.end, None
+            self.unknit_if_empty(book)
         if page is None or page.used + len(item.payload) + HEADER > self.config.heap_size:
             if not book.ready:
                 self.ring.append(item.origin)

@@ -146,7 +146,6 @@ def test_two_declared_weights(store_uri: str) -> None:
         assert queue.plan_block().planned == Weight(5, 5)
 
 
-@pytest.mark.xfail(reason="a report is taken at its word until its block settles", strict=True)
 def test_a_report_on_what_nobody_holds_makes_nothing_gone(store_uri: str) -> None:
     with opened(store_uri) as queue:
         queue.enqueue_messages("acme", [b"one", b"two"])
