@@ -1,10 +1,13 @@
 -- Ready books in the ring's order, from a ticket on. Takes no lock.
+-- (Not EXISTS: that may be answered by reading everything that is in flight into memory.)
 SELECT b.origin, b.begin_page, b.end_page, b.pages, b.messages, b.size, b.ticket, b.deficit, b.floor, b.ahead, b.wake_at,
-       EXISTS (
-           SELECT FROM {s}pause p
+       coalesce((
+           SELECT true FROM {s}pause p
            WHERE p.ring = %(ring)s AND p.origin = b.origin AND (p.until IS NULL OR p.until > %(now)s)
-       ) AS paused,
-       EXISTS (SELECT FROM {s}claim c WHERE c.ring = %(ring)s AND c.origin = b.origin AND NOT c.by_hand) AS in_flight,
+       ), false) AS paused,
+       coalesce((
+           SELECT true FROM {s}claim c WHERE c.ring = %(ring)s AND c.origin = b.origin AND NOT c.by_hand LIMIT 1
+       ), false) AS in_flight,
        (SELECT t.settings FROM {s}standing t WHERE t.ring = %(ring)s AND t.origin = b.origin) AS standing
 FROM {s}book b
 WHERE b.ring = %(ring)s AND b.ticket > %(after)s
