@@ -1,0 +1,301 @@
+"""Statements: all of them used, in both dialects, and none that reads a whole backlog on a hot path."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import airflow_mq
+from airflow_mq.store import parse, upgrade
+from airflow_mq.store.sql import statement
+from tests.postgres_server import Server, Servers
+
+PACKAGE = Path(airflow_mq.__file__).parent
+QUERIES = PACKAGE / "store" / "queries"
+NAMES = {dialect: {path.stem for path in (QUERIES / dialect).glob("*.sql")} for dialect in ("sqlite", "postgres")}
+#: What only one database needs: the other has no COPY, no snapshots, or no DELETE … RETURNING into an INSERT.
+ONLY_POSTGRES = {"copy_mail", "insert_one", "promote_due", "snapshot"}
+ONLY_SQLITE = {"delete_due", "due"}
+#: What grows with the backlog, or with history.
+GROWING = {
+    "mail", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "aside",
+}  # fmt: skip
+#: What reads all of something by intent, and who wants it.
+ON_PURPOSE = {
+    "all_claims": "the check looks at everything in flight",
+    "count_before": "forcing the head counts the circle",
+    "tickets_before": "forcing the head moves the smaller side of the circle",
+    "advance_tickets": "forcing the head moves the smaller side of the circle",
+    "copy_mail": "has no plan: it is a COPY",
+}
+
+ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
+PAGES = list(range(len(ORIGINS)))
+IDS = list(range(1, 200_000, 10_000))
+NOW, LATE = 1_000_000, 1 << 62
+SMALL = {"ring": 1, "limit": 128, "now": NOW}
+ONES = [1] * len(ORIGINS)
+BYTES = [b"x"] * len(ORIGINS)
+BOOK = {name: ONES for name in ("begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit", "floor",
+                                "wake_at")}  # fmt: skip
+PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "kept", "first_mail",
+                                "last_mail")}  # fmt: skip
+TOKEN = b"\x00" * 16
+#: What a busy ring asks for: some origins at once, a narrow stretch of ids, a single block.
+VALUES: dict[str, dict[str, Any]] = {
+    "news_by_id": {"start": 199_900, "below": LATE},
+    "ready_books": {"after": 100},
+    "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
+    "mail": {"after": IDS, "limit": 8, "inline": 2000},
+    "uncut": {"after": 199_000, "limit": 1024},
+    "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
+    "mail_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
+    "every_book": {"after": "o00100", "limit": 1000},
+    "kept_pages": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
+    "events": {"after": 19_000, "origin": None, "block": None, "limit": 256},
+    "claim_key": {"key": "k77", "digest": b"x", "window": 10},
+    "key_digest": {"key": "k77"},
+    "block_by_key": {"key": "k9990"},
+    "blocks": {"state": -1, "before": LATE, "limit": 100},
+    "ledger": {"before": LATE, "first": 0, "limit": 100},
+    "lock_block": {"token": TOKEN},
+    "block_by_token": {"token": TOKEN},
+    "renew_block": {"token": TOKEN, "deadline": 9},
+    "report": {"token": TOKEN, "data": b"x"},
+    "end_block": {"block": 77, "state": 1, "details": "{}"},
+    "claims": {"block": 77},
+    "outcomes": {"block": 77},
+    "delete_claims": {"block": 77},
+    "delete_outcomes": {"block": 77},
+    "expire_event": {"before": 5},
+    "expire_ledger": {"before": 5},
+    "expire_block": {"before": 5},
+    "expire_key": {"before": 5},
+    "sweep_pages": {"origin": "o00100", "first": 0},
+    "save_book": {**BOOK, "end_page": [2] * len(ORIGINS), "ahead": BYTES},
+    "save_page": {**PAGE, "page": PAGES, "slices": BYTES, "lengths": BYTES, "marks": BYTES, "notes": BYTES},
+    "save_aside": {
+        "block": None, "at": 1, "page": PAGES, "item": ONES, "id": BYTES, "size": ONES, "weight": BYTES,
+        "weight_limit": BYTES, "reason": ["overweight"] * len(ORIGINS),
+    },
+    "delete_aside": {"page": PAGES, "item": ONES},
+    "delete_page": {"page": PAGES},
+    "delete_shared_mail": {"id": IDS, "page": PAGES},
+    "asides": {"page": PAGES},
+    "set_ticket": {"ticket": ONES},
+    "insert_block": {
+        "id": LATE, "key": "new", "token": b"new", "by_hand": False, "seconds": 1.0, "deadline": 1, "planned_at": 1,
+        "details": "{}",
+    },
+    "insert_claim": {"block": LATE, "by_hand": [False] * len(ORIGINS), "seq": PAGES, "data": BYTES},
+    "insert_delayed": {
+        "due": 1, "size": 1, "items": 1, "more": False, "origin": "a", "lengths": b"", "attributes": b"", "heap": b"x",
+    },
+    "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
+    "insert_ledger": {"at": 1, "block": [LATE], "data": [b"x"]},
+    "insert_mail": {
+        "size": ONES, "items": ONES, "more": [False] * len(ORIGINS), "lengths": BYTES, "attributes": BYTES,
+        "heap": BYTES,
+    },
+    "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
+    "save_state": {"ticket_floor": 0, "look_floor": 0, "marks": "[]"},
+    "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
+    "renew_lease": {"token": TOKEN, "until": 1},
+    "drop_lease": {"token": TOKEN},
+    "lower_floor": {"ticket": 1},
+    "fresh_ids": {"count": 5},
+    "ring_by_name": {"name": "default"},
+    "insert_ring": {"name": "new", "config": "{}"},
+    "insert_state": {"ring": 99},
+    "change_ring": {"config": "{}"},
+    "pause": {"origin": "a", "reason": "", "who": "", "until": None},
+    "resume": {"origin": "a"},
+    "set_standing": {"origin": "a", "settings": "{}", "guaranteed": False},
+    "measure": {"processor": None},
+    "save_measure": {"processor": "", "origin": "a", "data": "{}"},
+}  # fmt: skip
+
+
+def values_of(name: str) -> dict[str, Any]:
+    return {**SMALL, "origin": ORIGINS, "id": IDS, **VALUES.get(name, {})}
+
+
+def test_every_statement_is_there_for_both() -> None:
+    assert NAMES["postgres"] - NAMES["sqlite"] == ONLY_POSTGRES
+    assert NAMES["sqlite"] - NAMES["postgres"] == ONLY_SQLITE
+
+
+def test_every_statement_is_used() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    unused = [name for name in sorted(NAMES["sqlite"] | NAMES["postgres"]) if f'"{name}"' not in code]
+    assert unused == []
+
+
+def test_every_statement_that_is_named_exists() -> None:
+    calls = r'\b(?:rows|run|rows_for|run_for|_write|block|text|_send|point)\(\s*"([a-z_]+)"'
+    named = {
+        name for path in PACKAGE.rglob("*.py") for name in re.findall(calls, path.read_text("utf-8"))
+    } - {"begin", "commit", "committed"}  # fmt: skip
+    assert len(named) > 60
+    assert named <= NAMES["sqlite"] | NAMES["postgres"]
+
+
+@pytest.mark.parametrize("dialect", sorted(NAMES))
+def test_every_statement_says_what_it_does(dialect: str) -> None:
+    for path in (QUERIES / dialect).glob("*.sql"):
+        assert path.read_text("utf-8").startswith("-- "), f"{path.name} begins with a comment"
+
+
+# On PostgreSQL, at depth.
+
+FILL = """
+INSERT INTO {s}mail (id, size, ring, origin, heap)
+    SELECT n, 100, 1, 'o' || lpad((n % 2000)::text, 5, '0'), convert_to(repeat('x', 100), 'UTF8')
+    FROM generate_series(1, 200000) n;
+INSERT INTO {s}book (ring, origin, begin_page, end_page, pages, ticket)
+    SELECT 1, 'o' || lpad(n::text, 5, '0'), 0, n % 2, 1, CASE WHEN n % 2 = 1 THEN n END
+    FROM generate_series(0, 19999) n;
+INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, remaining_size, kept, first_mail,
+                     last_mail, slices, lengths)
+    SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 10, 1000, 0, 10, 1000, (n % 50 = 0)::int, n, n,
+           convert_to(repeat('s', 200), 'UTF8'), ''
+    FROM generate_series(0, 39999) n;
+INSERT INTO {s}event (id, ring, origin, at, events, data)
+    SELECT n, 1, 'o' || lpad((n % 2000)::text, 5, '0'), n, 1, convert_to(repeat('e', 100), 'UTF8')
+    FROM generate_series(1, 20000) n;
+INSERT INTO {s}block (id, ring, key, token, state, seconds, deadline, planned_at, ended_at, details)
+    SELECT n, 1, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
+           CASE WHEN n > 9000 THEN NULL ELSE n END, '{{}}'
+    FROM generate_series(1, 10000) n;
+INSERT INTO {s}claim (block, seq, ring, origin, data)
+    SELECT 9001 + n / 10, n, 1, 'o' || lpad(n::text, 5, '0'), convert_to(repeat('c', 200), 'UTF8')
+    FROM generate_series(0, 9999) n;
+INSERT INTO {s}outcome (id, block, data)
+    SELECT n, 9001 + n / 20, convert_to(repeat('r', 200), 'UTF8') FROM generate_series(1, 20000) n;
+INSERT INTO {s}ledger (block, ring, at, data)
+    SELECT n, 1, n, convert_to(repeat('l', 200), 'UTF8') FROM generate_series(1, 10000) n;
+INSERT INTO {s}sent_key (ring, key, digest, at)
+    SELECT 1, 'k' || n, decode(md5(n::text), 'hex'), n FROM generate_series(1, 20000) n;
+INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap)
+    SELECT n, 999900 + n, 100, 1, 1, 'o' || lpad((n % 2000)::text, 5, '0'), convert_to(repeat('x', 100), 'UTF8')
+    FROM generate_series(1, 20000) n;
+INSERT INTO {s}aside (ring, origin, page, item, id, size, reason, at)
+    SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 1, decode(md5(n::text), 'hex'), 1, 'overweight', n
+    FROM generate_series(0, 39999) n;
+INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
+INSERT INTO {s}standing (ring, origin, settings, guaranteed)
+    SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;
+INSERT INTO {s}ring (id, name, config) OVERRIDING SYSTEM VALUE VALUES (99, 'other', '{{}}');
+SELECT setval('{s}id_seq', 200001);
+"""
+
+
+@pytest.fixture(scope="module", params=["embedded", "system"])
+def deep_store(request: pytest.FixtureRequest, postgres_servers: Servers) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a store with a deep backlog and a long history."""
+    if request.param not in postgres_servers:
+        pytest.skip("there is no other PostgreSQL on this machine")
+    server: Server = postgres_servers[request.param]
+    with server.database() as uri:
+        address = parse(uri)
+        upgrade(address)
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute(FILL.format(s=f'"{address.schema}".').encode())
+            connection.execute(b"VACUUM ANALYZE")
+            yield connection
+
+
+HOT = sorted(NAMES["postgres"] - set(ON_PURPOSE))
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", HOT)
+def test_no_hot_statement_reads_a_whole_table(deep_store: psycopg.Connection[Any], name: str) -> None:
+    text, order = _numbered(statement("postgres", name, '"airflow_mq".'))
+    values = [{**values_of(name), "1": 1, "2": 1, "3": "a", "4": b"x"}[one] for one in order]
+    arguments = sql.SQL(", ").join(sql.Literal(value) for value in values).as_string(deep_store)
+    call = f"EXECUTE asked({arguments})" if values else "EXECUTE asked"
+    deep_store.execute(f"PREPARE asked AS {text}".encode())
+    try:
+        # The driver prepares what it runs often; from the sixth time on the server may plan for any values at all.
+        for time in range(7):
+            with deep_store.transaction(force_rollback=True):
+                plan = deep_store.execute(f"EXPLAIN (FORMAT JSON) {call}".encode()).fetchone()
+                assert plan is not None
+                whole = list(_whole_reads(plan[0][0]["Plan"]))
+                assert whole == [], f"at time {time}: {json.dumps(plan[0], indent=1)}"
+                deep_store.execute(call.encode())
+    finally:
+        deep_store.execute(b"DEALLOCATE asked")
+
+
+def _numbered(text: str) -> tuple[str, list[str]]:
+    """The statement with numbered parameters, and what they are called."""
+    order: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        name = match.group(1) or str(len(order) + 1)
+        if name not in order:
+            order.append(name)
+        return f"${order.index(name) + 1}"
+
+    return re.sub(r"%(?:\((\w+)\))?[sb]", number, text), order
+
+
+def _whole_reads(node: dict[str, Any]) -> Iterator[str]:
+    table = node.get("Relation Name")
+    if table in GROWING:
+        if node["Node Type"] == "Seq Scan":
+            yield f"Seq Scan on {table}"
+        if node["Node Type"].startswith("Index") and "Index Cond" not in node:
+            yield f"{node['Node Type']} over all of {table}"
+    for inner in node.get("Plans", ()):
+        yield from _whole_reads(inner)
+
+
+# On SQLite.
+
+
+#: A table, and what a statement calls it.
+TABLES = re.compile(r"mq_(\w+)(?: AS)?(?: (?!SET|WHERE|ON)(\w+))?")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES["sqlite"] - set(ON_PURPOSE)))
+def test_no_hot_statement_scans_a_sqlite_table(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "store.db"
+    upgrade(parse(f"sqlite:///{path}"))
+    text = statement("sqlite", name, "mq_")
+    aliases = {
+        alias or table: table for table, alias in re.findall(r"mq_(\w+)(?: AS)?(?: (?!SET|WHERE|ON)(\w+))?", text)
+    }
+    connection = sqlite3.connect(path)
+    try:
+        unbound = dict.fromkeys(re.findall(r":(\w+)", text))
+        details = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound)]
+    finally:
+        connection.close()
+    for detail in details:
+        match = re.match(r"SCAN (\w+)(.*)", detail)
+        table = aliases.get(match.group(1), match.group(1).removeprefix("mq_")) if match else ""
+        assert not (match and table in GROWING), f"{name}: {detail}"
+
+
+def test_sqlite_tables_are_strict(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    upgrade(parse(f"sqlite:///{path}"))
+    connection = sqlite3.connect(path)
+    try:
+        tables = connection.execute("SELECT name, strict FROM pragma_table_list WHERE name LIKE 'mq_%'").fetchall()
+    finally:
+        connection.close()
+    assert len(tables) > 15
+    assert [name for name, strict in tables if not strict] == []
