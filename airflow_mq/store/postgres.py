@@ -194,9 +194,9 @@ class PostgresStore(Store[Connection]):
 
     def _send(self, name: str, text: bytes, values: Any) -> None:
         connection = self.connection()
-        if self.probe is not None:
-            self.probe(name)
         try:
+            if self.probe is not None:
+                self.probe(name)
             self._sender(connection).execute(text, values)
         except psycopg.Error as error:
             ours = named(error)

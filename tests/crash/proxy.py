@@ -19,17 +19,17 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.uri = f"{found[1]}127.0.0.1:{self._listener.getsockname()[1]}{found[3]}"
         self._word: bytes | None = None
-        self._after, self._skip = True, 0
+        self._after = True
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def cut_after(self, word: bytes, skip: int = 0) -> None:
-        """Once `word` was seen (and `skip` others before it): pass it on, wait for the answer, and keep it."""
-        self._after, self._skip, self._word = True, skip, word
+    def cut_after(self, word: bytes = b"") -> None:
+        """Once the client says `word` (or anything): pass it on, wait for the answer, and keep it."""
+        self._after, self._word = True, word
 
-    def cut_before(self, word: bytes, skip: int = 0) -> None:
-        """Cut, and do not pass it on."""
-        self._after, self._skip, self._word = False, skip, word
+    def cut_before(self, word: bytes = b"") -> None:
+        """Once the client says `word` (or anything): do not pass it on."""
+        self._after, self._word = False, word
 
     def __enter__(self) -> Proxy:
         self._start(self._accept)
@@ -64,12 +64,10 @@ class Proxy:
                     if one is server:
                         client.sendall(data)
                         continue
-                    if self._word and self._word in data:
-                        if self._skip == 0:
-                            self._word = None
-                            if self._after:
-                                server.sendall(data)
-                                server.recv(65_536)
-                            return
-                        self._skip -= 1
+                    if self._word is not None and self._word in data:
+                        self._word = None
+                        if self._after:
+                            server.sendall(data)
+                            server.recv(65_536)
+                        return
                     server.sendall(data)

@@ -141,6 +141,14 @@ def enqueue_keyed(queue: MessageQueue, state: State) -> None:
     queue.enqueue_messages([("a", Message(payload, key=payload.decode())) for payload in names("keyed", 4)])
 
 
+def chosen(points: Sequence[str]) -> list[int]:
+    """Every name: where it comes first, and where it comes last."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(points):
+        places.setdefault(name, []).append(number)
+    return sorted({at for found in places.values() for at in (found[0], found[-1])})
+
+
 BULK, SINGLE, KEYED = names("bulk", 40), names("single", 1), names("keyed", 4)
 PAIRS = [(f"origin {number % 5}", payload) for number, payload in enumerate(BULK)]
 

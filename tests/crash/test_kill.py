@@ -14,7 +14,7 @@ from airflow_mq.store import open_store, parse, upgrade
 
 from .aftermath import assert_conserved, assert_sound, finish, processor
 from .children import end_child, probed, run_child, start_child
-from .scenes import CONFIG, SCENES, Scene, State, mixed
+from .scenes import SCENES, Scene, State, chosen, mixed
 
 pytestmark = pytest.mark.crash
 
@@ -68,14 +68,6 @@ def acting(place: Place, scene: Scene, ring: str, state: State) -> Callable[[Cal
         probe("returned")
 
     return work
-
-
-def chosen(points: list[str]) -> list[int]:
-    """Every name: where it comes first, last, and in between."""
-    places: dict[str, list[int]] = {}
-    for number, name in enumerate(points):
-        places.setdefault(name, []).append(number)
-    return sorted({at for found in places.values() for at in (found[0], found[len(found) // 2], found[-1])})
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
