@@ -33,6 +33,7 @@ from ..core.outcome import (
 from ..core.page import Note, Slice
 from ..core.weight import Weight
 
+_AROUND = 1 << 64
 _HEAD = struct.Struct("<cIQ")
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _RUN = struct.Struct("<BQIIBI")
@@ -90,7 +91,8 @@ def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
 def pack_slices(slices: Sequence[Slice]) -> bytes:
     """Where the items of a page lie."""
     mails = [part.mail for part in slices]
-    steps = [mails[0], *(after - before for before, after in pairwise(mails))]
+    # Mail that was committed late has a smaller id than what was cut before it: a step back goes around.
+    steps = [mails[0], *((after - before) % _AROUND for before, after in pairwise(mails))]
     # The first id is large and the steps are small: apart, the steps stay narrow.
     return b"".join(
         map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))
@@ -103,7 +105,8 @@ def unpack_slices(data: bytes) -> list[Slice]:
     steps, offset = unpack_numbers(data, offset)
     starts, offset = unpack_numbers(data, offset)
     counts, _ = unpack_numbers(data, offset)
-    return list(map(Slice, accumulate(first + steps), starts, counts))
+    mails = [mail % _AROUND for mail in accumulate(first + steps)]
+    return list(map(Slice, mails, starts, counts))
 
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:
