@@ -7,6 +7,7 @@ failure prints the steps, and a blob that repeats them.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,11 +51,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "configure", configure)
 
 
-def run(uris: list[str], clock: Clock, how: settings) -> None:
+def run(uris: list[str], clock: Clock, how: settings) -> Counter[str]:
     for uri in uris:
         upgrade(parse(uri))
-    machine = type("Machine", (QueueMachine,), {"uris": uris, "clock": clock})
+    met: Counter[str] = Counter()
+    machine = type("Machine", (QueueMachine,), {"uris": uris, "clock": clock, "met": met})
     run_state_machine_as_test(machine, settings=how)
+    return met
 
 
 @pytest.mark.slow
