@@ -12,6 +12,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -40,6 +41,23 @@ _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
 
 
+#: What reading bytes raises that mean something else, or nothing.
+_ODD = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error, zlib.error,
+)  # fmt: skip
+#: Messages of one byte in the largest heap there can be: no row is longer.
+_MOST_NUMBERS = (1 << 30) // 6
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Bytes that make no sense are told as such, whatever they stumble over."""
+    try:
+        yield
+    except _ODD as error:
+        raise StoreCorrupt(f"{what} cannot be read: {type(error).__name__}: {error}") from None
+
+
 def pack_numbers(numbers: Sequence[int]) -> bytes:
     """A row of numbers from 0 to 2**64 - 1."""
     if not numbers:
@@ -59,6 +77,8 @@ def unpack_numbers(data: bytes, offset: int = 0) -> tuple[list[int], int]:
     try:
         kind, count, value = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
+        if count > _MOST_NUMBERS:
+            raise ValueError(f"it says that it has {count:,} numbers")
         if kind == b"=":
             return [value] * count, offset
         row = array(kind.decode())
@@ -115,6 +135,7 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
 
 
+@_reading("a row of notes")
 def unpack_notes(data: bytes) -> dict[int, Note]:
     """What `pack_notes` wrote."""
     if not data:
@@ -130,6 +151,7 @@ def pack_weight(weight: Weight | None) -> bytes | None:
     return None if weight is None else _WEIGHT.pack(*weight)
 
 
+@_reading("a weight")
 def unpack_weight(data: bytes | None) -> Weight | None:
     """What `pack_weight` wrote."""
     return None if data is None else Weight(*_WEIGHT.unpack(data))
@@ -171,6 +193,12 @@ def pack_events(runs: Sequence[EventRun]) -> bytes:
 
 def unpack_events(origin: str, data: bytes) -> Iterator[EventRun]:
     """What `pack_events` wrote."""
+    with _reading(f"a row of events of {origin!r}"):
+        found = list(_events(origin, data))
+    yield from found
+
+
+def _events(origin: str, data: bytes) -> Iterator[EventRun]:
     offset = 0
     while offset < len(data):
         fate, page, first, count, flags, length = _RUN.unpack_from(data, offset)
@@ -179,6 +207,8 @@ def unpack_events(origin: str, data: bytes) -> Iterator[EventRun]:
         offset += length
         ids = [b""] * count
         if flags & 1:
+            if offset + 32 * count > len(data):
+                raise ValueError("the row ends early")
             ids = [data[at : at + 32] for at in range(offset, offset + 32 * count, 32)]
             offset += 32 * count
         weights: list[Weight] = []
@@ -212,6 +242,7 @@ def _plain_decision(decision: Decision) -> list[Any]:
     return [decision.verdict.value, decision.weight, decision.limit, name]
 
 
+@_reading("a claim")
 def unpack_claim(origin: str, data: bytes) -> Claim:
     """What `pack_claim` wrote."""
     plain = read_json(data)
@@ -256,6 +287,7 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
+@_reading("an outcome")
 def outcome_of(plain: Sequence[Any]) -> Outcome:
     """What `plain_outcome` wrote."""
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
@@ -281,6 +313,7 @@ def pack_ledger(entries: Sequence[Entry]) -> bytes:
     return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
 
 
+@_reading("a page of the ledger")
 def unpack_ledger(data: bytes) -> list[Entry]:
     """What `pack_ledger` wrote."""
     return [
