@@ -31,7 +31,7 @@ from .values import Enqueued
 
 When = datetime | timedelta | float | int
 #: Bytes of a call that are held in memory; what is more waits in a temporary file.
-HELD = 32 << 20
+HELD = 8 << 20
 #: Messages that are looked at together, and rows that one statement sends.
 STRETCH, FEW = 4096, 64
 

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from ..core.errors import (
@@ -24,6 +25,8 @@ from .store import Outgoing, Store
 from .unit import Unit
 
 PREFIX = "mq_"
+#: Rows of mail that are in memory at the same time while a long call is written.
+ROWS_AT_ONCE = 64
 
 
 class SqliteUnit(Unit):
@@ -134,15 +137,14 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
         """Write mail within a transaction."""
-        rows = list(rows)
-        if not rows:
-            return
-        ids = unit.fresh_ids(len(rows))
-        columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*rows))))
-        if due is None:
-            unit.run_for("insert_mail", {"id": ids, **columns}, ring=ring)
-        else:
-            unit.run_for("insert_delayed", {"id": ids, **columns}, ring=ring, due=due)
+        source = iter(rows)
+        while some := list(islice(source, ROWS_AT_ONCE)):
+            columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*some))))
+            columns["id"] = unit.fresh_ids(len(some))
+            if due is None:
+                unit.run_for("insert_mail", columns, ring=ring)
+            else:
+                unit.run_for("insert_delayed", columns, ring=ring, due=due)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue."""
