@@ -47,6 +47,8 @@ _ODD = (
 )  # fmt: skip
 #: Messages of one byte in the largest heap there can be: no row is longer.
 _MOST_NUMBERS = (1 << 30) // 6
+#: Events that name no message tell of a page or a queue: there are few of them.
+_MOST_UNNAMED = 1 << 16
 
 
 @contextmanager
@@ -205,10 +207,10 @@ def _events(origin: str, data: bytes) -> Iterator[EventRun]:
         offset += _RUN.size
         detail = data[offset : offset + length].decode()
         offset += length
+        if count > (len(data) // 32 if flags & 1 else _MOST_UNNAMED):
+            raise ValueError(f"it says that it has {count:,} events")
         ids = [b""] * count
         if flags & 1:
-            if offset + 32 * count > len(data):
-                raise ValueError("the row ends early")
             ids = [data[at : at + 32] for at in range(offset, offset + 32 * count, 32)]
             offset += 32 * count
         weights: list[Weight] = []
