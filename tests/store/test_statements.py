@@ -22,7 +22,7 @@ PACKAGE = Path(airflow_mq.__file__).parent
 QUERIES = PACKAGE / "store" / "queries"
 NAMES = {dialect: {path.stem for path in (QUERIES / dialect).glob("*.sql")} for dialect in ("sqlite", "postgres")}
 #: What only one database needs: the other has no COPY, no snapshots, or no DELETE … RETURNING into an INSERT.
-ONLY_POSTGRES = {"copy_mail", "insert_one", "promote_due", "snapshot"}
+ONLY_POSTGRES = {"copy_mail", "insert_one", "last_id", "promote_due", "snapshot"}
 ONLY_SQLITE = {"delete_due", "due"}
 #: What grows with the backlog, or with history.
 GROWING = {

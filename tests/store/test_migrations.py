@@ -1,0 +1,148 @@
+"""Migrations: applied once, recognised again, and the same when a person applies them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import psycopg
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.core.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
+from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
+from airflow_mq.store.sql import migrations
+
+
+def run(address: StoreAddress, script: str) -> None:
+    """Run a script by hand, as a person at a prompt would."""
+    if address.driver == "sqlite":
+        connection = sqlite3.connect(str(address.path))
+        connection.executescript(script)
+        connection.close()
+    else:
+        with psycopg.connect(address.uri, autocommit=True) as prompt:
+            prompt.execute(script.encode())
+
+
+def table(address: StoreAddress, name: str) -> str:
+    return f"mq_{name}" if address.driver == "sqlite" else f'"{address.schema}".{name}'
+
+
+def schema_of(address: StoreAddress) -> list[Any]:
+    """Everything that was made, as the database tells it."""
+    if address.driver == "sqlite":
+        connection = sqlite3.connect(str(address.path))
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        connection.close()
+        return rows
+    with psycopg.connect(address.uri) as prompt:
+        return prompt.execute(
+            "SELECT c.relname, c.relkind, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, "
+            "pg_get_expr(d.adbin, d.adrelid), pg_get_indexdef(c.oid) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+            "LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum "
+            "WHERE n.nspname = %s ORDER BY c.relname, a.attnum",
+            (address.schema,),
+        ).fetchall()
+
+
+def test_upgrading_twice_does_nothing_the_second_time(store_uri: str) -> None:
+    address = parse(store_uri)
+    assert schema_status(address).state == "missing"
+    assert upgrade(address) == [name for _, name, _ in migrations("sqlite")]
+    assert schema_status(address).state == "current"
+    before = schema_of(address)
+    assert upgrade(address) == []
+    assert schema_of(address) == before
+
+
+def test_an_edited_migration_is_told(store_uri: str) -> None:
+    address = parse(store_uri)
+    upgrade(address)
+    run(address, f"UPDATE {table(address, 'migration')} SET checksum = 'other'")
+    with pytest.raises(StoreCorrupt, match="in another wording"):
+        upgrade(address)
+
+
+@pytest.mark.parametrize(("version", "error"), [(99, SchemaTooNew), (0, SchemaTooOld)])
+def test_clients_of_another_version_say_what_to_do(store_uri: str, version: int, error: type[Exception]) -> None:
+    address = parse(store_uri)
+    upgrade(address)
+    run(address, f"UPDATE {table(address, 'migration')} SET version = {version}")
+    with pytest.raises(error, match="upgrade"):
+        MessageQueue(store_uri)
+    if version:
+        with pytest.raises(error):
+            upgrade(address)
+
+
+def test_what_a_person_applies_by_hand_is_the_same(store_uri: str) -> None:
+    address = parse(store_uri)
+    run(address, upgrade_sql("sqlite" if address.driver == "sqlite" else "postgres", address.schema))
+    assert schema_status(address).state == "current"
+    by_hand = schema_of(address)
+    assert upgrade(address) == []
+    assert schema_of(address) == by_hand
+    with MessageQueue(store_uri) as queue:
+        assert queue.enqueue_message("acme", b"a").count == 1
+        assert queue.service_queues(lambda delivery: None).processed == 1
+        assert queue.check() == []
+
+
+def test_by_hand_and_by_the_program_make_the_same(store_uri: str) -> None:
+    address = parse(store_uri)
+    upgrade(address)
+    by_program = schema_of(address)
+    if address.driver == "sqlite":
+        assert address.path is not None
+        address.path.unlink()
+        run(address, upgrade_sql("sqlite"))
+    else:
+        run(address, f'DROP SCHEMA "{address.schema}" CASCADE')
+        run(address, upgrade_sql("postgres", address.schema))
+    assert schema_of(address) == by_program
+
+
+def test_a_store_that_is_current_needs_no_statements() -> None:
+    for dialect in ("sqlite", "postgres"):
+        assert "CREATE TABLE" in upgrade_sql(dialect).partition("migration")[2]
+        newest = migrations(dialect)[-1][0]
+        assert "INSERT INTO" not in upgrade_sql(dialect, since=newest)
+
+
+def test_both_databases_are_at_the_same_version() -> None:
+    assert [version for version, *_ in migrations("sqlite")] == [version for version, *_ in migrations("postgres")]
+
+
+@pytest.mark.postgres
+def test_a_schema_of_any_name(pg_uri: str) -> None:
+    address = parse(f"{pg_uri}?schema=acme_mq")
+    assert upgrade(address) != []
+    assert schema_status(parse(pg_uri)).state == "missing"
+    with MessageQueue(address) as queue:
+        assert queue.enqueue_message("acme", b"a").count == 1
+
+
+@pytest.mark.postgres
+def test_the_transaction_id_is_drawn_before_the_id(pg_uri: str) -> None:
+    """Were it the other way round, a mark could miss mail that is on its way."""
+    address = parse(pg_uri)
+    upgrade(address)
+    with psycopg.connect(pg_uri) as prompt:
+        row = prompt.execute(
+            "SELECT column_default FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = 'mail' AND column_name = 'id'",
+            (address.schema,),
+        ).fetchone()
+        assert row is not None
+        default = row[0]
+        assert default.index("pg_current_xact_id()") < default.index("nextval")
+        # A new transaction has no id of its own; drawing one number of mail gives it one.
+        prompt.commit()
+        drawn = prompt.execute(
+            f"SELECT pg_current_xact_id_if_assigned(), ({default}), pg_current_xact_id_if_assigned()"
+        )
+        before, id_, after = drawn.fetchone() or (None, None, None)
+    assert id_ is not None and after is not None and before is None
