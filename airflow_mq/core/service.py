@@ -133,6 +133,9 @@ class Ladder:
             return 0, PageStatus.BAILED
         page = self.shelf.page(book.origin, book.begin)
         if page is None:
+            if book.begin == book.end - 1:
+                # What was sent since that page went opens the next one.
+                self.shelf.pull_some(book, 16)
             return 0, PageStatus.NO_MORE
         processed, status = self.attempt.run(self, book, page)
         if page.is_complete:

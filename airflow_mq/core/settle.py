@@ -199,6 +199,9 @@ class ClaimSettler:
     def _skip_gone(self, book: Book) -> None:
         """Pages of the window that were settled before the one in front of them are gone already."""
         while book.is_ready and self.shelf.page(book.origin, book.begin) is None:
+            if book.begin == book.end - 1:
+                # What was sent since that page went opens the next one.
+                self.shelf.pull(book)
             book.begin += 1
             self.shelf.changed_books.add(book.origin)
 

@@ -153,3 +153,26 @@ def test_a_report_on_what_nobody_holds_makes_nothing_gone(store_uri: str) -> Non
         assert block.messages == 1
         queue.report(block, [Report("acme", 0, 0, 1, Done())])
         assert queue.footprint("acme").count == 1
+
+
+@pytest.mark.parametrize("way", ["in place", "plan", "settle"])
+def test_mail_behind_a_window_that_ends_in_a_hole_is_not_left(store_uri: str, way: str) -> None:
+    """The last page of the window is gone already, and what was sent since is in no page yet."""
+    with opened(store_uri, order="rotation", heap_size=16, ordered=False) as queue:
+        queue.enqueue_messages("acme", [b"0123456789", b"1123456789"])
+        block = queue.plan_block()
+        queue.report(block, [Report("acme", 1, 0, 0, Done())])
+        queue.settle_block(block)
+        if way == "settle":
+            block = queue.plan_block()
+        queue.enqueue_message("acme", b"2123456789")
+        if way == "in place":
+            assert queue.service_queues(lambda _: None).processed == 2
+        elif way == "plan":
+            assert queue.plan_block().messages == 2
+        else:
+            queue.report(block, [Report("acme", 0, 0, 0, Done())])
+            queue.settle_block(block)
+            assert queue.ring_order(10) == ["acme"]
+            assert queue.plan_block().messages == 1
+        assert_sound(queue)
