@@ -77,15 +77,18 @@ class PostgresUnit(Unit):
         """Hold the ring; learn which mail everybody knows of.
 
         Mail that is not visible yet comes from transactions that had not ended when the
-        snapshot was taken, and these draw their ids after they began. A mark pairs the
-        transactions that had not begun at some moment with the last id given out before it:
-        once all older transactions have ended, no smaller id can appear any more.
+        snapshot was taken, and these draw their ids after they began. A mark pairs a
+        transaction with the last id given out before it began: once all older transactions
+        have ended, no smaller id can appear any more. The transaction is this one: it gets
+        its number by locking the ring, after the id was read. (A snapshot's upper bound would
+        not do: it is past those that have ended, not past those that have begun.)
         """
+        last_id, began = self.rows("last_id")[0]
         row = self.rows("lock_ring", ring=ring)[0]
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
-        oldest, newest, now = self.rows("snapshot")[0]
+        oldest, own, now = self.rows("snapshot")[0]
         # After a restore into another cluster transactions count from new; old marks say nothing.
-        marks = [mark for mark in state.marks if mark[0] <= newest] + [[newest, self.last_id]]
+        marks = [mark for mark in state.marks if mark[0] <= own] + ([] if began else [[own, last_id]])
         certain = [mark for mark in marks if mark[0] <= oldest]
         horizon = max((mark[1] for mark in certain), default=0) + 1
         kept = certain[-1:] + _thinned([mark for mark in marks if mark[0] > oldest])
