@@ -86,6 +86,9 @@ def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
     """Forget that a message was set aside; remove its page if that was the last of it."""
     costs = shelf.config.costs
     shelf.asides[Address(book.origin, page.index, item)] = None
+    if page.is_complete and book.is_ready and page.index == book.end - 1:
+        # What was sent meanwhile went into this page, if it fitted.
+        shelf.pull(book)
     if page.is_complete:
         shelf.remove_page(book, page)
         _close_hollow_window(shelf, book, page)
@@ -96,9 +99,6 @@ def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
 def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
     """The page that went was still the window's first: the window must not keep a hole."""
     if page.index == book.begin and book.is_ready:
-        if page.index == book.end - 1:
-            # What was sent meanwhile would have gone into this page; now it opens the next one.
-            shelf.pull(book)
         book.begin += 1
         if book.begin == book.end:
             shelf.unknit(book)

@@ -541,13 +541,14 @@ class SqlShelf(Shelf):
 
     def _begin_again(self) -> None:
         """What is written is no change any more; whoever goes on with this shelf looks anew."""
+        for (origin, _), page in self.removed_pages.items():
+            for part in page.slices:
+                self.payload_cache.pop((origin, part.mail), None)
         self.forget_changes()
         self.tickets = {}
         self.header_cache = {}
         self.ring.moved.clear()
         self.ring.favoured = []
-        ahead = self._ahead() if self.payload_cache else set()
-        self.payload_cache = {key: kept for key, kept in self.payload_cache.items() if key in ahead}
         for known in self.origins.values():
             known.taken = []
         self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
@@ -627,11 +628,6 @@ class SqlShelf(Shelf):
         if not self.rest_done:
             tickets.append(self.ticket_cursor + 1)
         return min(tickets, default=self.state.ticket_floor)
-
-    def _ahead(self) -> set[tuple[str, int]]:
-        """Mail that was fetched for later and is not used up."""
-        rows = {(origin, row.id) for origin, box in self.boxes.items() for row in box.rows}
-        return rows | {(origin, part.mail) for (origin, _), page in self.pages.items() if page for part in page.slices}
 
     def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes, bool]]:
         """Claims as rows, in the order of the visits, and whether each holds any message."""
