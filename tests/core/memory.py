@@ -1,0 +1,216 @@
+"""A shelf without any database, and a scene on it: small words for messages, a check at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_mq.core import orders
+from airflow_mq.core.book import Book, Standing
+from airflow_mq.core.claims import Claim, Claiming, Scales
+from airflow_mq.core.config import RingConfig
+from airflow_mq.core.events import Event
+from airflow_mq.core.invariants import check_book
+from airflow_mq.core.message import Address
+from airflow_mq.core.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
+from airflow_mq.core.overweight import execute_overweight
+from airflow_mq.core.page import Mail, Note, Page
+from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
+from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
+from airflow_mq.core.shelf import Shelf
+from airflow_mq.core.weigher import LinearWeigher
+from airflow_mq.core.weight import UNLIMITED, Meter, Weight
+
+
+class MemoryShelf(Shelf):
+    """Everything in memory; nothing is fetched and nothing is saved."""
+
+    def __init__(self, config: RingConfig, now: int = 1_000_000) -> None:
+        super().__init__(config, now, listening=True)
+        self.mail: dict[str, list[Mail]] = {}
+        self.heaps: dict[int, list[bytes]] = {}
+
+    def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
+        """Enqueue a call, and cut it at once."""
+        mail = Mail(len(self.heaps) + 1, [len(payload) for payload in payloads], notes or {})
+        self.heaps[mail.id] = list(payloads)
+        self.mail.setdefault(origin, []).append(mail)
+        while self.pull(self.book(origin)):
+            pass
+
+    def more_ready(self) -> list[str]:
+        return []
+
+    def fetch_book(self, origin: str) -> Book:
+        return Book(origin)
+
+    def fetch_page(self, origin: str, index: int) -> Page | None:
+        return None
+
+    def next_mail(self, origin: str) -> Mail | None:
+        waiting = self.mail.get(origin)
+        return waiting.pop(0) if waiting else None
+
+    def payloads(self, origin: str, page: Page) -> list[bytes]:
+        return [self.heaps[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)]
+
+    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
+        return {}
+
+    def post(self, origin: str, payload: bytes) -> None:
+        self.send(origin, [payload])
+
+
+#: What the words of a message mean to its processor.
+ANSWERS: dict[str, Outcome] = {
+    "yield": Yield(), "bad": BadFormat(), "stack": StackLimitReached(), "failure": Done(success=False),
+}  # fmt: skip
+SMALL = RingConfig(
+    heap_size=100, max_stale=2, order="rotation", service_weight=Weight(100, 100),
+    weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)),
+)  # fmt: skip
+
+
+class Scene:
+    """What a test sees: a queue, a processor that remembers, and a check at the end.
+
+    A message is a word: `weight=4` needs that much time, `yield`, `bad`, `stack` and `failure`
+    are answers; anything else is done at a weight of 1.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.shelf = MemoryShelf(replace(SMALL, **settings))
+        #: What was tried, and what of it was done.
+        self.seen: list[str] = []
+        self.done: list[str] = []
+
+    def enqueue(self, origin: str, *words: str, **notes: Any) -> None:
+        self.shelf.send(
+            origin, [word.encode() for word in words], dict.fromkeys(range(len(words)), Note(**notes)) if notes else {}
+        )
+
+    def set_origin(self, origin: str, **standing: Any) -> None:
+        self.shelf.book(origin).standing = Standing(**standing)
+
+    def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        word = self.word(book.origin, page, item)
+        self.seen.append(word)
+        answer = ANSWERS.get(word)
+        if answer is not None:
+            return answer
+        weight = self.weight(book.origin, page, item)
+        most = book.standing.most
+        if (most is not None and weight.exceeds(most)) or not meter.consume(weight):
+            return Overweight(weight)
+        self.done.append(word)
+        return DONE
+
+    def word(self, origin: str, page: Page, item: int) -> str:
+        return self.shelf.payloads(origin, page)[item].decode()
+
+    def weight(self, origin: str, page: Page, item: int) -> Weight:
+        _, _, number = self.word(origin, page, item).partition("weight=")
+        return Weight(int(number or 1), 0)
+
+    def service(self, time: int = 100, size: int = 100) -> tuple[Weight, orders.Ledger]:
+        """Service in place, one message after the other."""
+        ladder = self._ladder(Meter(Weight(time, size)), OneByOne(self._execute, self, lambda book: None))
+        ledger = orders.Ledger()
+        self._walk(ladder, ledger)
+        self.check()
+        return ladder.meter.consumed, ledger
+
+    def plan(self, time: int = 100, size: int = 100) -> list[Claim]:
+        """Plan a block on books that are put back afterwards."""
+        shelf = self.shelf
+        claiming = Claiming(Scales(shelf, self._weigh), merge=shelf.config.order == "deficit")
+        kept = {origin: dict(book.__dict__) for origin, book in shelf.books.items()}
+        pages = {
+            key: (page, page.first_index, bytes(page.marks), page.remaining, page.remaining_size)
+            for key, page in shelf.pages.items() if page
+        }  # fmt: skip
+        order = [origin for origin in self.ring()]
+        shelf.planning = True
+        self._walk(self._ladder(Meter(Weight(time, size)), claiming), orders.Ledger())
+        shelf.planning = False
+        for origin, values in kept.items():
+            shelf.books[origin].__dict__.update({**values, "deficit": shelf.books[origin].deficit})
+        for key, (page, first, marks, remaining, remaining_size) in pages.items():
+            page.first_index, page.marks, page.remaining, page.remaining_size = (
+                first,
+                bytearray(marks),
+                remaining,
+                remaining_size,
+            )
+            shelf.pages[key] = page
+        for origin in order:
+            if origin not in shelf.ring:
+                shelf.ring.knit(origin)
+        shelf.forget_changes()
+        self.check()
+        return [claim for claim in claiming.claims if any(run.count or run.closed for run in claim.runs)]
+
+    def settle(self, claims: Sequence[Claim], *, silent: Sequence[str] = ()) -> Settlement:
+        """Answer as the words say, but for those that nobody answers."""
+        settler, total = ClaimSettler(self.shelf, overweight_limit(self.shelf, UNLIMITED)), Settlement()
+        for claim in claims:
+            answers = Answers()
+            for run in claim.runs:
+                page = self.shelf.page(claim.origin, run.page)
+                for item in run.handed_out():
+                    word = self.word(claim.origin, page, item) if page else ""
+                    if word not in silent:
+                        answers.add(run.page, item, item, ANSWERS.get(word, DONE))
+            total.add(settler.settle(claim, answers))
+        self.check()
+        return total
+
+    def execute(self, origin: str, page: int, index: int, time: int = 1000) -> Weight:
+        try:
+            return execute_overweight(self.shelf, Address(origin, page, index), Weight(time, 1000), self._execute, "me")
+        finally:
+            self.check()
+
+    def _weigh(self, origin: str, payloads: Sequence[bytes]) -> list[Weight]:
+        return [Weight(int(payload.partition(b"weight=")[2] or 1), 0) for payload in payloads]
+
+    def _ladder(self, meter: Meter, attempt: Any) -> Ladder:
+        return Ladder(self.shelf, meter, overweight_limit(self.shelf, meter.limit), attempt)
+
+    def _walk(self, ladder: Ladder, ledger: orders.Ledger) -> None:
+        order = self.shelf.config.order
+        if order == "rotation":
+            orders.rotation(ladder, ledger)
+        elif order == "shuffle":
+            orders.shuffle(ladder, ledger, b"seed")
+        else:
+            orders.DeficitRounds(ladder, ledger).run([o for o, b in self.shelf.books.items() if b.standing.least])
+
+    # What it came to.
+
+    def ring(self) -> list[str]:
+        found: list[str] = []
+        origin = self.shelf.ring.head()
+        while origin is not None:
+            found.append(origin)
+            origin = self.shelf.ring.next_in_line(origin)
+        return found
+
+    def told(self) -> list[str]:
+        """The events so far: name and message."""
+        return [f"{event.name} {event.origin}:{event.page}:{event.index}" for event in self.events()]
+
+    def events(self) -> list[Event]:
+        return [event for run in self.shelf.events for event in run.unroll()]
+
+    def footprint(self, origin: str) -> tuple[int, int, int, int]:
+        one = self.shelf.book(origin).footprint
+        return one.pages, one.ready_pages, one.count, one.size
+
+    def check(self) -> None:
+        """Every invariant, after every step."""
+        for origin, book in self.shelf.books.items():
+            pages = {index: page for (whose, index), page in self.shelf.pages.items() if whose == origin and page}
+            found = list(check_book(book, pages, origin in self.shelf.ring, self.shelf.config.heap_size))
+            assert found == []
