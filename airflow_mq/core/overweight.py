@@ -19,7 +19,7 @@ from .events import Fate
 from .message import Address, message_id
 from .outcome import Outcome, Overweight, StackLimitReached, Yield
 from .page import PROCESSED, WAITING, Page
-from .service import apply_outcome, mark_gone
+from .service import apply_outcome, mark_gone, skip_gone
 from .shelf import Shelf
 from .weight import UNLIMITED, Meter, Weight
 
@@ -99,7 +99,7 @@ def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
 def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
     """The page that went was still the window's first: the window must not keep a hole."""
     if page.index == book.begin and book.is_ready:
-        book.begin += 1
+        skip_gone(shelf, book)
         if book.begin == book.end:
             shelf.unknit(book)
 

@@ -255,6 +255,16 @@ def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Wei
     shelf.touch(book, page)
 
 
+def skip_gone(shelf: Shelf, book: Book) -> None:
+    """Pages of the window that were settled before the one in front of them are gone already."""
+    while book.is_ready and shelf.page(book.origin, book.begin) is None:
+        if book.begin == book.end - 1:
+            # What was sent since that page went opens the next one.
+            shelf.pull(book)
+        book.begin += 1
+        shelf.changed_books.add(book.origin)
+
+
 def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
     """Count a message as processed."""
     book.message_count -= 1

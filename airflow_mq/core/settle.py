@@ -14,7 +14,7 @@ from .events import Fate
 from .message import message_id
 from .outcome import DONE, Done, Outcome, Overweight, Yield
 from .page import Page
-from .service import apply_outcome, done_run, drop_expired, put_aside, remember_weight
+from .service import apply_outcome, done_run, drop_expired, put_aside, remember_weight, skip_gone
 from .shelf import Aside, Shelf
 from .weight import ZERO, Weight, total_weight
 
@@ -194,16 +194,7 @@ class ClaimSettler:
             self.shelf.remove_page(book, page)
         if page.index == book.begin and page.is_attempted and (run.closed or page.is_complete):
             book.begin += 1
-        self._skip_gone(book)
-
-    def _skip_gone(self, book: Book) -> None:
-        """Pages of the window that were settled before the one in front of them are gone already."""
-        while book.is_ready and self.shelf.page(book.origin, book.begin) is None:
-            if book.begin == book.end - 1:
-                # What was sent since that page went opens the next one.
-                self.shelf.pull(book)
-            book.begin += 1
-            self.shelf.changed_books.add(book.origin)
+        skip_gone(self.shelf, book)
 
 
 def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_mq import (
     BadFormat,
+    Costs,
     Done,
     LinearWeigher,
     Message,
@@ -175,4 +176,34 @@ def test_mail_behind_a_window_that_ends_in_a_hole_is_not_left(store_uri: str, wa
             queue.settle_block(block)
             assert queue.ring_order(10) == ["acme"]
             assert queue.plan_block().messages == 1
+        assert_sound(queue)
+
+
+def test_mail_joins_the_page_it_was_sent_to_though_the_rest_of_it_is_executed(store_uri: str) -> None:
+    """A page that still takes messages is not complete when its only set-aside one is gone."""
+    costs = Costs(service_page_item=Weight(1, 0))
+    with opened(store_uri, order="rotation", costs=costs) as queue:
+        queue.enqueue_message("acme", b"heavy", weight=Weight(50, 50))
+        queue.service_queues(lambda _: None, Weight(1, 0))
+        (aside,) = queue.overweight()
+        queue.enqueue_message("acme", b"light")
+        queue.execute_overweight(aside.address, lambda _: None)
+        assert [str(one.address) for one in queue.peek("acme")] == ["acme:0:1"]
+        assert_sound(queue)
+
+
+def test_a_window_of_nothing_but_holes_is_closed(store_uri: str) -> None:
+    """Of a relaxed queue, the page behind may be gone before the first is executed by hand."""
+    costs = Costs(service_page_item=Weight(1, 0))
+    with opened(store_uri, order="rotation", costs=costs, heap_size=16, ordered=False) as queue:
+        queue.enqueue_messages("acme", [b"0123456789", b"1123456789"])
+        block = queue.plan_block()
+        queue.report(block, [Report("acme", 1, 0, 0, Done())])
+        queue.settle_block(block)
+        # One more try is one too many, and nothing pays for the look behind it.
+        queue.change_ring(max_attempts=2)
+        queue.service_queues(lambda _: Yield("never"), Weight(2, 1))
+        (aside,) = queue.overweight()
+        queue.execute_overweight(aside.address, lambda _: None)
+        assert queue.footprint("acme").ready_pages == 0
         assert_sound(queue)
