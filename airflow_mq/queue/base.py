@@ -7,12 +7,12 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
 from ..core.config import RingConfig
-from ..core.errors import Busy, RecursiveDisallowed
+from ..core.errors import Busy, RecursiveDisallowed, StoreError
 from ..core.message import Footprint, check_text
 from ..store import Store, StoreAddress, open_store
 from ..store.rows import Locked, StateRow
@@ -85,6 +85,7 @@ class QueueBase:
         self._refuse_nested()
         with self._held(beside_lease, token, patience) as (unit, locked):
             shelf = self._shelf(unit, locked, passes_in_flight)
+            shelf.beside = beside_lease and locked.state.lease_token is not None
             if self.listeners and not beside_lease:
                 shelf.cut_everything()
             yield unit, shelf
@@ -104,6 +105,10 @@ class QueueBase:
                 locked = unit.lock(self.ring_id)
                 holder = None if beside_lease else self._other_holder(locked, token)
                 if holder is None:
+                    held_by = locked.state.lease_token
+                    if not beside_lease and held_by not in (None, token):
+                        # Who held it may still live: what it loaded before is not to be written any more.
+                        unit.run("drop_lease", ring=self.ring_id, token=held_by)
                     self.store.promote_due(unit, self.ring_id, locked.now)
                     unit.last_id = max(unit.last_id, locked.horizon - 1)
                     yield unit, locked
@@ -112,6 +117,11 @@ class QueueBase:
                 raise Busy(f"ring {self.ring!r} is in use ({holder}); try again when they are done")
             time.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
+
+    def _let_go(self, token: bytes) -> None:
+        """Let others have the ring, if the store can be reached; else they wait for the lease to run out."""
+        with suppress(StoreError), self.store.writing() as unit:
+            unit.run("drop_lease", ring=self.ring_id, token=token)
 
     def _other_holder(self, locked: Locked, token: bytes | None) -> str | None:
         state = locked.state

@@ -384,8 +384,7 @@ class Planner:
             queue._tell(hooks)
             return block
         finally:
-            with queue._held(token=token) as (unit, _):
-                unit.run("drop_lease", ring=queue.ring_id, token=token)
+            queue._let_go(token)
 
     def _walk(self, shelf: SqlShelf) -> None:
         config = shelf.config

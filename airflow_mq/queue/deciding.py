@@ -24,7 +24,7 @@ from ..core.events import Fate
 from ..core.message import Address, check_address, check_origin, check_seconds, check_text
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
-from ..core.weight import UNLIMITED, Meter, Weight
+from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
@@ -68,39 +68,48 @@ class Deciding(QueueBase):
             until = locked.now + int(SERVICE_LEASE * 1_000_000)
             holder = holder_name("a message executed by hand", self.who)
             unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
-        hooks: list[Any] = []
         try:
             with self.store.loose() as unit, renewing(self, token):
                 shelf = self._shelf(unit, locked, passes_in_flight=False)
                 if self.listeners:
                     shelf.cut_everything()
-                book, page = rules.find_set_aside(shelf, address)
+                _, page = rules.find_set_aside(shelf, address)
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 meter = Meter(limit)
                 outcome = self._run(shelf, processor, address, page, meter)
-                refusal: Refused | None = None
-                used = meter.consumed
-                try:
-                    cost = rules.settle_execution(shelf, book, page, address.index, outcome, used, limit, self.who)
-                    used = used.plus(cost)
-                except TemporarilyUnprocessable as error:
-                    if not shelf.events:
-                        raise
-                    # Nothing changed, but the event that tells why is kept.
-                    refusal = error
+                sent = list(shelf.posted.values())
+                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
             with self._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
                     raise InFlight("the ring was taken over while the message was executed; look before you repeat")
+                if locked.state.version != shelf.state.version:
+                    # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
+                    shelf = self._shelf(unit, locked, passes_in_flight=False)
+                    shelf.book(address.origin).passed_by = ""
+                    for origin, payload in sent:
+                        shelf.post(origin, payload)
+                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
                 shelf.unit, shelf.state = unit, locked.state
                 hooks = shelf.hooks
                 shelf.save()
         finally:
-            with self._held(token=token) as (unit, _):
-                unit.run("drop_lease", ring=self.ring_id, token=token)
+            self._let_go(token)
         self._tell(hooks)
         if refusal:
             raise refusal
-        return used
+        return meter.consumed.plus(cost)
+
+    def _settle_execution(
+        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight
+    ) -> tuple[Weight, Refused | None]:
+        book, page = rules.find_set_aside(shelf, address)
+        try:
+            return rules.settle_execution(shelf, book, page, address.index, outcome, used, limit, self.who), None
+        except TemporarilyUnprocessable as error:
+            if not shelf.events:
+                raise
+            # Nothing changed, but the event that tells why is kept.
+            return ZERO, error
 
     def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
         if not getattr(processor, "meters_itself", False):

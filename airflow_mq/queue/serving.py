@@ -12,12 +12,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from ..core import orders
 from ..core.book import Book
 from ..core.claims import Scales
-from ..core.errors import InvalidInput, MessageQueueError, StoreError, TokenRefused
+from ..core.errors import InvalidInput, MessageQueueError, TokenRefused
 from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
@@ -199,12 +199,7 @@ class Service:
                 return
             except MessageQueueError:
                 log.exception("what was answered before the service was stopped could not be written")
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Let others have the ring, if the store can still be reached; else they wait for the lease to run out."""
-        with suppress(StoreError), self.queue.store.writing() as unit:
-            unit.run("drop_lease", ring=self.queue.ring_id, token=self.token)
+        self.queue._let_go(self.token)
 
     def _count(self) -> None:
         for run in self.shelf.events:

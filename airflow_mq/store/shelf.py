@@ -93,6 +93,8 @@ class SqlShelf(Shelf):
         self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
         #: Whether pages are fetched with their messages.
         self.wants_payloads = False
+        #: Whether somebody else holds the ring: then its books are theirs, but for those in flight.
+        self.beside = False
         #: Whether this only looks: then mail that is due counts, though it has not joined yet.
         self.looking = False
         #: What is left to do in the same transaction once everything is written.
@@ -391,6 +393,8 @@ class SqlShelf(Shelf):
         """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
         self.posted[self.next_posted] = (origin, payload)
         self.next_posted += 1
+        if self.beside:
+            return
         book = self.book(origin)
         if self.listening:
             while self.pull(book):
@@ -479,11 +483,16 @@ class SqlShelf(Shelf):
         return whole[start : start + count]
 
     def refresh(self, state: StateRow, keep: str | None) -> None:
-        """Somebody else settled a block meanwhile: look again at everything but the queue at hand."""
+        """Somebody else ended a block meanwhile: look again at what was in flight, and was passed by.
+
+        Everything else is this shelf's alone, and what it changed of it is still to be written.
+        """
         self.state = state
-        self.pages = {key: page for key, page in self.pages.items() if key[0] == keep}
-        others = [origin for origin in self.books if origin != keep]
+        others = [o for o, known in self.origins.items() if known.row.in_flight and o != keep and o in self.books]
+        self.pages = {key: page for key, page in self.pages.items() if key[0] not in others}
         books = {origin: self.books.pop(origin) for origin in others}
+        for origin in others:
+            self.boxes.pop(origin, None)
         self.load_books(others)
         for origin, book in books.items():
             fresh = self.books[origin]

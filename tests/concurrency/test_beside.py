@@ -1,0 +1,123 @@
+"""Blocks that end while somebody else holds the ring: a service in place, a message executed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_mq import Done, MessageQueue, RingConfig, Weight
+from airflow_mq.core.events import Fate
+from airflow_mq.queue.values import Delivery, Report
+from airflow_mq.store import parse, upgrade
+
+pytestmark = pytest.mark.concurrency
+
+
+@pytest.fixture
+def pair(store_uri: str) -> tuple[MessageQueue, MessageQueue]:
+    """Two clients of one ring."""
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as first:
+        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+    with MessageQueue(store_uri, "small") as one, MessageQueue(store_uri, "small") as other:
+        yield one, other
+
+
+def once(queue: MessageQueue, what: Callable[[], object], at: int = 1) -> Callable[[Delivery], None]:
+    """A processor during whose n-th message something else happens, elsewhere."""
+    count = 0
+
+    def processor(delivery: Delivery) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            import threading
+
+            problems: list[BaseException] = []
+
+            def run() -> None:
+                try:
+                    what()
+                except BaseException as error:
+                    problems.append(error)
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+            assert not problems, problems
+
+    return processor
+
+
+def assert_all_processed(queue: MessageQueue, count: int) -> None:
+    for _ in range(10):
+        assert queue.check() == []
+        queue.service_queues(lambda delivery: None)
+    assert queue.check() == []
+    ids = [event.id for event in queue.events(name="Processed")]
+    assert len(ids) == len(set(ids)) == count
+    assert all(footprint.count == 0 for _, footprint in queue.footprints())
+
+
+@pytest.mark.parametrize("at", [1, 4, 7, 10, 12])
+@pytest.mark.parametrize("target", ["held", "served", "later", "new"])
+def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue], at: int, target: str) -> None:
+    """What the service did to other queues in the same slice stays, wherever the block's messages go."""
+    queue, other = pair
+    queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
+    block = queue.plan_block(limit=Weight(4, 1 << 20))
+    for origin in ("served", "and", "later"):
+        queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), n) for n in range(4)])
+
+    def settle() -> None:
+        reports = []
+        for batch in block.batches():
+            for place in range(len(batch)):
+                done = Done(enqueue=[(target, b"sent by %d %d" % (batch.page, place))])
+                reports.append(Report(batch.origin, batch.page, batch.first + place, batch.first + place, done))
+        other.report(block, reports)
+        other.settle_block(block)
+
+    queue.service_queues(once(queue, settle, at))
+    assert queue.check() == []
+    assert_all_processed(queue, 6 + 3 * 4 + 4)
+
+
+def test_a_block_is_released_during_a_service(pair: tuple[MessageQueue, MessageQueue]) -> None:
+    queue, other = pair
+    queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
+    block = queue.plan_block()
+    for origin in ("a", "b"):
+        queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), n) for n in range(6)])
+    queue.service_queues(once(queue, lambda: other.release_block(block), 9))
+    assert_all_processed(queue, 18)
+
+
+@pytest.mark.parametrize("how", ["settle", "release"])
+def test_a_block_ends_while_a_message_is_executed_by_hand(pair: tuple[MessageQueue, MessageQueue], how: str) -> None:
+    """Both are of the same queue: each keeps what the other did."""
+    queue, other = pair
+    queue.enqueue_message("a", b"heavy", weight=Weight(5_000, 0))
+    queue.enqueue_messages("a", [b"light %d" % n for n in range(2)])
+    queue.service_queues(lambda delivery: None, Weight(2, 1 << 20))
+    queue.enqueue_messages("a", [b"light %d" % n for n in range(2, 9)])
+    (aside,) = queue.overweight()
+    block = queue.plan_block()
+    assert block.messages
+
+    def end() -> None:
+        other.report(block, [batch.answer() for batch in block.batches()])
+        other.settle_block(block) if how == "settle" else other.release_block(block)
+
+    inner = once(queue, end)
+
+    def processor(delivery: Delivery) -> None:
+        delivery.enqueue("sent", b"by hand")
+        inner(delivery)
+
+    queue.execute_overweight(aside.address, processor)
+    assert queue.check() == []
+    assert queue.overweight() == []
+    assert_all_processed(queue, 11)
+    assert [event.fate for event in queue.events(name="OverweightEnqueued")] == [Fate.SET_ASIDE]
