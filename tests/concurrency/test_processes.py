@@ -201,18 +201,17 @@ def test_four_processes_on_sqlite(tmp_path: Path, log: Log) -> None:
 def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
-    with MessageQueue(uri) as holder, MessageQueue(uri, busy_timeout=0.2) as queue:
-        with holder.store.writing() as unit:
-            unit.run("pause", ring=1, origin="a", reason="", who="", now=0, until=None)
-            for call in (
-                lambda: queue.enqueue_message("a", b"x"), queue.plan_block, lambda: queue.service_queues(print),
-            ):  # fmt: skip
-                with pytest.raises((StoreBusy, Busy), match="nothing was changed|try again") as caught:
-                    call()
-                assert "database is locked" not in str(caught.value)
-            # Readers never wait.
-            assert queue.footprint("a").count == 0
-            assert queue.check() == []
+    with MessageQueue(uri) as holder, MessageQueue(uri, busy_timeout=0.2) as queue, holder.store.writing() as unit:
+        unit.run("pause", ring=1, origin="a", reason="", who="", now=0, until=None)
+        for call in (
+            lambda: queue.enqueue_message("a", b"x"), queue.plan_block, lambda: queue.service_queues(print),
+        ):  # fmt: skip
+            with pytest.raises((StoreBusy, Busy), match="nothing was changed|try again") as caught:
+                call()
+            assert "database is locked" not in str(caught.value)
+        # Readers never wait.
+        assert queue.footprint("a").count == 0
+        assert queue.check() == []
 
 
 def test_the_second_service_waits_and_then_is_busy(store_uri: str) -> None:

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.model.machine", "tests.model.sides")
+MODULES = ("ground", "machine", "sides", "sending", "serving", "planning", "ending", "deciding")
+
+pytest.register_assert_rewrite(*(f"tests.model.{name}" for name in MODULES))

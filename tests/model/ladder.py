@@ -147,7 +147,10 @@ class InPlace(Rotation):
 Answer = tuple[str, Pair]
 
 
-def answered(item: Item, meter: Meter, yielding: frozenset[str] = frozenset()) -> tuple[Answer, list[tuple[str, bytes]]]:
+Sent = list[tuple[str, bytes]]
+
+
+def answered(item: Item, meter: Meter, yielding: frozenset[str] = frozenset()) -> tuple[Answer, Sent]:
     """What the scripted processor answers: a word, and the weight where it is overweight."""
     if item.origin in yielding:
         return ("yield", (0, 0)), []

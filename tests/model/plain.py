@@ -6,7 +6,7 @@ of them is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -172,8 +172,10 @@ class Plain:
 
     # Enqueue.
 
-    def enqueue(self, entries: Iterable[tuple[str, bytes, str | None, Pair | None]], *,
-                weight: Pair | None = None, due: int | None = None, expires: int | None = None) -> tuple[int, int, int]:  # fmt: skip
+    def enqueue(
+        self, entries: Iterable[tuple[str, bytes, str | None, Pair | None]], *,
+        weight: Pair | None = None, due: int | None = None, expires: int | None = None,
+    ) -> tuple[int, int, int]:  # fmt: skip
         entries = list(entries)
         for _, payload, _, _ in entries:
             if len(payload) > self.config.heap_size - HEADER:
@@ -295,8 +297,9 @@ class Plain:
         removed = not book.pages[page].left
         if removed:
             del book.pages[page]
-            if page == book.begin and book.ready:
-                book.begin += 1
+            if page == book.begin:
+                while book.ready and book.begin not in book.pages:
+                    book.begin += 1
                 self.unknit_if_empty(book)
         return self.cost(f"execute_overweight_page_{'removed' if removed else 'updated'}")
 

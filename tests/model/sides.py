@@ -33,14 +33,9 @@ class Side:
 
     def state(self) -> dict[str, Any]:
         """Books and pages; where nobody will try a page again, its first item is nobody's business."""
-        books = observe_books(self.queue)
+        books: dict[str, Any] = observe(self.queue)["books"]
         for book in books.values():
-            book["pages"] = {
-                int(index): (
-                    page["first_index"] if int(index) >= book["begin"] else None, [tuple(item) for item in page["items"]]
-                )
-                for index, page in book["pages"].items()
-            }  # fmt: skip
+            book["pages"] = {int(index): page_facts(page, int(index) < book["begin"]) for index, page in book["pages"].items()}
         return books
 
     def deficits(self, origins: Sequence[str]) -> dict[str, int]:
@@ -48,9 +43,8 @@ class Side:
             return {origin: shelf.book(origin).deficit for origin in origins}
 
 
-def observe_books(queue: MessageQueue) -> dict[str, Any]:
-    found: dict[str, Any] = observe(queue)["books"]
-    return found
+def page_facts(page: dict[str, Any], stale: bool) -> tuple[Any, ...]:
+    return None if stale else page["first_index"], [tuple(item) for item in page["items"]]
 
 
 class Sides:
@@ -76,13 +70,12 @@ class Sides:
             side.queue.close()
 
 
+def run_facts(run: Any) -> tuple[Any, ...]:
+    decisions = sorted((at, decision.verdict.name) for at, decision in run.decisions.items())
+    return run.page, run.first, run.count, run.closed, decisions
+
+
 def block_facts(block: Block) -> tuple[Any, ...]:
     """A block without what is chance: its name and its token."""
-    claims = [
-        (claim.origin, [
-            (run.page, run.first, run.count, run.closed, sorted((at, one.verdict.name) for at, one in run.decisions.items()))
-            for run in claim.runs
-        ])
-        for claim in block.claims
-    ]  # fmt: skip
+    claims = [(claim.origin, [run_facts(run) for run in claim.runs]) for claim in block.claims]
     return tuple(block.limit), tuple(block.planned), tuple(block.overhead), block.messages, claims

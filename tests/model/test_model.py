@@ -69,8 +69,6 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: No
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(0)
-def test_both_stores_do_what_the_model_does(
-    tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None
-) -> None:
+def test_both_stores_do_what_the_model_does(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
     with postgres_server.database() as uri:
         run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(25, 30))

@@ -1,0 +1,144 @@
+"""Rules that report on blocks, settle, release and renew them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from airflow_mq import (
+    Done,
+    Report,
+)
+
+from .clock import SECOND
+from .drawn import origins, outcomes
+from .ground import Ground
+from .plain import Refusal
+from .settling import Held, settle
+from .sides import Side
+
+
+class Ending(Ground):
+    """In time, late, in part, twice, and after the other."""
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def report(self, data: st.DataObject) -> None:
+        """Some, all, or none; twice, late, and about messages that are nobody's."""
+        self.report_on(data, data.draw(st.sampled_from(self.held), "block"))
+
+    def report_on(self, data: st.DataObject, block: Held) -> None:
+        handed = block.handed_out()
+        chosen = data.draw(st.lists(st.sampled_from(handed), max_size=8) if handed else st.just([]), "which")
+        reports = []
+        for origin, page, at, _ in chosen:
+            outcome = data.draw(outcomes)
+            if isinstance(outcome, Done) and data.draw(st.integers(0, 4)) == 0:
+                fresh = (data.draw(origins), f"w=1,1;u{next(self.serial)}".encode())
+                outcome = Done(outcome.success, None, outcome.used, (fresh,))
+            reports.append(Report(origin, page, at, at, outcome))
+        if handed and data.draw(st.booleans()):
+            origin, page, first, _ = data.draw(st.sampled_from(handed), "from")
+            last = first
+            while any(one[:3] == (origin, page, last + 1) for one in handed):
+                last += 1
+            reports.append(Report(origin, page, first, last, data.draw(outcomes)))
+
+        def plain() -> None:
+            if not reports:
+                return
+            if not self.living(block):
+                raise Refusal("TokenRefused")
+            for one in reports:
+                for at in range(one.first, one.last + 1):
+                    block.answer(one.origin, one.page, at, one.outcome)
+
+        self.both(lambda side: side.queue.report(side.blocks[block.number], reports), plain)
+
+    @precondition(lambda self: any(block.state == "planned" for block in self.held))
+    @rule(data=st.data())
+    def settle_living(self, data: st.DataObject) -> None:
+        """Everything reported, or some of it, then settled."""
+        block = data.draw(st.sampled_from([block for block in self.held if block.state == "planned"]), "block")
+        if not block.meanwhile:
+            self.interleave(data)
+        if not self.living(block):
+            pass
+        elif data.draw(st.booleans(), "everything is reported"):
+            self.report_all(block)
+        else:
+            self.report_on(data, block)
+        self.end_one(block, False)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        """Settle or release: in time, late, twice, or after the other."""
+        block = data.draw(st.sampled_from(self.held), "block")
+        if block.state == "planned" and not block.meanwhile:
+            self.interleave(data)
+        release = data.draw(st.sampled_from([False, False, True]), "release")
+        self.end_one(block, release)
+
+    def report_all(self, block: Held) -> None:
+        reports = [Report(origin, page, at, at, Done()) for origin, page, at, _ in block.handed_out()]
+        assert self.sides.do(lambda side: side.queue.report(side.blocks[block.number], reports)) is None
+        for one in reports:
+            block.answer(one.origin, one.page, one.first, one.outcome)
+
+    def end_one(self, block: Held, release: bool) -> None:
+        before = list(self.plain.ring)
+        late = "late, " if block.deadline <= self.clock.now else ""
+        self.met[f"{late}{block.state}, then {'released' if release else 'settled'}"] += 1
+        if block.runs and len(block.answers) < len(block.handed_out()):
+            self.met["answered in part"] += bool(block.answers)
+
+        def real(side: Side) -> None:
+            (side.queue.release_block if release else side.queue.settle_block)(side.blocks[block.number])
+
+        def plain() -> None:
+            settle(self.plain, block, "released" if release else "settled")
+
+        self.both(real, plain)
+        if release:
+            self.happened()
+        self.adopt_newcomers([origin for origin in before if origin in self.plain.ring])
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), lease=st.sampled_from([None, 5.0, 40.0]))
+    def renew(self, data: st.DataObject, lease: float | None) -> None:
+        block = data.draw(st.sampled_from(self.held), "block")
+
+        def real(side: Side) -> float:
+            return side.queue.renew_block(side.blocks[block.number], lease).timestamp()
+
+        def plain() -> float:
+            if not self.living(block):
+                raise Refusal("TokenRefused")
+            block.deadline = self.clock.now + int((self.plain.config.lease if lease is None else lease) * SECOND)
+            return block.deadline / SECOND
+
+        self.both(real, plain)
+
+    @precondition(lambda self: len(self.held) == 2)
+    @rule(token=st.sampled_from(["", "no token", "00" * 16]))
+    def wrong_token(self, token: str) -> None:
+        report = [Report("0", 0, 0, 0, Done())]
+        for call in (
+            lambda side: side.queue.report(token, report),
+            lambda side: side.queue.settle_block(token),
+            lambda side: side.queue.release_block(token),
+            lambda side: side.queue.renew_block(token),
+        ):
+            assert self.sides.do(call) == "UnknownBlock"
+
+    @rule(seconds=st.sampled_from([1.0, 1.0, 12.0, 30.0, 120.0]))
+    def wait(self, seconds: float) -> None:
+        """Leases run out, delays and pauses end, messages expire."""
+        before = list(self.plain.ring)
+        late = bool(self.plain.delayed)
+        self.clock.advance(seconds)
+        self.plain.join_due()
+        if late:
+            self.joins()
+            self.adopt_newcomers(before)

@@ -1,0 +1,222 @@
+"""Rules that service in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from airflow_mq import (
+    Done,
+    Overweight,
+    Weight,
+    Yield,
+    batch_processor,
+)
+from airflow_mq.testing import RecordingProcessor, Script
+
+from .drawn import limits, origins
+from .ground import Ground
+from .ladder import InPlace, Meter, answered, apply
+from .plain import WAITING, Book, Event, Item, Page, Pair, exceeds
+from .settling import send
+from .sides import Side
+
+
+class Noting(RecordingProcessor):
+    """Remembers besides where each message lay, and what was left for it."""
+
+    def __init__(self, yielding: frozenset[str]) -> None:
+        super().__init__()
+        self.yielding = set(yielding)
+        self.notes: list[tuple[str, int, int, Pair]] = []
+
+    def __call__(self, delivery: Any) -> Any:
+        self.notes.append((delivery.origin, delivery.page, delivery.index, tuple(delivery.meter.left)))
+        return super().__call__(delivery)
+
+
+class Serving(Ground):
+    """Processors that run here and now, one by one or in batches."""
+
+    @precondition(lambda self: self.plain.ring)
+    @rule(limit=st.none() | limits, yielding=st.frozensets(origins, max_size=1) | st.just(frozenset()),
+          slices=st.sampled_from([1, 2, 1000]))  # fmt: skip
+    def service(self, limit: Pair | None, yielding: frozenset[str], slices: int) -> None:
+        config = self.plain.config
+        self.happened()
+        if config.service_weight is None and limit is None:
+            limit = (12, 12)
+        given: Pair = limit or tuple(config.service_weight)  # type: ignore[arg-type]
+        meter = Meter(given)
+        notes: list[Any] = []
+
+        def real(side: Side) -> tuple[Any, ...]:
+            processor = Noting(yielding)
+            told = side.queue.service_queues(
+                processor,
+                Weight(*given),
+                slice_messages=slices,
+                seed=b"shuffled",
+            )
+            notes[:] = processor.notes
+            return tuple(told.weight), processor.seen, processor.notes
+
+        if config.order == "rotation":
+            walk = InPlace(self.plain, meter)
+            walk.yielding = yielding
+            weight, seen, _ = self.sides.do(real)
+            walk.run()
+            assert seen == walk.tried
+            assert weight == meter.used
+        else:
+            weight, seen, _ = self.sides.do(real)
+            assert not exceeds(weight, given)
+            # One after the other: what a message sends lies in a book when the next one is tried.
+            self.follow(given, (
+                (origin, page, at, *answered(self.item(origin, page, at), Meter(left), yielding))
+                for origin, page, at, left in notes
+            ))  # fmt: skip
+
+    def item(self, origin: str, page: int, at: int) -> Item:
+        items = self.plain.book(origin).pages[page].items
+        assert at < len(items)
+        return items[at]
+
+    def follow(self, limit: Pair, tried: Any) -> None:
+        """Apply what was tried, each the next of its queue; the expired on the way are dropped."""
+        plain, stored = self.plain, self.sides.do(Side.state)
+
+        def was_left(book: Book, page: Page) -> bool:
+            """All of it was tried, some is kept, and what came next is not in it: the look behind it was paid."""
+            if page.first < len(page.items) or not page.left:
+                return False
+            its = stored[book.origin]["pages"].get(page.index)
+            return its is None or len(its[1]) == len(page.items)
+
+        plain.was_left = was_left
+        for origin, page, at, answer, sent in tried:
+            book = plain.book(origin)
+            assert not plain.passed_by(book, in_place=True), "a queue that is passed by was serviced"
+            self.close_done((origin, page))
+            self.drop_expired(origin, (page, at))
+            waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
+            assert waiting[0] == (page, at), "tried out of order"
+            apply(plain, book.pages[page], at, book.pages[page].items[at], answer, sent,
+                  plain.heaviest(origin, limit))  # fmt: skip
+        for book in plain.books.values():
+            self.drop_expired(book.origin, None)
+        plain.was_left = lambda book, page: False
+        self.adopt_windows()
+
+    def close_done(self, but: tuple[str, int]) -> None:
+        """A page of which all is processed goes when its queue has been serviced, or the next page is begun."""
+        for origin, book in self.plain.books.items():
+            for index in [index for index, page in book.pages.items() if not page.left and (origin, index) != but]:
+                self.plain.close_page(book, index)
+
+    def drop_expired(self, origin: str, before: tuple[int, int] | None) -> None:
+        """Which of the expired were come to, their events tell."""
+        for page, at, item in self.plain.book(origin).window():
+            if before is not None and (page, at) >= before:
+                return
+            if item.state != WAITING:
+                continue
+            if item.expires is None or item.expires > self.clock.now:
+                return
+            if before is None and Event("Expired", origin, page, at) not in self.told():
+                return
+            self.plain.gone("Expired", page, at, item)
+
+    def adopt_windows(self) -> None:
+        """Where windows begin depends on looks that were paid: any place behind which all was tried is right."""
+        found = self.sides.do(Side.state)
+        for origin, book in self.plain.books.items():
+            for index in [index for index, page in book.pages.items() if not page.left]:
+                del book.pages[index]
+            if origin in found:
+                book.begin = self.checked_begin(book, found[origin]["begin"])
+            self.plain.unknit_if_empty(book)
+        order = self.sides.do(lambda side: side.queue.ring_order(100))
+        assert sorted(order) == sorted(self.plain.ring)
+        self.plain.ring = order
+
+    def checked_begin(self, book: Any, begin: int) -> int:
+        assert book.begin <= begin <= book.end
+        for index in range(book.begin, begin):
+            its = book.pages.get(index)
+            assert its is None or all(item.state != WAITING for item in its.items), (
+                f"the window of {book.origin} moved past {index} of {its.items}, with {self.told()}"
+            )
+        return begin
+
+    @precondition(lambda self: self.plain.ring)
+    @rule(limit=limits, seed=st.integers(0, 3))
+    def service_batches(self, limit: Pair, seed: int) -> None:
+        """A batch processor: its answers for neighbours, all done or one each."""
+        self.happened()
+        batches: list[Any] = []
+
+        def real(side: Side) -> tuple[Any, ...]:
+            batches.clear()
+
+            def process(batch: Any) -> Any:
+                answers = None if seed == 0 else [self.batch_answer(payload, seed) for payload in batch.payloads]
+                batches.append((batch.origin, batch.page, batch.first, list(batch.payloads), answers))
+                return answers
+
+            told = side.queue.service_queues(batch_processor(process), Weight(*limit), seed=b"shuffled")
+            return tuple(told.weight), list(batches)
+
+        weight, _ = self.sides.do(real)
+        assert not exceeds(weight, limit)
+        plain, meter = self.plain, Meter(limit)
+        for origin, first_page, first, payloads, answers in batches:
+            book = plain.book(origin)
+            assert not plain.passed_by(book, in_place=True) or book.wake_at > self.clock.now
+            self.drop_decided(origin, (first_page, first), limit)
+            page, stopped = book.pages[first_page], False
+            waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
+            assert waiting[: len(payloads)] == [(first_page, first + i) for i in range(len(payloads))]
+            assert [page.items[first + i].payload for i in range(len(payloads))] == payloads
+            for at, outcome in enumerate(answers or [Done()] * len(payloads), start=first):
+                item = page.items[at]
+                assert meter.pay(plain.weight(item)), "more was processed than the limit pays for"
+                if isinstance(outcome, Yield):
+                    if not stopped:
+                        stopped = plain.went_back(page.index, at, item)
+                elif isinstance(outcome, Overweight):
+                    if exceeds(outcome.weight, plain.heaviest(origin, limit)) and not stopped:
+                        plain.aside("OverweightEnqueued", page.index, at, item)
+                    else:
+                        stopped = True
+                else:
+                    plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", page.index, at, item)
+                    send(plain, outcome)
+        for book in plain.books.values():
+            self.drop_decided(book.origin, None, limit)
+        self.adopt_windows()
+
+    def batch_answer(self, payload: bytes, seed: int) -> Any:
+        script = Script.read(payload)
+        if isinstance(script.answer, Overweight) and seed == 1:
+            return Done()
+        return script.answer or Done(script.success)
+
+    def drop_decided(self, origin: str, before: tuple[int, int] | None, limit: Pair) -> None:
+        """Expired messages, and those that can never fit, are decided about on the way."""
+        plain, told = self.plain, self.told()
+        for page, at, item in plain.book(origin).window():
+            if before is not None and (page, at) >= before:
+                return
+            if item.state != WAITING:
+                continue
+            if Event("Expired", origin, page, at) in told:
+                assert item.expires is not None and item.expires <= self.clock.now
+                plain.gone("Expired", page, at, item)
+            elif Event("OverweightEnqueued", origin, page, at) in told:
+                assert exceeds(plain.weight(item), plain.heaviest(origin, limit))
+                plain.aside("OverweightEnqueued", page, at, item)
+            else:
+                return
