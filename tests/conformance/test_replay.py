@@ -38,7 +38,7 @@ def test_a_few_runs_on_sqlite(way: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(("way", "runs"), [("plain", 300), ("sparse", 300), ("blocks", 100)])
 def test_runs_on_postgresql(pg_uri: str, way: str, runs: int) -> None:
     said: list[str] = []

@@ -125,7 +125,8 @@ def test_an_iterator_is_never_held(queue: MessageQueue, origins: int) -> None:
         tracemalloc.stop()
     print(f"{told.size / 1e6:.0f} MB sent, {peak / 1e6:.0f} MB held at most")
     assert told.count == count
-    assert peak < told.size * 0.9
+    # What is more than this waits in a temporary file.
+    assert peak < 50e6 < told.size / 2
 
 
 def test_an_iterator_that_fails_leaves_nothing(queue: MessageQueue) -> None:
