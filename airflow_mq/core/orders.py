@@ -225,6 +225,8 @@ class DeficitRounds:
         self.owed: dict[str, None] = {}
         #: Queues whose next message does not fit what is left of the block, and is not paid for yet.
         self.saving: dict[str, None] = {}
+        #: What was earned beyond the rounds of those who are owed: lent, so that no weight is left over.
+        self.lent: dict[str, int] = {}
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Guarantees first, then a round over the ring, then rounds over those met there."""
@@ -239,6 +241,10 @@ class DeficitRounds:
             rotating = [origin for origin in rotating if self._may_go_on(origin)]
             if not served and not self._skip_empty_rounds(rotating):
                 break
+        for origin, parts in self.lent.items():
+            book = self.ladder.shelf.book(origin)
+            book.deficit -= parts
+            self.ledger.entry(origin).deficit = book.deficit
         self.ring.favour([origin for origin in self.owed if origin in self.ring])
 
     def _first_round(self) -> list[str]:
