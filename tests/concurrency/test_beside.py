@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.concurrency
 
 
 @pytest.fixture
-def pair(store_uri: str) -> tuple[MessageQueue, MessageQueue]:
+def pair(store_uri: str) -> Iterator[tuple[MessageQueue, MessageQueue]]:
     """Two clients of one ring."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
@@ -32,8 +33,6 @@ def once(queue: MessageQueue, what: Callable[[], object], at: int = 1) -> Callab
         nonlocal count
         count += 1
         if count == at:
-            import threading
-
             problems: list[BaseException] = []
 
             def run() -> None:

@@ -129,7 +129,7 @@ def test_an_error_at_every_statement_of_a_slice(
         with pytest.raises(StoreError, match="full"):
             scene.act(queue, state)
         queue.store.probe = None
-        where = f"failed at {number}, {points[number]}, of {points[:number + 3]}"
+        where = f"failed at {number}, {points[number]}, of {points[: number + 3]}"
         assert queue.check() == [], where
         with queue.store.loose() as unit:
             # The service could still write that it stopped: nobody has to wait for it.
@@ -236,7 +236,9 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
                 def probe(name: str, queue: MessageQueue = queue, passed: list[str] = passed, n: int = number) -> None:
                     passed.append(name)
                     if len(passed) - 1 == n:
-                        killer.execute("SELECT pg_terminate_backend(%s, 5000)", (queue.store.connection().info.backend_pid,))
+                        killer.execute(
+                            "SELECT pg_terminate_backend(%s, 5000)", (queue.store.connection().info.backend_pid,)
+                        )
 
                 queue.store.probe = probe
                 try:
