@@ -380,5 +380,3 @@ class Plain:
                 state = "reported" if item.reported else "in flight" if item.held is not None else item.state
                 found.append((page, at, item.payload, state, item.attempts))
         return found
-
-

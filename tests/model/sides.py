@@ -35,7 +35,9 @@ class Side:
         """Books and pages; where nobody will try a page again, its first item is nobody's business."""
         books: dict[str, Any] = observe(self.queue)["books"]
         for book in books.values():
-            book["pages"] = {int(index): page_facts(page, int(index) < book["begin"]) for index, page in book["pages"].items()}
+            book["pages"] = {
+                int(index): page_facts(page, int(index) < book["begin"]) for index, page in book["pages"].items()
+            }
         return books
 
     def deficits(self, origins: Sequence[str]) -> dict[str, int]:
