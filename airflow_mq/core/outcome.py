@@ -101,6 +101,8 @@ def _check_done(done: Done, most: int) -> Done:
     if done.success not in (True, False):
         raise InvalidInput(f"success is true or false, not {type(done.success).__name__}")
     used = None if done.used is None else Weight.of(done.used)
+    if not isinstance(done.enqueue, (list, tuple)):
+        raise InvalidInput(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
     enqueue = [check_sent(entry, most) for entry in done.enqueue]
     return Done(done.success, done.id, used, enqueue)
 

@@ -1,0 +1,434 @@
+"""What no queue should take is refused by name, says what to do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_mq import (
+    Address,
+    BadFormat,
+    Done,
+    Message,
+    MessageQueue,
+    Overweight,
+    RingConfig,
+    Weight,
+    Yield,
+    batch_processor,
+)
+from airflow_mq.core.errors import (
+    ConfigRefused,
+    EmptyMessage,
+    InvalidInput,
+    InvalidMessage,
+    InvalidOrigin,
+    InvalidWeight,
+    MessageQueueError,
+    MessageTooLong,
+    TokenRefused,
+    UnknownBlock,
+    UnknownRing,
+)
+from airflow_mq.queue.values import Batch, Delivery, Report
+from airflow_mq.store import parse, upgrade
+from tests.crash.states import everything
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        queue.enqueue_messages("here", [b"one", b"two"])
+        yield queue
+
+
+def refused(queue: MessageQueue, call: Callable[[], object], *kinds: type[Exception]) -> str:
+    """The call is refused by name, in one line or so, and nothing has changed."""
+    before = everything(queue)
+    with pytest.raises(kinds or InvalidInput) as caught:
+        call()
+    assert isinstance(caught.value, MessageQueueError)
+    text = str(caught.value)
+    assert 10 < len(text) < 500, text
+    # It can be printed anywhere: odd characters are shown, not echoed.
+    assert "\n" not in text and "\0" not in text and text.encode()
+    assert everything(queue) == before
+    return text
+
+
+# B1: sizes.
+
+
+def test_sizes(queue: MessageQueue) -> None:
+    most = queue.config.max_message_len
+    refused(queue, lambda: queue.enqueue_message("a", b""), EmptyMessage)
+    for call in (
+        lambda size: queue.enqueue_message("a", b"x" * size),
+        lambda size: queue.enqueue_messages("a", [b"fine", b"x" * size]),
+        lambda size: queue.enqueue_messages([("a", b"fine"), ("b", Message(b"x" * size))]),
+        lambda size: queue.enqueue_message("a", b"x" * size, key="k"),
+    ):
+        for size in (most + 1, 100_000_000):
+            text = refused(queue, lambda call=call, size=size: call(size), MessageTooLong)
+            assert f"{size:,}" in text and f"{most:,}" in text and "heap_size" in text
+    for payload in (b"x", b"y" * most, bytearray(b"z"), memoryview(b"w")):
+        assert queue.enqueue_message("a", payload).count == 1
+    assert [len(peeked.payload) for peeked in queue.peek("a")] == [1, most, 1, 1]
+    for payload in (None, "text", 5, [b"x"], object()):
+        refused(queue, lambda payload=payload: queue.enqueue_message("a", payload), InvalidMessage)
+        refused(queue, lambda payload=payload: queue.enqueue_messages("a", [b"x", payload]), InvalidMessage)
+
+
+def test_a_call_that_fails_in_the_middle_sends_nothing(queue: MessageQueue) -> None:
+    def messages() -> Iterator[bytes]:
+        yield from (b"%d" % number for number in range(5_000))
+        raise ZeroDivisionError("the sender's own")
+
+    before = everything(queue)
+    with pytest.raises(ZeroDivisionError):
+        queue.enqueue_messages("a", messages())
+    assert everything(queue) == before
+
+
+# B2: text and bytes of every kind.
+
+STRANGE = [
+    "\u202eright to left\u202c", "𐍈😀", "e\u0301 and é", " spaces ", "' ; DROP TABLE mail; --", "../../etc",
+    "%s {x} {{ y }}", "%(ring)s",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_strange_text_arrives_as_it_is(queue: MessageQueue, text: str) -> None:
+    payload = text.encode() + b"\0\xff\xfe"
+    queue.enqueue_message(text, payload, key=text, headers={text: text})
+    queue.pause(text, text)
+    (peeked,) = queue.peek(text)
+    assert peeked.payload == payload and peeked.headers == {text: text}
+    assert dict(queue.footprints(prefix=text))[text].count == 1
+    assert [(paused.origin, paused.reason) for paused in queue.paused()] == [(text, text)]
+    queue.resume(text)
+    seen: list[tuple[str, bytes, dict[str, str]]] = []
+    queue.service_queues(lambda its: seen.append((its.origin, its.payload, dict(its.headers))))
+    assert (text, payload, {text: text}) in seen
+    assert [event.origin for event in queue.events(origin=text)] == [text]
+    assert queue.enqueue_message(text, payload, key=text).repeated == 1
+
+
+BROKEN = ["a lone \ud800 surrogate", "a NUL \0 inside", 5, b"bytes", ["list"], "x" * 70_000]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text)[:12])
+def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
+    block = queue.plan_block()
+    for call in (
+        lambda: queue.enqueue_message(text, b"x"),
+        lambda: queue.enqueue_message("a", b"x", key=text),
+        lambda: queue.enqueue_messages("a", [Message(b"x", key=text)]),
+        lambda: queue.enqueue_message("a", b"x", headers={"name": text}),
+        lambda: queue.enqueue_message("a", b"x", headers=text),
+        lambda: queue.pause("a", text),
+        lambda: queue.resume(text),
+        lambda: queue.sweep(text),
+        lambda: queue.force_set_head(text),
+        lambda: queue.plan_block(key=text),
+        lambda: queue.footprint(text),
+        lambda: queue.footprints(prefix=text),
+        lambda: queue.peek(text),
+        lambda: queue.reap_page(text, 0),
+        lambda: queue.execute_overweight(Address(text, 0, 0), print),
+        lambda: queue.discard_overweight(Address(text, 0, 0), "why"),
+        lambda: queue.discard_overweight(Address("a", 0, 0), text),
+        lambda: queue.report(block, [Report(text, 0, 0, 0)]),
+        lambda: queue.create_ring(text),
+        lambda: queue.set_origin(text, share=2),
+        lambda: queue.blocks(text),
+    ):
+        refused(queue, call)
+    for call in (lambda: queue.settle_block(text), lambda: queue.block(text), lambda: queue.renew_block(text)):
+        refused(queue, call, UnknownBlock)
+    with pytest.raises((UnknownRing, InvalidInput)):
+        MessageQueue(queue.store, text)
+    assert queue.check() == []
+
+
+# B4: origins.
+
+
+def test_origins(queue: MessageQueue) -> None:
+    for origin in ("", "x" * 256, "é" * 128, "x" * 1_000, "line\nbreak", "carriage\r", "tab\t", "\x7f", "\u2028", "\x85"):
+        refused(queue, lambda origin=origin: queue.enqueue_message(origin, b"x"), InvalidOrigin)
+        refused(queue, lambda origin=origin: queue.enqueue_messages([("fine", b"x"), (origin, b"x")]), InvalidOrigin)
+    # Twins to the eye are not twins to the queue.
+    twins = ["case", "Case", "CASE", "\u0430case", "acase", "e\u0301", "é", "x" * 255, "é" * 127, ".", "..", "a/b", "a//b"]
+    for origin in twins:
+        queue.enqueue_message(origin, origin.encode())
+    for origin in twins:
+        assert [peeked.payload for peeked in queue.peek(origin)] == [origin.encode()]
+    assert queue.ring_order() == ["here", *twins]
+    done = queue.service_queues(lambda delivery: delivery.payload == delivery.origin.encode())
+    assert done.processed == 2 + len(twins)
+    assert queue.check() == []
+
+
+# B5: weights, and budgets the same.
+
+WEIGHTS = [
+    (-1, 0), (0, -1), (math.nan, 1), (math.inf, 1), (1, -math.inf), (1e308, 1), (1.0, 1), (1 << 64, 1), (1,), (1, 2, 3), (),
+    "1,2", "ab", ("1", "2"), {"time": 1}, {"time": 1, "size": 2, "more": 3}, {1: 1, 2: 2}, True, (True, 1), 0, 5, (None, 1),
+    b"ab", [1, "2"], object(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: repr(weight)[:24])
+def test_weights(queue: MessageQueue, weight: Any) -> None:
+    block = queue.plan_block()
+    for call in (
+        lambda: queue.enqueue_message("w", b"x", weight=weight),
+        lambda: queue.enqueue_messages("w", [b"x"], weight=weight),
+        lambda: queue.enqueue_messages("w", [Message(b"x", weight=weight)]),
+        lambda: queue.plan_block(limit=weight),
+        lambda: queue.service_queues(lambda delivery: None, weight),
+        lambda: queue.set_origin("w", most=weight),
+        lambda: queue.set_origin("w", least=weight),
+        lambda: queue.execute_overweight(Address("w", 0, 0), print, weight),
+        lambda: queue.plan_overweight(Address("w", 0, 0), weight),
+        lambda: queue.change_ring(service_weight=weight),
+        lambda: queue.create_ring("w", RingConfig(service_weight=weight)),
+        lambda: queue.report(block, [Report("here", 0, 0, 0, Done(used=weight))]),
+        lambda: queue.report(block, [Report("here", 0, 0, 0, Overweight(weight))]),
+    ):
+        refused(queue, call, InvalidWeight, ConfigRefused)
+
+
+def test_the_largest_weights_add_up_to_no_more(queue: MessageQueue) -> None:
+    largest = Weight((1 << 64) - 1, (1 << 64) - 1)
+    queue.change_ring(service_weight=largest)
+    queue.enqueue_messages("w", [Message(b"a", weight=largest), Message(b"b", weight=largest)])
+    queue.enqueue_messages("v", [Message(b"c", weight=Weight(1 << 63, 1)), Message(b"d", weight=Weight(0, 0))])
+    for _ in range(10):
+        queue.settle_block(queue.plan_block(limit=largest))
+        queue.service_queues(lambda delivery: None, largest)
+        assert queue.check() == []
+    assert {footprint.count for _, footprint in queue.footprints()} <= {0}
+
+
+def test_answers_with_weights_that_are_none(queue: MessageQueue) -> None:
+    """What a processor answers is judged like what it raises: the message is tried again."""
+    for weight in WEIGHTS:
+        for answer in (Done(used=weight), Overweight(weight)):
+            assert queue.service_queues(lambda delivery, answer=answer: answer).processed == 0
+            batches = batch_processor(lambda batch, answer=answer: [answer] * len(batch))
+            assert queue.service_queues(batches).processed == 0
+    assert queue.footprint("here").count == 2
+    assert queue.check() == []
+
+
+# Numbers and times.
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=str)
+def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
+    block = queue.plan_block()
+    calls: list[Callable[[], object]] = [
+        lambda: queue.plan_block(lease=number),
+        lambda: queue.renew_block(block, number),
+        lambda: queue.set_origin("a", share=number),
+        lambda: queue.execute_overweight(Address("a", number, 0), print),
+        lambda: queue.execute_overweight(Address("a", 0, number), print),
+        lambda: queue.reap_page("a", number),
+        lambda: queue.report(block, [Report("here", number, 0, 0)]),
+        lambda: queue.report(block, [Report("here", 0, number, 0)]),
+        lambda: queue.change_ring(heap_size=number),
+        lambda: queue.change_ring(lease=number),
+        lambda: queue.change_ring(order=number),
+        lambda: queue.change_ring(weigher=number),
+        lambda: queue.change_ring(costs=number),
+        lambda: queue.change_ring(max_attempts=number),
+        lambda: queue.change_ring(backoff=number),
+        lambda: queue.change_ring(nonsense=number),
+    ]
+    if number != -1:
+        # A moment may be in the past.
+        calls += [
+            lambda: queue.enqueue_message("a", b"x", not_before=number),
+            lambda: queue.enqueue_message("a", b"x", expires=number),
+            lambda: queue.pause("a", until=number),
+        ]
+    for call in calls:
+        if number is not True or call is not calls[7]:
+            refused(queue, call)
+
+
+# B6: what is JSON, or looks like it, is bytes like any other.
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"[" * 10_000 + b"]" * 10_000, b'{"a":1,"a":2}', b'{"a":' * 5_000, b"1e999999", b"NaN",
+        json.dumps({"each": {"0": {"weight": [1, 2]}}}).encode(), b'"\\ud800"', b"{{ 1 }}{% raw %}",
+    ],
+    ids=lambda payload: payload[:12],
+)  # fmt: skip
+def test_json_in_a_payload_is_bytes(queue: MessageQueue, payload: bytes) -> None:
+    text = payload.decode()[:900]
+    queue.enqueue_message("json", payload, key=text, headers={"h": text})
+    block = queue.plan_block()
+    (batch,) = [batch for batch in block.batches() if batch.origin == "json"]
+    assert list(batch.payloads) == [payload]
+    queue.report(block, [batch.answers([Yield(text)])[0]])
+    queue.settle_block(block)
+    assert [peeked.payload for peeked in queue.peek("json")] == [payload]
+
+
+# Blocks and reports.
+
+PLACES: list[Any] = [
+    Report("here", 0, 0, 10**15), Report("here", 0, 0, 10**6), Report("here", 0, 1, 0), Report("here", -1, 0, 0),
+    Report("here", 1 << 70, 0, 0), Report("here", 0, 0, 0, None), Report(None, 0, 0, 0), "report", None, ("here", 0, 0, 0),
+]  # type: ignore[arg-type]  # fmt: skip
+ANSWERS: list[Any] = [
+    "done", Done(id=b"short"), Done(id="text"), Done(success="yes"), BadFormat(b"short"), BadFormat(7),
+    Done(enqueue=[("", b"x")]), Done(enqueue=[("a", b"")]), Done(enqueue=[("a", b"x" * 70_000)]),
+    Done(enqueue=[("a", "text")]), Done(enqueue="ab"), Done(enqueue=[("a", b"x", 1)]), Done(enqueue=5),
+]  # type: ignore[arg-type]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "report", [*PLACES, *(Report("here", 0, 0, 0, answer) for answer in ANSWERS)], ids=lambda report: repr(report)[:90]
+)
+def test_reports(queue: MessageQueue, report: Any) -> None:
+    """None of them is taken, and the block can still be settled."""
+    block = queue.plan_block()
+    refused(queue, lambda: queue.report(block, [report]))
+    refused(queue, lambda: queue.report(block, [Report("here", 0, 0, 0), report]))
+    queue.report(block, [Report("here", 0, 0, 1)])
+    assert queue.settle_block(block).processed == 2
+    assert queue.check() == []
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer)[:70])
+def test_answers(queue: MessageQueue, answer: Any) -> None:
+    """What makes no sense is no outcome: the message is tried again, and nothing odd is stored."""
+    assert queue.service_queues(lambda delivery: answer).processed == 0
+    assert queue.service_queues(batch_processor(lambda batch: [answer] * len(batch))).processed == 0
+    assert queue.footprint("here").count == 2
+    assert queue.footprint("a").count == 0
+    assert queue.check() == []
+    assert queue.service_queues(lambda delivery: None).processed == 2
+
+
+def test_a_processor_that_sends_nonsense(queue: MessageQueue) -> None:
+    for sent in [("", b"x"), ("a", b""), ("a", "text"), ("a\n", b"x"), ("a", b"x" * 70_000), (None, None)]:
+
+        def processor(delivery: Delivery, sent: Any = sent) -> None:
+            delivery.enqueue(*sent)
+
+        assert queue.service_queues(processor).processed == 0
+    assert queue.footprint("a").count == 0
+    assert queue.footprint("here").count == 2
+    assert queue.check() == []
+
+
+def test_what_a_batch_sends_goes_with_the_batch(queue: MessageQueue) -> None:
+    """Sent while a batch is processed: with it when all of it is done, not at all otherwise."""
+
+    def sending(batch: Batch) -> list[Any] | None:
+        if batch.origin == "here":
+            assert queue.enqueue_message("there", b"sent").count == 1
+            return answers
+        return None
+
+    answers: list[Any] | None = [Done(), Yield()]
+    queue.service_queues(batch_processor(sending))
+    assert queue.footprint("here").count == 2
+    assert queue.footprint("there").count == 0
+    answers = None
+    queue.service_queues(batch_processor(sending))
+    assert queue.footprint("here").count == 0
+    assert [event.origin for event in queue.events(name="Processed")] == ["here", "here", "there"]
+    assert queue.check() == []
+
+
+def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
+    """They count for nothing; what it holds is settled all the same."""
+    block = queue.plan_block()
+    queue.report(block, [Report("nobody", 0, 0, 60_000), Report("here", 7, 0, 5), Report("here", 0, 0, 60_000)])
+    assert queue.footprint("here").count == 0
+    assert queue.footprint("nobody").count == 0
+    queue.enqueue_message("nobody", b"later")
+    assert queue.settle_block(block).processed == 2
+    assert queue.footprint("nobody").count == 1
+    assert queue.check() == []
+
+
+@pytest.mark.parametrize("token", ["", "zz", "00", "0" * 32, "0" * 4_000, None, 5, b"0" * 16, "é" * 16, "'; DROP"])
+def test_tokens_that_are_none(queue: MessageQueue, token: Any) -> None:
+    for call in (
+        lambda: queue.settle_block(token),
+        lambda: queue.release_block(token),
+        lambda: queue.renew_block(token),
+        lambda: queue.report(token, [Report("here", 0, 0, 0)]),
+        lambda: queue.block(token),
+    ):
+        refused(queue, call, UnknownBlock)
+
+
+def test_tokens_of_other_blocks(queue: MessageQueue) -> None:
+    """Of another ring, of a block that has ended, of one whose time is over."""
+    queue.create_ring("other")
+    other = MessageQueue(queue.store, "other")
+    other.enqueue_message("here", b"of the other ring")
+    foreign = other.plan_block()
+    for call in (
+        lambda: queue.settle_block(foreign),
+        lambda: queue.release_block(foreign),
+        lambda: queue.renew_block(foreign),
+        lambda: queue.report(foreign, [Report("here", 0, 0, 0)]),
+    ):
+        refused(queue, call, UnknownBlock)
+    assert other.settle_block(foreign).went_back == 1
+
+    block = queue.plan_block()
+    queue.release_block(block)
+    assert "released" in refused(queue, lambda: queue.settle_block(block), TokenRefused)
+    refused(queue, lambda: queue.report(block, [Report("here", 0, 0, 0)]), TokenRefused)
+    refused(queue, lambda: queue.renew_block(block), TokenRefused)
+    again = queue.plan_block()
+    assert again.token != block.token
+    queue.settle_block(again)
+    assert "settled" in refused(queue, lambda: queue.release_block(again), TokenRefused)
+
+    late = queue.plan_block(lease=0)
+    assert "deadline" in refused(queue, lambda: queue.report(late, [Report("here", 0, 0, 0)]), TokenRefused)
+    refused(queue, lambda: queue.renew_block(late), TokenRefused)
+
+
+@pytest.mark.parametrize("outcome", [Yield(), Overweight(Weight(9_000_000, 9)), BadFormat()], ids=repr)
+def test_a_block_by_hand_ends_whatever_was_reported(queue: MessageQueue, outcome: Any) -> None:
+    """A message that could not be executed stays set aside, and its block ends: it never holds up anybody."""
+    queue.enqueue_message("a", b"heavy", weight=Weight(1 << 40, 0))
+    queue.service_queues(lambda delivery: None)
+    (aside,) = queue.overweight()
+    block = queue.plan_overweight(aside.address, Weight(1 << 41, 1 << 41))
+    place = aside.address
+    queue.report(block, [Report("a", place.page, place.index, place.index, outcome)])
+    queue.settle_block(block)
+    assert queue.blocks("planned") == []
+    assert len(queue.overweight()) == (0 if outcome == BadFormat() else 1)
+    assert queue.plan_block().messages == 0
+    assert queue.check() == []
+
+
+def test_rings_that_are_not_there(queue: MessageQueue) -> None:
+    for name in ("nowhere", "", "Default", "default ", "x" * 500, "' OR 1=1 --"):
+        with pytest.raises(UnknownRing, match="default"):
+            MessageQueue(queue.store, name)
+    for name in ("", "with space", "1", "x" * 64, "ünïcode", "a;b", "a\nb"):
+        refused(queue, lambda name=name: queue.create_ring(name), ConfigRefused, InvalidInput)
