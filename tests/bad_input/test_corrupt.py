@@ -1,0 +1,217 @@
+"""Rows that somebody damaged: told by name, by the call that meets them or by the check, and never a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
+from airflow_mq.core.errors import ConfigRefused, MessageQueueError, StoreCorrupt
+from airflow_mq.queue.deciding import insert_ring
+from airflow_mq.queue.values import Report
+from airflow_mq.store import parse, upgrade
+
+pytestmark = pytest.mark.timeout(120)
+
+HEAVY = Weight(5_000, 0)
+GARBAGE = [
+    b"", b"\x00", b"\xff" * 40, b"=" + b"\xff" * 12, b"B\xff\xff\xff\x7f" + b"\x00" * 8, b"{}", b"[1]", b"null",
+    b"not json", b"[[[[",
+]  # fmt: skip
+#: Of the same length, and mostly right: what a flipped bit would do.
+FLIPPED = b"flipped"
+BYTES = [
+    "book.ahead", "page.slices", "page.lengths", "page.marks", "page.notes", "mail.lengths", "mail.attributes",
+    "mail.heap", "claim.data", "outcome.data", "event.data", "ledger.data", "aside.weight", "aside.weight_limit",
+    "aside.id",
+]  # fmt: skip
+NUMBERS = [
+    "book.begin_page", "book.end_page", "book.pages", "book.messages", "book.size", "book.ticket", "book.floor",
+    "page.items", "page.used", "page.first_index", "page.remaining", "page.remaining_size", "mail.size", "mail.items",
+    "state.ticket_floor", "state.look_floor",
+]  # fmt: skip
+TEXTS = ["ring.config", "block.details", "standing.settings", "measure.data"]
+TABLES = [
+    "mail", "delayed", "book", "page", "aside", "standing", "block", "claim", "outcome", "event", "ledger", "measure",
+    "state", "ring",
+]  # fmt: skip
+
+
+def run(queue: MessageQueue, text: str, *values: Any) -> int:
+    """Run a statement behind the queue's back; tell how many rows it touched. `{s}` is before a table's name."""
+    sqlite = queue.store.address.driver == "sqlite"
+    prefix = "mq_" if sqlite else queue.store.prefix
+    text = text.replace("{s}", prefix)
+    if not sqlite:
+        for value in values:
+            text = text.replace("?", "%b" if isinstance(value, bytes) else "%s", 1)
+    return int(queue.store.connection().execute(text, values).rowcount)
+
+
+def damage(queue: MessageQueue, place: str, value: Any) -> int:
+    """Write a value over a column of all rows; tell how many there were."""
+    table, _, column = place.partition(".")
+    if value != FLIPPED:
+        return run(queue, f"UPDATE {{s}}{table} SET {column} = ?", value)
+    if queue.store.address.driver == "sqlite":
+        flipped = f"CAST(substr({column}, 1, length({column}) - 1) || x'fe' AS BLOB)"
+    else:
+        flipped = f"set_byte({column}, length({column}) - 1, 254)"
+    return run(queue, f"UPDATE {{s}}{table} SET {column} = {flipped} WHERE length({column}) > 0")
+
+
+def furnish(queue: MessageQueue) -> str:
+    """One of everything that is stored: pages half done, set aside, claimed, reported, noted; and plain mail."""
+    queue.set_origin("a", share=2, most=Weight(900, 1 << 20))
+    for origin in ("a", "b"):
+        queue.enqueue_message(origin, b"heavy", weight=HEAVY, headers={"h": "1"})
+        queue.enqueue_messages(origin, [b"light %d" % n for n in range(12)], headers={"h": "2"})
+    queue.service_queues(lambda delivery: Yield() if delivery.payload == b"light 5" else None)
+    block = queue.plan_block()
+    measured = [Report("a", claim.runs[0].page, claim.runs[0].first, claim.runs[0].first, Done(used=Weight(1, 3)))
+                for claim in block.claims if claim.origin == "a"]  # fmt: skip
+    queue.report(block, measured)
+    queue.settle_block(block)
+    block = queue.plan_block()
+    queue.report(block, [next(block.batches(["b"])).answers([Done(used=Weight(1, 3))] + [Yield()] * 3)[0]])
+    for origin in ("a", "c"):
+        queue.enqueue_messages(origin, [b"more %d" % n for n in range(9)])
+    return block.token
+
+
+def calls(queue: MessageQueue, token: str) -> list[Callable[[], Any]]:
+    """Everything that one does with a queue; looking first."""
+    return [
+        queue.check,
+        lambda: queue.footprints(),
+        lambda: [queue.peek(origin) for origin in "abc"],
+        lambda: queue.ring_order(),
+        lambda: list(queue.events()),
+        lambda: queue.ledger(),
+        lambda: queue.overweight(),
+        lambda: queue.blocks(),
+        lambda: list(queue.block(token).batches()),
+        lambda: queue.fits(),
+        lambda: queue.enqueue_message("d", b"always possible"),
+        lambda: queue.plan_block(),
+        lambda: queue.settle_block(token),
+        lambda: queue.service_queues(lambda delivery: None),
+        lambda: [queue.execute_overweight(one.address, lambda delivery: None) for one in queue.overweight()],
+        lambda: queue.sweep("a"),
+        lambda: queue.force_set_head("c"),
+        lambda: MessageQueue(queue.store, queue.ring),
+        queue.check,
+    ]
+
+
+@pytest.fixture
+def fresh(store_uri: str) -> Iterator[Callable[[], MessageQueue]]:
+    """An empty ring per call; what was there before is gone."""
+    upgrade(parse(store_uri))
+    count = 0
+    with MessageQueue(store_uri, busy_timeout=2) as first:
+
+        def begin() -> MessageQueue:
+            nonlocal count
+            count += 1
+            for table in TABLES:
+                run(first, f"DELETE FROM {{s}}{table}")
+            with first.store.writing() as unit:
+                insert_ring(unit, f"r{count}", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+            return MessageQueue(first.store, f"r{count}")
+
+        yield begin
+
+
+def meet(queue: MessageQueue, token: str, where: str) -> bool:
+    """Call everything; tell whether anybody noticed: a call that was refused by name, or the check."""
+    noticed = False
+    for number, call in enumerate(calls(queue, token)):
+        try:
+            answer = call()
+        except MessageQueueError as error:
+            noticed = True
+            assert len(str(error)) > 10
+        except Exception as error:
+            raise AssertionError(f"{where}, call {number}: {type(error).__name__}: {error}") from error
+        else:
+            noticed = noticed or (number == 0 and bool(answer))
+    return noticed
+
+
+#: Nobody can tell one payload, name, weight or answer from another of the same form; and nothing, where mostly
+#: there is nothing, is no damage.
+HARMLESS = {
+    "mail.heap": {FLIPPED}, "aside.id": {*GARBAGE, FLIPPED}, "aside.weight": {FLIPPED}, "aside.weight_limit": {FLIPPED},
+    "event.data": {b"", FLIPPED}, "book.ahead": {b""}, "page.notes": {b"", b"{}"}, "page.marks": {b""},
+    "mail.attributes": {b"", b"{}"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", BYTES)
+def test_damaged_bytes(fresh: Callable[[], MessageQueue], place: str) -> None:
+    silent = set()
+    for value in [*GARBAGE, FLIPPED]:
+        queue = fresh()
+        token = furnish(queue)
+        touched = damage(queue, place, value)
+        assert touched or value == FLIPPED, f"there is no row to damage in {place}"
+        if touched and not meet(queue, token, f"{place} = {value[:12]!r}"):
+            silent.add(value)
+    assert silent <= HARMLESS.get(place, set()), f"nobody noticed {silent} in {place}"
+
+
+@pytest.mark.parametrize("place", NUMBERS)
+def test_damaged_numbers(fresh: Callable[[], MessageQueue], place: str) -> None:
+    for value in (0, 1, 3, 1_000, 1 << 30, -1):
+        queue = fresh()
+        token = furnish(queue)
+        try:
+            damage(queue, place, value)
+        except Exception as error:
+            # The tables themselves refuse some of it.
+            assert any(word in str(error).lower() for word in ("constraint", "range"))
+            continue
+        meet(queue, token, f"{place} = {value}")
+
+
+@pytest.mark.parametrize("place", TEXTS)
+def test_damaged_json(fresh: Callable[[], MessageQueue], place: str) -> None:
+    values = [
+        "{}", "[]", "null", "5", '"text"', '{"heap_size": "x"}', '{"share": "x", "least": 5}', '{"limit": [1]}',
+        "[" * 500 + "]" * 500, '{"unknown": 1}',
+    ]  # fmt: skip
+    for value in values:
+        queue = fresh()
+        token = furnish(queue)
+        assert damage(queue, place, value)
+        meet(queue, token, f"{place} = {value[:20]}")
+
+
+@pytest.mark.parametrize("value", ["not json", "", "{", '{"a": NaN}', "[" * 100_000])
+def test_text_that_is_no_json(fresh: Callable[[], MessageQueue], store_uri: str, value: str) -> None:
+    """PostgreSQL stores no such thing; SQLite does."""
+    for place in TEXTS:
+        queue = fresh()
+        token = furnish(queue)
+        if not store_uri.startswith("sqlite"):
+            with pytest.raises(Exception, match=r"json|depth"):
+                damage(queue, place, value)
+            continue
+        damage(queue, place, value)
+        assert meet(queue, token, place)
+        if place == "ring.config":
+            with pytest.raises((StoreCorrupt, ConfigRefused)):
+                MessageQueue(queue.store, queue.ring)
+
+
+def test_a_row_that_is_missing(fresh: Callable[[], MessageQueue]) -> None:
+    """Whatever table was emptied: told by name, or by the check, or nothing was lost."""
+    for table in TABLES:
+        queue = fresh()
+        token = furnish(queue)
+        run(queue, f"DELETE FROM {{s}}{table}")
+        noticed = meet(queue, token, f"without {table}")
+        assert noticed or table in ("delayed", "event", "ledger", "measure", "standing", "aside", "outcome"), table
