@@ -227,6 +227,7 @@ class DeficitRounds:
         self.saving: dict[str, None] = {}
         #: What was earned beyond the rounds of those who are owed: lent, so that no weight is left over.
         self.lent: dict[str, int] = {}
+        self.lending = False
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Guarantees first, then a round over the ring, then rounds over those met there."""
@@ -236,6 +237,7 @@ class DeficitRounds:
             self._grant(origin)
         rotating = self._first_round()
         while rotating:
+            self.lending = bool(self.owed)
             served = [origin for origin in rotating if self._visit(origin)]
             self._save_up(1)
             rotating = [origin for origin in rotating if self._may_go_on(origin)]
@@ -244,6 +246,7 @@ class DeficitRounds:
         for origin, parts in self.lent.items():
             book = self.ladder.shelf.book(origin)
             book.deficit -= parts
+            self.ladder.shelf.changed_books.add(origin)
             self.ledger.entry(origin).deficit = book.deficit
         self.ring.favour([origin for origin in self.owed if origin in self.ring])
 
@@ -268,15 +271,27 @@ class DeficitRounds:
         book = self.ladder.shelf.book(origin)
         self.ring.bump(origin)
         entry = self.ledger.entry(origin)
+        resumed = False
         if not book.passed_by and origin not in self.owed:
+            # What it was owed is of a round before; this round's turn comes on top.
+            resumed = book.deficit >= self._front(book)
             self._earn(book)
         entry.offered = max(entry.offered, book.deficit)
-        return self._service(book, self._purse(book))
+        served = self._service(book, self._purse(book))
+        if resumed and entry.reason == "spent":
+            self._earn(book)
+            served |= self._service(book, self._purse(book))
+        return served
 
     def _earn(self, book: Book) -> None:
         if book.deficit < self._front(book):
-            book.deficit += self.quantum * book.standing.share
-            self.ladder.shelf.changed_books.add(book.origin)
+            self._give(book, self.quantum * book.standing.share)
+
+    def _give(self, book: Book, parts: int) -> None:
+        book.deficit += parts
+        self.ladder.shelf.changed_books.add(book.origin)
+        if self.lending:
+            self.lent[book.origin] = self.lent.get(book.origin, 0) + parts
 
     def _front(self, book: Book) -> int:
         """What the next message of this queue takes from its deficit; at least something."""
@@ -306,7 +321,7 @@ class DeficitRounds:
         if entry.reason == "limit" and visited.status is PageStatus.BAILED and book.deficit >= self._front(book):
             self.owed[book.origin] = None
         if not book.is_ready:
-            book.deficit = min(book.deficit, 0)
+            book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
         entry.deficit = book.deficit
         return visited.progressed
 
@@ -332,7 +347,7 @@ class DeficitRounds:
 
     def _save_up(self, rounds: int) -> None:
         """A round is a round for those, too, who can spend nothing more in this block."""
-        for origin in self.saving:
+        for origin in self.saving if not self.lending else ():
             book = self.ladder.shelf.book(origin)
             quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
             if missing > 0:
@@ -355,6 +370,6 @@ class DeficitRounds:
         rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books)
         for book in books:
             # The round that follows pays the last quantum.
-            book.deficit += max(rounds - 1, 0) * self.quantum * book.standing.share
+            self._give(book, max(rounds - 1, 0) * self.quantum * book.standing.share)
         self._save_up(max(rounds - 1, 0))
         return True

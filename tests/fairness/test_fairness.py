@@ -112,6 +112,29 @@ def test_q4_weighted_shares(store_uri: str, order: str, tell: Tell) -> None:
         assert worst <= 0.02
 
 
+def test_q4_everybody_has_the_same_number_of_rounds(store_uri: str, tell: Tell) -> None:
+    """Granted and kept together are what was earned: to the round the same for each share, after any number of blocks."""
+    shares, chance, quantum = {"one": 1, "two": 2, "three": 3, "four": 4}, random.Random(6), 10
+    with ring(store_uri, "deficit", limit=400, rounds_per_block=400 // quantum) as queue:
+        for origin, share in shares.items():
+            queue.set_origin(origin, share=share)
+            costs = [chance.choice([1, 2, 5, 20]) for _ in range(450 * share)]
+            queue.enqueue_messages(
+                origin, (Message(b"%d" % number, weight=Weight(cost, cost)) for number, cost in enumerate(costs))
+            )
+        got = run_blocks(queue, 30)
+        with queue._looking() as (_, shelf):
+            kept = {origin: shelf.book(origin).deficit * 400 / BLOCK_PARTS for origin in shares}
+    rounds = [(got.total(origin) + kept[origin]) / (quantum * share) for origin, share in shares.items()]
+    tell(
+        "Q4 rounds after 30 blocks, fewest and most",
+        "deficit",
+        f"{min(rounds):.1f} {max(rounds):.1f}",
+        "at most 1 apart",
+    )
+    assert max(rounds) - min(rounds) <= 1.01
+
+
 @pytest.mark.parametrize("flood", [pytest.param(1_000_000, marks=pytest.mark.slow), 20_000])
 def test_q5_flood(store_uri: str, order: str, tell: Tell, flood: int) -> None:
     """A floods, B sends one message: it is in the next block."""
