@@ -161,11 +161,36 @@ def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
 
 
 def test_origins(queue: MessageQueue) -> None:
-    for origin in ("", "x" * 256, "é" * 128, "x" * 1_000, "line\nbreak", "carriage\r", "tab\t", "\x7f", "\u2028", "\x85"):
+    for origin in (
+        "",
+        "x" * 256,
+        "é" * 128,
+        "x" * 1_000,
+        "line\nbreak",
+        "carriage\r",
+        "tab\t",
+        "\x7f",
+        "\u2028",
+        "\x85",
+    ):
         refused(queue, lambda origin=origin: queue.enqueue_message(origin, b"x"), InvalidOrigin)
         refused(queue, lambda origin=origin: queue.enqueue_messages([("fine", b"x"), (origin, b"x")]), InvalidOrigin)
     # Twins to the eye are not twins to the queue.
-    twins = ["case", "Case", "CASE", "\u0430case", "acase", "e\u0301", "é", "x" * 255, "é" * 127, ".", "..", "a/b", "a//b"]
+    twins = [
+        "case",
+        "Case",
+        "CASE",
+        "\u0430case",
+        "acase",
+        "e\u0301",
+        "é",
+        "x" * 255,
+        "é" * 127,
+        ".",
+        "..",
+        "a/b",
+        "a//b",
+    ]
     for origin in twins:
         queue.enqueue_message(origin, origin.encode())
     for origin in twins:
