@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 EXTRAS ?= test,dev,airflow
 PYTEST_ARGS ?=
+# How many test processes: one for each processor.
+JOBS   ?= logical
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
@@ -30,10 +32,10 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff format .
 
 test: lint ## Lint, then every test, slow ones too
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 25 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## The tests that are not slow
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -286,15 +287,15 @@ def read_runs(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def replay_files(
-    files: Sequence[Path], *, store: str | None = None, limit: int | None = None, blocks: bool = False,
-    sparse: int | None = None, say: Any = print,
+    files: Sequence[Path], *, store: str | None = None, first: int = 1, limit: int | None = None,
+    blocks: bool = False, sparse: int | None = None, say: Any = print,
 ) -> tuple[int, int]:  # fmt: skip
     """Replay runs of trace files on a store of their own; tell how many there were, and how many diverge."""
     total = diverging = 0
     with ExitStack() as stack:
         uri = stack.enter_context(scratch_store(store))
         for path in files:
-            for run in read_runs(path):
+            for run in islice(read_runs(path), first - 1, None):
                 if limit is not None and total >= limit:
                     break
                 total += 1
@@ -319,7 +320,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--store", metavar="URI", help="replay in a scratch schema of this PostgreSQL (default: a scratch SQLite file)"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="replay the first N runs only")
+    parser.add_argument("--first", type=int, default=1, metavar="K", help="begin with each file's K-th run")
+    parser.add_argument("--limit", type=int, metavar="N", help="replay N runs only")
     parser.add_argument(
         "--blocks", action="store_true", help="plan, report and settle wherever the messages waiting allow it"
     )
@@ -329,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     began = time.monotonic()
     total, diverging = replay_files(
-        given.files, store=given.store, limit=given.limit, blocks=given.blocks, sparse=given.sparse
+        given.files, store=given.store, first=given.first, limit=given.limit, blocks=given.blocks, sparse=given.sparse
     )
     print(f"{total} runs, {diverging} diverge", flush=True)
     print(f"({time.monotonic() - began:.1f} s)", file=sys.stderr)
