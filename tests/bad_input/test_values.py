@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,6 +38,11 @@ from airflow_mq.core.errors import (
 from airflow_mq.queue.values import Batch, Delivery, Report
 from airflow_mq.store import parse, upgrade
 from tests.crash.states import everything
+
+
+def without_address(value: object) -> str:
+    """A name for a test that is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 @pytest.fixture
@@ -210,7 +216,7 @@ WEIGHTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: repr(weight)[:24])
+@pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: without_address(weight)[:24])
 def test_weights(queue: MessageQueue, weight: Any) -> None:
     block = queue.plan_block()
     for call in (
@@ -257,7 +263,9 @@ def test_answers_with_weights_that_are_none(queue: MessageQueue) -> None:
 # Numbers and times.
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=str)
+@pytest.mark.parametrize(
+    "number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=without_address
+)
 def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
     block = queue.plan_block()
     calls: list[Callable[[], object]] = [
@@ -337,7 +345,7 @@ def test_reports(queue: MessageQueue, report: Any) -> None:
     assert queue.check() == []
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer)[:70])
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: without_address(answer)[:70])
 def test_answers(queue: MessageQueue, answer: Any) -> None:
     """What makes no sense is no outcome: the message is tried again, and nothing odd is stored."""
     assert queue.service_queues(lambda delivery: answer).processed == 0
