@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-EXTRAS ?= test,dev,airflow
+EXTRAS ?= test,dev,airflow,spark,java
 PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical
