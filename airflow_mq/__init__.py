@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from .core.weigher import LinearWeigher
     from .core.weight import Costs, Weight
+    from .processors import Part, Processor, Processors
     from .queue import Batch, Block, Delivery, MessageQueue, Report, Serviced, batch_processor
 
 _HOMES = {
@@ -39,14 +40,15 @@ _HOMES = {
     ),
     "core.weigher": ("LinearWeigher",),
     "core.weight": ("Costs", "Weight"),
+    "processors": ("Part", "Processor", "Processors"),
     "queue": ("Batch", "Block", "Delivery", "MessageQueue", "Report", "Serviced", "batch_processor"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Event", "Footprint",
-    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Report", "RingConfig", "Serviced",
-    "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Part", "Processor", "Processors", "Report",
+    "RingConfig", "Serviced", "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 
