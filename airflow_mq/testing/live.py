@@ -1,0 +1,508 @@
+"""A real Airflow on loopback, for tests and for the demo: its four components as processes of their own.
+
+    with LiveAirflow(home, dags_folder) as airflow:
+        run = airflow.trigger("orders", {"limit": 3})
+        assert airflow.wait("orders", run) == "success"
+        airflow.kill("scheduler")
+        airflow.restart("scheduler")
+
+`airflow standalone` is not used: it serves task logs on all interfaces, and leaves its children behind when it is
+killed. Here only the API server listens, on 127.0.0.1, and when this process ends, however it ends, so does all that
+it started (see `watchman`). Nothing of Airflow is imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .watchman import end_sessions, members
+
+COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+#: How /monitor/health calls them.
+HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
+USER = "admin"
+START_SECONDS = 180.0
+STOP_SECONDS = 15.0
+ENDED = ("success", "failed")
+
+#: Quick to notice and quick to react; a production Airflow wants longer breaths.
+SETTINGS = {
+    "core.load_examples": "False",
+    "core.executor": "LocalExecutor",
+    "core.dags_are_paused_at_creation": "True",
+    "core.min_serialized_dag_update_interval": "0",
+    "core.simple_auth_manager_users": f"{USER}:admin",
+    "dag_processor.refresh_interval": "5",
+    "dag_processor.bundle_refresh_check_interval": "2",
+    "dag_processor.min_file_process_interval": "5",
+    "dag_processor.parsing_processes": "1",
+    "scheduler.scheduler_idle_sleep_time": "0.2",
+    "scheduler.job_heartbeat_sec": "2",
+    "scheduler.scheduler_heartbeat_sec": "2",
+    "scheduler.task_instance_heartbeat_timeout": "20",
+    "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
+    "scheduler.orphaned_tasks_check_interval": "5",
+    "scheduler.scheduler_health_check_threshold": "15",
+    "scheduler.create_cron_data_intervals": "False",
+    "triggerer.job_heartbeat_sec": "2",
+    "triggerer.triggerer_health_check_threshold": "15",
+    "workers.min_heartbeat_interval": "2",
+    "api.workers": "1",
+    "usage_data_collection.enabled": "False",
+    "logging.logging_level": "INFO",
+}
+
+
+class AirflowFailed(RuntimeError):
+    """A component did not come up, or an answer was an error; the message holds what it said last."""
+
+
+class Refused(AirflowFailed):
+    """The API refused a request."""
+
+    def __init__(self, status: int, text: str, what: str) -> None:
+        super().__init__(f"{what}: {status} {text[:2000]}")
+        self.status, self.text = status, text
+
+
+class LiveAirflow:
+    """An Airflow in a folder of its own, to be started, broken and repaired.
+
+    :param home: AIRFLOW_HOME; made if it is not there, and kept
+    :param metadata: `sqlite`, or the address of a PostgreSQL database (postgresql://…)
+    :param connections: id of a connection -> its fields, or its address
+    :param settings: `section.name` -> value, over `SETTINGS`
+    :param environment: further variables for every component
+    """
+
+    def __init__(
+        self,
+        home: str | Path,
+        dags_folder: str | Path,
+        *,
+        metadata: str = "sqlite",
+        parallelism: int = 4,
+        connections: Mapping[str, Any] | None = None,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = Path(home).resolve()
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.dags_folder = Path(dags_folder).resolve()
+        self.metadata = metadata
+        self.port = free_port()
+        self.password = secrets.token_urlsafe(9)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._sessions: set[int] = set()
+        self._watchman: subprocess.Popen[bytes] | None = None
+        self._token: str | None = None
+        self._fernet, self._jwt = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(), secrets.token_hex(32)
+        self._told = {"core.parallelism": str(parallelism), **(settings or {})}
+        self._connections = dict(connections or {})
+        self._environment = dict(environment or {})
+
+    def __repr__(self) -> str:
+        return f"<LiveAirflow {self.home} port {self.port}>"
+
+    def __enter__(self) -> LiveAirflow:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- where and as whom --
+
+    @property
+    def url(self) -> str:
+        """Where the UI is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """User and password of the UI."""
+        return USER, self.password
+
+    def settings(self) -> dict[str, str]:
+        """Every setting, by `section.name`."""
+        settings = {
+            **SETTINGS,
+            "core.dags_folder": str(self.dags_folder),
+            "core.plugins_folder": str(self.home / "plugins"),
+            "core.fernet_key": self._fernet,
+            "core.execution_api_server_url": f"{self.url}/execution/",
+            "core.simple_auth_manager_passwords_file": str(self.home / "passwords.json"),
+            "api.base_url": self.url,
+            "api.port": str(self.port),
+            "api.secret_key": self._jwt,
+            "api_auth.jwt_secret": self._jwt,
+            "logging.base_log_folder": str(self.home / "logs"),
+            **self._database(),
+        }
+        return {**settings, **self._told}
+
+    def environment(self) -> dict[str, str]:
+        """What every component, and every command for this Airflow, runs in."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "PYTEST_"))}
+        told = {f"AIRFLOW__{name.replace('.', '__').upper()}": value for name, value in self.settings().items()}
+        connections = {
+            f"AIRFLOW_CONN_{name.upper()}": one if isinstance(one, str) else json.dumps(one)
+            for name, one in self._connections.items()
+        }
+        return {
+            **kept,
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
+            # spark-submit is looked for on the PATH.
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), kept.get("PATH", os.defpath))),
+            "PYTHONUNBUFFERED": "1",
+            # Loopback needs no proxy.
+            "NO_PROXY": ",".join(filter(None, (kept.get("NO_PROXY"), "127.0.0.1,localhost"))),
+            "no_proxy": ",".join(filter(None, (kept.get("no_proxy"), "127.0.0.1,localhost"))),
+            **told,
+            **connections,
+            **self._environment,
+        }
+
+    def _database(self) -> dict[str, str]:
+        if self.metadata == "sqlite":
+            return {"database.sql_alchemy_conn": f"sqlite:///{self.home / 'airflow.db'}"}
+        # One driver for both ways: psycopg 3, which comes with this package.
+        address = "postgresql+psycopg://" + self.metadata.partition("://")[2]
+        return {"database.sql_alchemy_conn": address, "database.sql_alchemy_conn_async": address}
+
+    # -- life --
+
+    def start(self, components: Iterable[str] = COMPONENTS, *, wait: bool = True) -> LiveAirflow:
+        """Make the metadata tables and start the components; with `wait`, until all are healthy."""
+        self._prepare()
+        self._make_tables()
+        started = tuple(components)
+        for component in started:
+            self._launch(component)
+        if wait:
+            self.wait_healthy(started)
+        return self
+
+    def stop(self) -> None:
+        """End every process in good order, and what does not listen by force."""
+        end_sessions(self._sessions, STOP_SECONDS)
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+        self._sessions.clear()
+        if self._watchman is not None:
+            self._watchman.communicate(b"end\n", timeout=STOP_SECONDS)
+            self._watchman = None
+
+    def kill(self, component: str, *, children: bool = True) -> None:
+        """Kill a component at once, and (unless told otherwise) all that it had started."""
+        process = self._processes.pop(component)
+        process.kill()
+        process.wait()
+        if children:
+            end_sessions([process.pid], 0)
+
+    def restart(self, component: str, *, wait: bool = True) -> None:
+        """Start a component again, ending it first if it runs."""
+        if component in self._processes:
+            process = self._processes.pop(component)
+            end_sessions([process.pid], STOP_SECONDS)
+            process.wait()
+        self._launch(component)
+        if wait:
+            self.wait_healthy([component])
+
+    def run(self, *arguments: str, timeout: float = START_SECONDS) -> str:
+        """Run a command of Airflow's, in this Airflow, and return what it printed."""
+        done = subprocess.run(  # noqa: S603 (the command is Airflow's own)
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self.environment(),
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            said = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+            raise AirflowFailed(f"airflow {' '.join(arguments)} ended with {done.returncode}:\n{said}")
+        return done.stdout
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that runs for this Airflow: components, tasks, and what those started."""
+        return members(self._sessions)
+
+    def log_tail(self, component: str, lines: int = 40) -> str:
+        """What a component said last."""
+        path = self.home / f"{component}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    def wait_healthy(self, components: Iterable[str] = COMPONENTS, timeout: float = START_SECONDS) -> None:
+        """Wait until the API answers and says that the others are well."""
+        wanted = set(components)
+        self._until(lambda: self._unwell(wanted) == [], timeout, lambda: ", ".join(self._unwell(wanted)))
+
+    # -- the API --
+
+    def get(self, path: str, **query: Any) -> Any:
+        """What the API says, say `get("dags", limit=3)`."""
+        asked = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
+        return self.call("GET", f"{path}?{asked}" if asked else path)
+
+    def call(self, method: str, path: str, body: Any = None, timeout: float = 30.0) -> Any:
+        """One request to /api/v2, as the administrator."""
+        if self._token is None:
+            login = {"username": USER, "password": self.password}
+            self._token = self._send("POST", "/auth/token", login, None, timeout)["access_token"]
+        return self._send(method, f"/api/v2/{path}", body, self._token, timeout)
+
+    def wait_dag(self, dag_id: str, timeout: float = START_SECONDS) -> None:
+        """Wait until the DAG's file was parsed."""
+
+        def known() -> bool:
+            with contextlib.suppress(Refused):
+                return bool(self.get(f"dags/{dag_id}"))
+            return False
+
+        self._until(known, timeout, lambda: f"DAG {dag_id} is not there; {self.import_errors() or 'no import error'}")
+
+    def import_errors(self) -> list[str]:
+        """What went wrong while DAG files were parsed."""
+        return [f"{one['filename']}: {one['stack_trace']}" for one in self.get("importErrors")["import_errors"]]
+
+    def unpause(self, dag_id: str, paused: bool = False) -> None:
+        self.call("PATCH", f"dags/{dag_id}", {"is_paused": paused})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None) -> str:
+        """Start a run, unpausing its DAG, and return the run's id. A value of `conf` is a param, as in the form."""
+        self.wait_dag(dag_id)
+        self.unpause(dag_id)
+        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
+        if run_id is not None:
+            body["dag_run_id"] = run_id
+        return str(self.call("POST", f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """The runs of a DAG, the latest last."""
+        found: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", limit=100, order_by="id")["dag_runs"]
+        return found
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        return str(self.get(_run(dag_id, run_id))["state"])
+
+    def wait(self, dag_id: str, run_id: str, timeout: float = 180.0) -> str:
+        """Wait for the end of a run, and return its state."""
+
+        def ended() -> bool:
+            with contextlib.suppress(OSError, Refused):
+                return self.state(dag_id, run_id) in ENDED
+            return False
+
+        self._until(
+            ended, timeout, lambda: f"run {run_id} of {dag_id} does not end: {self._task_states(dag_id, run_id)}"
+        )
+        return self.state(dag_id, run_id)
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """The task instances of a run."""
+        found: list[dict[str, Any]] = self.get(f"{_run(dag_id, run_id)}/taskInstances", limit=1000)["task_instances"]
+        return found
+
+    def log(self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1, attempt: int = 1) -> str:
+        """What a task wrote."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{attempt}"
+        lines = self.get(path, map_index=map_index, full_content="true")["content"]
+        return "\n".join(_log_line(line) for line in lines)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", *, map_index: int = -1) -> Any:
+        path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{urllib.parse.quote(key)}"
+        return self.get(path, map_index=map_index, deserialize="true")["value"]
+
+    def clear(self, dag_id: str, run_id: str, task_ids: Iterable[str] | None = None, **more: Any) -> None:
+        """Clear tasks of a run, so that they run again."""
+        body = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "dag_run_id": run_id, **more}
+        if task_ids is not None:
+            body["task_ids"] = list(task_ids)
+        self.call("POST", f"dags/{dag_id}/clearTaskInstances", body)
+
+    def answer(
+        self, dag_id: str, run_id: str, task_id: str, option: str, params: Mapping[str, Any] | None = None
+    ) -> None:
+        """Answer a task that waits for a person."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/-1/hitlDetails"
+        self.call("PATCH", path, {"chosen_options": [option], "params_input": params})
+
+    def wait_task(
+        self, dag_id: str, run_id: str, task_id: str, states: Iterable[str] = ENDED, timeout: float = 120.0
+    ) -> dict[str, Any]:
+        """Wait until a task of a run is in one of these states, and return it."""
+        wanted, found = set(states), dict[str, Any]()
+
+        def there() -> bool:
+            with contextlib.suppress(OSError, Refused):
+                for one in self.tasks(dag_id, run_id):
+                    if one["task_id"] == task_id and one["state"] in wanted:
+                        found.update(one)
+                        return True
+            return False
+
+        self._until(
+            there, timeout, lambda: f"{task_id} is not {wanted}: {self._task_states(dag_id, run_id)}", pause=0.05
+        )
+        return found
+
+    # -- inside --
+
+    def _prepare(self) -> None:
+        (self.home / "plugins").mkdir(exist_ok=True)
+        passwords = self.home / "passwords.json"
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps({USER: self.password}) + "\n")
+        if self._watchman is None:
+            self._watchman = subprocess.Popen(
+                [sys.executable, "-m", "airflow_mq.testing.watchman"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def _make_tables(self) -> None:
+        """The metadata's tables. Making them takes ten seconds, so empty ones on SQLite are kept beside Python."""
+        if self.metadata != "sqlite":
+            self.run("db", "migrate")
+            return
+        database, kept = self.home / "airflow.db", _kept_tables()
+        fresh = not database.exists()
+        if fresh and kept.exists():
+            shutil.copyfile(kept, database)
+            return
+        self.run("db", "migrate")
+        if fresh:
+            with contextlib.suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                scratch = kept.with_name(f"{kept.name}.{secrets.token_hex(4)}")
+                shutil.copyfile(database, scratch)
+                scratch.replace(kept)
+
+    def _launch(self, component: str) -> None:
+        command = [sys.executable, "-m", "airflow", component, *self._arguments(component)]
+        with (self.home / f"{component}.log").open("ab") as log:
+            self._processes[component] = subprocess.Popen(  # noqa: S603 (the command is Airflow's own)
+                command,
+                env=self.environment(),
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._sessions.add(self._processes[component].pid)
+        assert self._watchman is not None and self._watchman.stdin is not None
+        self._watchman.stdin.write(b"%d\n" % self._processes[component].pid)
+        self._watchman.stdin.flush()
+
+    def _arguments(self, component: str) -> tuple[str, ...]:
+        return {
+            "api-server": ("--host", "127.0.0.1", "--port", str(self.port)),
+            "scheduler": ("--skip-serve-logs",),
+            "dag-processor": (),
+            "triggerer": ("--skip-serve-logs",),
+        }[component]
+
+    def _unwell(self, wanted: set[str]) -> list[str]:
+        """The components that do not run well; one that ended is an error at once."""
+        self._look_after()
+        try:
+            health = self._send("GET", "/api/v2/monitor/health", None, None, 5.0)
+        except (OSError, AirflowFailed):
+            return sorted(wanted)
+        return sorted(one for one in wanted if one in HEALTH_NAMES and health[HEALTH_NAMES[one]]["status"] != "healthy")
+
+    def _look_after(self) -> None:
+        for component, process in self._processes.items():
+            if process.poll() is not None:
+                tail = self.log_tail(component)
+                raise AirflowFailed(f"airflow {component} ended with {process.returncode}; it said last:\n{tail}")
+
+    def _until(self, done: Callable[[], bool], timeout: float, problem: Callable[[], str], pause: float = 0.2) -> None:
+        deadline = time.monotonic() + timeout
+        while not done():
+            self._look_after()
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"--- {name}\n{self.log_tail(name, 15)}" for name in self._processes)
+                raise AirflowFailed(f"after {timeout:.0f} s: {problem()}\n{tails}")
+            time.sleep(pause)
+
+    def _task_states(self, dag_id: str, run_id: str) -> str:
+        with contextlib.suppress(OSError, AirflowFailed):
+            return ", ".join(
+                f"{one['task_id']}[{one['map_index']}] {one['state']}" for one in self.tasks(dag_id, run_id)
+            )
+        return "the API does not tell"
+
+    def _send(self, method: str, path: str, body: Any, token: str | None, timeout: float) -> Any:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)  # noqa: S310 (http, loopback)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=timeout) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, error.read().decode(errors="replace"), f"{method} {path}") from None
+        return json.loads(text) if text else None
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _kept_tables() -> Path:
+    """Where the empty tables of this very version of Airflow are kept."""
+    versions = "-".join(version(name) for name in ("apache-airflow-core", "sqlalchemy"))
+    return Path(sys.prefix) / "var" / "airflow-mq" / f"airflow-{versions}.db"
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    return f"dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"
+
+
+def _log_line(line: Any) -> str:
+    if not isinstance(line, Mapping):
+        return str(line)
+    more = " ".join(f"{name}={value}" for name, value in line.items() if name not in ("timestamp", "event", "level"))
+    return f"{line.get('event', '')} {more}".rstrip()
