@@ -93,7 +93,7 @@ SERVICE = Command(
         option("--limit", type=weight, metavar="TIME/SIZE", help="what one call may cost (default: the ring's)"),
         option("--batch", action="store_true", help="the function takes a whole batch of one origin"),
         option("--drain", action="store_true", help="call again until nothing more can be processed"),
-        option("--slice-messages", type=positive, metavar="N", help="commit after so many messages (default: 1000)"),
+        option("--slice-messages", type=positive, metavar="N", help="commit after so many messages (default: 10000)"),
         option("--slice-seconds", type=float, metavar="S", help="or after so many seconds (default: 1)"),
         TRACEBACK,
     ),

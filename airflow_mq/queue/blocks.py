@@ -72,7 +72,8 @@ class Block:
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """The messages to process: neighbours of one origin together, in the order of service."""
-        yield from self._queue._batches(self, None if origins is None else set(origins))
+        wanted = None if origins is None else set(origins)
+        yield from self._queue.batches_of(one for one in self.claims if wanted is None or one.origin in wanted)
 
 
 class Blocks(QueueBase):
@@ -148,6 +149,14 @@ class Blocks(QueueBase):
                 values["id"] = unit.fresh_ids(1)[0]
             if not unit.run("report", **values):
                 raise self._refusal(unit, raw, "report to")
+
+    def reported(self, token: str | Block) -> dict[str, Answers]:
+        """What was answered so far for messages of a live block, by origin: whoever goes on need not repeat it."""
+        with self.store.reading() as unit:
+            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            if row is None:
+                raise UnknownBlock()
+            return answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
 
     def renew_block(self, token: str | Block, lease: float | None = None) -> datetime:
         """Let a block live for longer, and tell until when."""
@@ -306,11 +315,9 @@ class Blocks(QueueBase):
             claims or (), self,
         )  # fmt: skip
 
-    def _batches(self, block: Block, origins: set[str] | None) -> Iterator[Batch]:
-        runs = [
-            (claim.origin, run) for claim in block.claims for run in claim.runs
-            if origins is None or claim.origin in origins
-        ]  # fmt: skip
+    def batches_of(self, claims: Iterable[Claim]) -> Iterator[Batch]:
+        """The messages of some of a block's claims, as they lie in the store."""
+        runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
             with self._looking() as (_, shelf):
                 shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])

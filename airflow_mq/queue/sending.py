@@ -33,7 +33,7 @@ When = datetime | timedelta | float | int
 #: Bytes of a call that are held in memory; what is more waits in a temporary file.
 HELD = 8 << 20
 #: Messages that are looked at together, and rows that one statement sends.
-STRETCH, FEW = 4096, 64
+STRETCH, FEW = 4096, 128
 
 
 class Sending(QueueBase):
@@ -221,7 +221,52 @@ class Packer:
         self._common_attributes = self._attributes([])
 
     def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
-        """Rows as they fill up; a message with a key has one to itself."""
+        """Rows as they fill up. Stretches of plain bytes are sorted by origin and measured together."""
+        source = iter(pairs)
+        rows: dict[str, list[bytes]] = {}
+        used: dict[str, int] = {}
+        while stretch := list(islice(source, STRETCH)):
+            if not all(type(message) is bytes for _, message in stretch):
+                waiting = ((origin, message) for origin, row in rows.items() for message in row)
+                yield from self._pack_said(chain(waiting, stretch, source), most)
+                return
+            for origin, fresh in _by_origin(stretch).items():
+                row = rows.get(origin)
+                if row is None:
+                    row, used[check_origin(origin)] = rows.setdefault(origin, []), 0
+                row += fresh
+                used[origin] += sum(map(len, fresh)) + HEADER_SIZE * len(fresh)
+                if used[origin] > self.heap_size:
+                    full, rows[origin] = self._split(row, most)
+                    yield from (Packed(self._plain_row(origin, part, more=True)) for part in full)
+                    used[origin] = sum(map(len, rows[origin])) + HEADER_SIZE * len(rows[origin])
+            if sum(used.values()) > HELD:
+                # Many origins, a little of each: let go of all, or memory grows with the call.
+                yield from self._let_go_plain(rows, most, more=True)
+                rows, used = {}, {}
+        yield from self._let_go_plain(rows, most, more=False)
+
+    def _let_go_plain(self, rows: Mapping[str, list[bytes]], most: int, *, more: bool) -> Iterator[Packed]:
+        for origin, row in rows.items():
+            self._split(row, most)
+            yield Packed(self._plain_row(origin, row, more=more))
+
+    def _split(self, row: list[bytes], most: int) -> tuple[list[list[bytes]], list[bytes]]:
+        """Check what is to go, and cut it into what fills pages and the rest."""
+        lengths = list(map(len, row))
+        if min(lengths) == 0 or max(lengths) > most:
+            for message in row:
+                check_payload(message, most)
+        ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
+        full, start = [], 0
+        while ends[-1] - ends[start] > self.heap_size:
+            stop = bisect_right(ends, ends[start] + self.heap_size, lo=start) - 1
+            full.append(row[start:stop])
+            start = stop
+        return full, row[start:]
+
+    def _pack_said(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
+        """The same for messages that say something of themselves; one with a key has a row to itself."""
         open_rows: dict[str, list[tuple[bytes, Message | None]]] = {}
         used: dict[str, int] = {}
         total = 0
@@ -258,20 +303,10 @@ class Packer:
         while stretch := list(islice(source, STRETCH)):
             if not all(type(message) is bytes for message in stretch):
                 rest = ((origin, message) for message in chain(row, stretch, source))
-                yield from self.pack(rest, most)
+                yield from self._pack_said(rest, most)
                 return
-            row += stretch  # type: ignore[arg-type]
-            lengths = list(map(len, row))
-            if min(lengths) == 0 or max(lengths) > most:
-                for message in row:
-                    check_payload(message, most)
-            ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
-            start = 0
-            while ends[-1] - ends[start] > self.heap_size:
-                stop = bisect_right(ends, ends[start] + self.heap_size, lo=start) - 1
-                yield Packed(self._plain_row(origin, row[start:stop], more=True))
-                start = stop
-            row = row[start:]
+            full, row = self._split([*row, *stretch], most)  # type: ignore[list-item]
+            yield from (Packed(self._plain_row(origin, part, more=True)) for part in full)
         if row:
             yield Packed(self._plain_row(origin, row, more=False))
 
@@ -300,6 +335,17 @@ class Packer:
         if not plain:
             return b""
         return json.dumps(plain, separators=(",", ":"), default=dict).encode()
+
+
+def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
+    """The messages of each origin, in their order; the origins in that of their first message."""
+    found: dict[str, list[bytes]] = {}
+    for origin, payload in pairs:
+        try:
+            found[origin].append(payload)
+        except KeyError:
+            found[origin] = [payload]
+    return found
 
 
 def _said(message: Message) -> dict[str, Any]:

@@ -35,6 +35,8 @@ log = logging.getLogger("airflow_mq.service")
 
 #: Seconds for which a service holds the ring unless it renews that; it does so at a third.
 SERVICE_LEASE = 30.0
+#: Bytes of messages that a service holds in memory; then it commits its results, however few.
+HELD = 64 << 20
 
 
 class Serving(QueueBase):
@@ -45,7 +47,7 @@ class Serving(QueueBase):
         processor: Processor | BatchProcessor,
         limit: Weight | None = None,
         *,
-        slice_messages: int = 1000,
+        slice_messages: int = 10_000,
         slice_seconds: float = 1.0,
         seed: bytes | None = None,
         progress: Callable[[Serviced], None] | None = None,
@@ -55,7 +57,8 @@ class Serving(QueueBase):
         :param processor: called for each message (or, made by `batch_processor`, for each batch).
             What it raises counts as *not now*: the message is tried again in a later call.
         :param limit: what this call may cost; the ring's service weight where it is not said.
-        :param slice_messages: after so many messages, or `slice_seconds`, results are committed.
+        :param slice_messages: after so many messages, or `slice_seconds`, results are committed: what
+            a crash lets be tried again.
         :param progress: called after each commit with what was done so far.
         """
         if current_delivery.get() is not None:
@@ -145,7 +148,9 @@ class Service:
     def is_full(self, more: int) -> bool:
         """Whether results are to be written before so many more messages are tried."""
         if self._tried and (
-            self._tried + more > self.slice_messages or time.monotonic() - self._slice_began > self.slice_seconds
+            self._tried + more > self.slice_messages
+            or time.monotonic() - self._slice_began > self.slice_seconds
+            or self.shelf.fetched > HELD
         ):
             return True
         self._tried += more

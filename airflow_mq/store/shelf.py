@@ -91,6 +91,8 @@ class SqlShelf(Shelf):
         self.next_posted = POSTED
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
         self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
+        #: Bytes of messages that were fetched since the last save.
+        self.fetched = 0
         #: Whether pages are fetched with their messages.
         self.wants_payloads = False
         #: Whether somebody else holds the ring: then its books are theirs, but for those in flight.
@@ -304,6 +306,7 @@ class SqlShelf(Shelf):
                 box.rows.append(row)
                 if row.heap is not None:
                     self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
+                    self.fetched += row.size
         for one in hungry:
             box = self.boxes[one]
             box.look = min(look * 2, 4096)
@@ -458,6 +461,7 @@ class SqlShelf(Shelf):
     def _cache_heaps(self, wanted: Iterable[tuple[str, int]]) -> None:
         for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
             self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
+            self.fetched += size
 
     def fetch_payloads(self, pages: Iterable[tuple[str, Page]]) -> None:
         """The messages of many pages at once."""
@@ -554,6 +558,7 @@ class SqlShelf(Shelf):
             for part in page.slices:
                 self.payload_cache.pop((origin, part.mail), None)
         self.forget_changes()
+        self.fetched = 0
         self.tickets = {}
         self.header_cache = {}
         self.ring.moved.clear()

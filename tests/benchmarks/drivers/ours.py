@@ -150,7 +150,7 @@ class Ours(Driver):
 
     # -- out --
 
-    def out_all(self, count: int, mode: str = "batch", slice_messages: int = 1000) -> dict[str, float]:
+    def out_all(self, count: int, mode: str = "batch", **slices: int) -> dict[str, float]:
         """Service until nothing is left, by a `batch` processor, a `callable` per message, or in `block`s."""
         if mode == "block":
             return self._out_in_blocks()
@@ -166,7 +166,7 @@ class Ours(Driver):
 
         processor = batch_processor(batch) if mode == "batch" else one
         with stopwatch() as told:
-            while self.queue.service_queues(processor, slice_messages=slice_messages).processed:
+            while self.queue.service_queues(processor, **slices).processed:
                 pass
         return {**told, "count": seen}
 
