@@ -1,0 +1,90 @@
+"""A block in one call: the task group `plan >> process >> settle`. ::
+
+    with DAG("orders", schedule="*/5 * * * *", catchup=False):
+        block(processors=[Processor("orders", "shop.orders:process", split=4)])
+
+A DAG run is a block: the plan claims what fits the weight, one task per part processes it, settling gives
+each message its outcome. An empty plan skips straight to settling. How many tasks there are is bounded by the
+processors and their splits, never by messages or origins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from airflow.sdk import Asset, TaskGroup
+
+from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.operators.blocks import ProcessMessagesOperator, ServiceQueuesOperator, SettleBlockOperator
+from airflow_mq.processors import Processor, Processors
+
+
+def block(
+    group_id: str = "block",
+    *,
+    processors: Processors | Iterable[Processor] | Processor | str | os.PathLike[str],
+    mq_conn_id: str = MessageQueueHook.default_conn_name,
+    ring: str | None = None,
+    limit: Any = None,
+    spark_conn_id: str = "spark_default",
+    lease: Any = None,
+    share_below: int = 10_000,
+    exchange: str | None = None,
+    outlet: Asset | None = None,
+    notifiers: Any = (),
+    patience: float = 60.0,
+    retries: int | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    process_args: Mapping[str, Any] | None = None,
+) -> TaskGroup:
+    """Make the tasks of a block, in the DAG that is open.
+
+    :param group_id: name of the task group
+    :param processors: who takes which origin: `Processors`, some of `Processor`, or a file that
+        `Processors.from_file` reads
+    :param mq_conn_id: id of a connection of type `airflow_mq`
+    :param ring: name of the ring; without it the connection's
+    :param limit: what the block may cost, `[time, size]`; without it the ring's service weight (templated)
+    :param spark_conn_id: the Spark connection; not looked at by processors that run in place
+    :param lease: seconds until anybody may release the block unless a job renews it (templated)
+    :param share_below: processors with fewer messages than this share a Spark job
+    :param exchange: an object-storage path, for Spark clusters that cannot reach the store (templated)
+    :param outlet: an asset that settling emits while anything is ready
+    :param notifiers: called when the block set messages aside for a person
+    :param patience: seconds for which the plan waits for somebody else who services the ring
+    :param retries: of each task; all of them may be retried at any time
+    :param default_args: of all three tasks
+    :param process_args: further arguments of the processing task, say `pool` or `max_active_tis_per_dagrun`
+    """
+    routes = _processors(processors)
+    connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
+    given = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
+    with TaskGroup(group_id, default_args=given, tooltip="Plans, processes and settles one block.") as group:
+        plan = ServiceQueuesOperator(
+            task_id="plan", processors=routes, limit=limit, lease=lease, share_below=share_below, patience=patience,
+            **connection,
+        )  # fmt: skip
+        process = ProcessMessagesOperator.partial(
+            # As text: a mapped task is kept with its arguments, and these are to read the same at every parse.
+            task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id, conn_id=spark_conn_id,
+            exchange=exchange, lease=lease, map_index_template="{{ task.part['name'] }}",
+            **connection, **(process_args or {}),
+        ).expand(part=plan.output)  # fmt: skip
+        settle = SettleBlockOperator(
+            task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,
+            notifiers=notifiers, **connection,
+        )  # fmt: skip
+        process >> settle
+    return group
+
+
+def _processors(given: Any) -> Processors:
+    if isinstance(given, Processors):
+        return given
+    if isinstance(given, Processor):
+        return Processors([given])
+    if isinstance(given, (str, os.PathLike)):
+        return Processors.from_file(given)
+    return Processors(given)

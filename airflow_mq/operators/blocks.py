@@ -1,0 +1,590 @@
+"""A block as tasks: plan what fits, process it, settle it. `airflow_mq.block.block` puts them together.
+
+The plan claims messages and moves nothing; its answer is a list of parts, plain and small however many
+messages there are, over which the processing task is mapped. Settling always runs, whatever became of the
+jobs. Each of the three may be retried, and cleared, at any time and in any order:
+
+* a plan that is asked again while its block lives gets the same block, and a new one when that has ended;
+* a part whose block has ended is skipped: its messages went back to their queues, for whoever comes next;
+* a block that is settled twice is settled once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    Asset,
+    AssetAlias,
+    BaseHook,
+)
+
+from airflow_mq.core.errors import Busy, MessageQueueError, TokenRefused, UnknownBlock
+from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.links import BlockLink, PlanLink
+from airflow_mq.operators.base import (
+    QueueOperator,
+    key_of,
+    number_of,
+    open_queue,
+    release_finished,
+    weight_of,
+)
+from airflow_mq.processors import Part, Processor, Processors
+
+if TYPE_CHECKING:
+    from airflow_mq import Block, MessageQueue, Serviced
+
+#: The XCom in which a plan leaves its block, and the one in which settling leaves what it came to.
+BLOCK, SETTLED = "block", "settled"
+#: How often a plan is begun anew because what it claimed had no processor.
+PLANS = 3
+#: How a job ends that was told that its block is not its own any more.
+REFUSED = 75
+#: What the script is called that spark-submit runs.
+JOB = Path(__file__).parent.parent / "spark" / "job.py"
+#: What the author may not say, because it is said when the task runs.
+OURS = ("application", "application_args", "env_vars")
+#: What is looked at to tell whether anything is ready.
+LOOKED_AT = 1_000
+
+
+class ServiceQueuesOperator(QueueOperator):
+    """Plan a block: claim what fits a weight, and say how it is cut into parts.
+
+    Returns a list of parts to map `ProcessMessagesOperator` over; nothing to do gives an empty list, and the
+    mapped task is skipped. The XCom `block` says which block it is. One plan at a time per ring, whoever asks:
+    a plan waits for its turn, and then takes what is not in flight.
+
+    :param processors: who takes which origin (`Processors`, or what its `to_json` wrote)
+    :param limit: what the block may cost, `[time, size]`; without it the ring's service weight (templated)
+    :param lease: seconds until anybody may release the block unless it is renewed; the ring's if left out (templated)
+    :param share_below: processors with fewer messages than this share a Spark job
+    :param patience: seconds to wait for somebody else who services the ring; then there is nothing to do this time
+    """
+
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit", "lease")
+    operator_extra_links = (BlockLink(),)
+
+    def __init__(
+        self,
+        *,
+        processors: Processors | str,
+        limit: Any = None,
+        lease: Any = None,
+        share_below: int = 10_000,
+        patience: float = 60.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.processors = processors
+        self.limit = limit
+        self.lease = lease
+        self.share_below = share_below
+        self.patience = patience
+
+    def execute(self, context: Any) -> list[Part]:
+        """Plan, and return the parts."""
+        processors, ti = processors_of(self.processors), context["ti"]
+        with self.opened(context) as queue:
+            release_finished(queue, ti, self.log)
+            block = self._plan(queue, processors, key_of(context))
+            ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block))
+            if block is None:
+                self.log.info("Somebody else services the ring %r; there is nothing to do this time.", queue.ring)
+                return []
+            return self._parts(queue, processors, block)
+
+    def _plan(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
+        block: Block | None = None
+        for _ in range(PLANS):
+            block = self._plan_patiently(queue, key)
+            nobody = processors.unrouted_of(block.origins) if block else []
+            if block is None or not nobody:
+                return block
+            self._treat_unrouted(queue, processors, block, nobody)
+            if len(nobody) < len(block.origins):
+                # The others are served; what nobody takes goes back when the block settles.
+                return block
+            queue.release_block(block)
+        return block and self._plan_patiently(queue, key)
+
+    def _plan_patiently(self, queue: MessageQueue, key: str) -> Block | None:
+        limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
+        give_up = time.monotonic() + self.patience
+        while True:
+            try:
+                return queue.plan_block(key, limit, lease=lease)
+            except Busy as error:
+                if time.monotonic() > give_up:
+                    return None
+                self.log.info("%s", error)
+
+    def _treat_unrouted(self, queue: MessageQueue, processors: Processors, block: Block, nobody: Sequence[str]) -> None:
+        shown = ", ".join(map(repr, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
+        if processors.unrouted == "refuse":
+            queue.release_block(block)
+            raise AirflowFailException(
+                f"no processor takes {shown}; the block was released. Add a processor for them, or let "
+                "Processors(unrouted='pause') pause such queues"
+            )
+        for origin in nobody:
+            queue.pause(origin, "no processor takes this origin")
+        self.log.warning("Paused %s: no processor takes them. Resume them when there is one.", shown)
+
+    def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
+        counts: dict[str, int] = {}
+        for claim in block.claims:
+            counts[claim.origin] = counts.get(claim.origin, 0) + claim.messages
+        parts = processors.parts(counts, self.share_below)
+        self.log.info(
+            "Block %d of ring %r holds %d messages of %d queues, planned at %s of %s, until %s.",
+            block.id, queue.ring, block.messages, len(counts), block.planned.plus(block.overhead), block.limit,
+            f"{block.deadline:%H:%M:%S} UTC",
+        )  # fmt: skip
+        for part in parts:
+            self.log.info("  %-30s %8d messages, %s", part["name"], part["messages"], part["where"])
+        return parts
+
+
+class MessageSparkHook(SparkSubmitHook):
+    """Submits a job whose secrets reach it by its environment, and by nothing that others can read.
+
+    `env_vars` of the provider's hook become `--conf` on some masters, which is a command line that everybody
+    on the machine can read, and a page of Spark's UI. What is given here never leaves the environment of
+    `spark-submit`, which a driver in client mode inherits.
+    """
+
+    #: What the job is told by its environment.
+    secrets: Mapping[str, str] = {}
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command: list[str] = super()._build_spark_submit_command(application)
+        self._env: dict[str, Any] | None = {**(getattr(self, "_env", None) or {}), **self.secrets}
+        return command
+
+    @property
+    def returncode(self) -> int | None:
+        """How spark-submit ended, if it did."""
+        return None if self._submit_sp is None else self._submit_sp.poll()
+
+    def end_job(self) -> None:
+        """End spark-submit with all that it started; a driver in Python is a child of the JVM."""
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            end_tree(self._submit_sp.pid)
+
+
+class ProcessMessagesOperator(SparkSubmitOperator):
+    """Process one part of a block, on Spark or in place. Mapped over what `ServiceQueuesOperator` returns.
+
+    A message reaches its processor and nothing else of the job: the command line is made of the ring, the
+    author's rules and numbers; the store's address and the block's token travel by environment.
+
+    :param part: which part of the block (mapped)
+    :param processors: the same that the plan was made with
+    :param plan_task_id: the task that planned the block
+    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
+    :param ring: name of the ring (templated)
+    :param conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`
+    :param exchange: an object-storage path by which messages and outcomes travel, for clusters whose
+        executors cannot reach the store (templated)
+    :param lease: seconds by which a running job renews its block's life (templated)
+
+    Everything else is as `SparkSubmitOperator` has it; what a processor says in `spark` comes on top.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields, "mq_conn_id", "ring", "exchange", "lease", "plan_task_id",
+    )  # fmt: skip
+    operator_extra_links = (BlockLink(), PlanLink())
+    ui_color = "#e8f0e4"
+
+    def __init__(
+        self,
+        *,
+        part: Part,
+        processors: Processors | str,
+        plan_task_id: str = "plan",
+        mq_conn_id: str = MessageQueueHook.default_conn_name,
+        ring: str | None = None,
+        exchange: str | None = None,
+        lease: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        said = [name for name in OURS if kwargs.get(name)]
+        if said:
+            raise ValueError(f"{type(self).__name__} says {', '.join(said)} itself when it runs; leave that out")
+        super().__init__(**kwargs)
+        self.part = part
+        self.processors = processors
+        self.plan_task_id = plan_task_id
+        self.mq_conn_id = mq_conn_id
+        self.ring = ring
+        self.exchange = exchange
+        self.lease = lease
+        self._stopped = False
+        self._secrets: dict[str, str] = {}
+
+    def execute(self, context: Any) -> None:
+        """Process the part; end well if there is nothing left to do."""
+        processors = processors_of(self.processors)
+        part = checked_part(self.part, processors)
+        block = planned_block(context, self.plan_task_id)
+        self.process(context, processors, part, block)
+
+    def process(self, context: Any, processors: Processors, part: Part, block: Mapping[str, Any]) -> None:
+        """Process a part of a block in the way that its processors ask for."""
+        with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
+            refuse_ended(queue, str(block["token"]))
+            if part["where"] == "in place":
+                self._in_place(queue, processors, part, str(block["token"]))
+                return
+        self._on_spark(context, processors, part, block)
+
+    def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
+        from airflow_mq.operators.in_place import process_in_place
+
+        try:
+            done = process_in_place(
+                queue, token, processors, part, lease=number_of(self.lease, "lease"), stopped=lambda: self._stopped
+            )
+        except TokenRefused as error:
+            raise AirflowFailException(f"{error}; what was not reported before went back to its queues") from None
+        self.log.info("%s: %s", part["name"], dict(done) or "nothing to do")
+
+    def _on_spark(self, context: Any, processors: Processors, part: Part, block: Mapping[str, Any]) -> None:
+        self._take_settings(context, processors[part["processors"][0]])
+        self._secrets = {
+            **job_environment(),
+            "AIRFLOW_MQ_STORE": MessageQueueHook(self.mq_conn_id).address().uri,
+            "AIRFLOW_MQ_BLOCK": str(block["token"]),
+        }
+        self.application = str(JOB)
+        self.application_args = job_arguments(
+            str(block["ring"]), processors, part, self.exchange, number_of(self.lease, "lease")
+        )
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            hook = self._hook
+            if isinstance(hook, MessageSparkHook) and hook.returncode == REFUSED:
+                raise AirflowFailException(
+                    "the job came too late: its block was settled or released meanwhile, and what it had not "
+                    "reported before went back to its queues"
+                ) from error
+            raise
+
+    def _take_settings(self, context: Any, processor: Processor) -> None:
+        """What the processor's author says to Spark, in place of what the task's author said."""
+        if getattr(self, "name", "") == "arrow-spark":
+            self.name: str = f"airflow_mq {self.part['name']}"
+        for name, value in self.render_template(dict(processor.spark), context).items():
+            place = name if hasattr(self, name) else f"_{name}"
+            if not hasattr(self, place):
+                raise AirflowFailException(f"spark of processor {processor.name!r}: SparkSubmitOperator has no {name}")
+            if name in ("conf", "env_vars"):
+                value = {**(getattr(self, place) or {}), **value}
+            setattr(self, place, value)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The provider's hook, with the secrets, and only for the master that the connection names."""
+        connection = BaseHook.get_connection(self._conn_id)
+        made = super()._get_hook()
+        made.__class__ = MessageSparkHook
+        made.secrets = self._secrets
+        refuse_other_master(made, connection, self._conn_id)
+        return made
+
+    def on_kill(self) -> None:
+        """End the job, with the driver."""
+        self._stopped = True
+        hook = self._hook
+        if hook is None:
+            return
+        if isinstance(hook, MessageSparkHook):
+            hook.end_job()
+        super().on_kill()
+
+
+class SettleBlockOperator(QueueOperator):
+    """Settle a block: give each message its outcome, whatever became of the jobs, and say how it went.
+
+    Runs always (`all_done`). What nobody reported on goes back to its queue. The run turns red when a job
+    failed, although its block is settled. The XCom `settled` says what the block came to.
+
+    :param plan_task_id: the task that planned the block
+    :param process_task_id: the mapped task that processed it
+    :param outlet: an asset to emit again while anything is ready, so that a DAG scheduled by it goes on
+    :param notifiers: called when the block set messages aside for a person, with `airflow_mq` in their context
+    """
+
+    operator_extra_links = (BlockLink(), PlanLink())
+
+    def __init__(
+        self,
+        *,
+        plan_task_id: str = "plan",
+        process_task_id: str = "process",
+        outlet: Asset | None = None,
+        notifiers: Any = (),
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("trigger_rule", "all_done")
+        # By way of an alias, because a plain outlet is emitted whatever happened.
+        alias = None if outlet is None else AssetAlias(f"airflow_mq ready: {outlet.name}"[:1500])
+        if alias is not None:
+            kwargs["outlets"] = [*(kwargs.get("outlets") or ()), alias]
+        super().__init__(**kwargs)
+        self._alias = alias
+        self.plan_task_id = plan_task_id
+        self.process_task_id = process_task_id
+        self.outlet = outlet
+        self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
+
+    def execute(self, context: Any) -> dict[str, Any] | None:
+        """Settle; fail if a job failed."""
+        states = task_states(context, [self.plan_task_id, self.process_task_id])
+        said = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
+        with self.opened(context, said["ring"] if said else None) as queue:
+            summary = self._settle(queue, context, said)
+            self._emit_again(queue, context, summary)
+        context["ti"].xcom_push(key=SETTLED, value=summary)
+        if summary and summary["set_aside"]:
+            self._notify(context, summary)
+        failed = sorted(task for task, state in states.items() if state in ("failed", "upstream_failed"))
+        if failed:
+            raise AirflowFailException(
+                f"{', '.join(failed[:10])} failed. {'The block is settled' if summary else 'There was no block'}; "
+                "what was not reported is back in its queues, and a later block takes it"
+            )
+        return summary
+
+    def _settle(self, queue: MessageQueue, context: Any, said: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        token = said["token"] if said else None
+        summary: dict[str, Any] | None = None
+        refusal: Exception | None = None
+        if said and token:
+            try:
+                summary = summary_of(said, queue.settle_block(token))
+                self.log.info("%s", readable(summary))
+            except (TokenRefused, UnknownBlock) as error:
+                refusal = error
+        for block in queue.blocks("planned", limit=LOOKED_AT):
+            # A plan that was cleared afterwards, or whose answer was lost: nobody processes it.
+            if block.key == key_of(context, self.plan_task_id):
+                more = summary_of(told(queue, block), queue.settle_block(block))
+                self.log.info("%s", readable(more))
+                summary = summary or more
+        if refusal is not None:
+            raise AirflowFailException(f"{refusal}. What was not reported is back in its queues") from None
+        if summary is None:
+            self.log.info("There is no block to settle.")
+        return summary
+
+    def _emit_again(self, queue: MessageQueue, context: Any, summary: Mapping[str, Any] | None) -> None:
+        """Emit the outlet while anything is ready; not after a block in which nothing moved, or it would spin."""
+        if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
+            return
+        ready = ready_origins(queue, 1)
+        if ready:
+            context["outlet_events"][self._alias].add(self.outlet)
+            self.log.info("There is more to do (%r and perhaps others): %s is emitted.", ready[0], self.outlet.name)
+
+    def _notify(self, context: Any, summary: Mapping[str, Any]) -> None:
+        for notifier in self.notifiers:
+            try:
+                notifier({**context, "airflow_mq": dict(summary)})
+            except Exception:
+                self.log.exception("A notifier failed; the block is settled all the same.")
+
+
+# -- what the three tell each other --
+
+
+def told(queue: MessageQueue, block: Block) -> dict[str, Any]:
+    """A block as its plan tells the other tasks of it."""
+    return {
+        "id": block.id,
+        "token": block.token,
+        "ring": queue.ring,
+        "messages": block.messages,
+        "planned": list(block.planned.plus(block.overhead)),
+        "limit": list(block.limit),
+    }
+
+
+def planned_block(context: Any, plan_task_id: str) -> Mapping[str, Any]:
+    """The block that a plan told of."""
+    said = context["ti"].xcom_pull(task_ids=plan_task_id, key=BLOCK)
+    if not isinstance(said, Mapping) or not said.get("token"):
+        raise AirflowSkipException(f"{plan_task_id} planned no block; there is nothing to process")
+    return said
+
+
+def processors_of(given: Processors | str) -> Processors:
+    """Processors as an author gave them, or as they are kept with the DAG."""
+    return given if isinstance(given, Processors) else Processors.from_json(given)
+
+
+def checked_part(given: Any, processors: Processors) -> Part:
+    """A part as it came back from an XCom, of which nothing is taken on trust."""
+    try:
+        names = [processors[name] for name in given["processors"]]
+        part, parts, messages = (given[name] for name in ("part", "parts", "messages"))
+        whole = all(type(number) is int for number in (part, parts, messages))
+        if not (names and whole and 0 <= part < parts <= max(one.split for one in names) and messages >= 0):
+            raise ValueError("its numbers cannot be")
+        if any(one.where != given["where"] for one in names):
+            raise ValueError("its processors run elsewhere")
+        shown = str(given["name"])[:200]
+    except (KeyError, TypeError, ValueError, MessageQueueError) as error:
+        raise AirflowFailException(f"this is no part of a block: {error}; clear the task that planned it") from None
+    return Part(
+        name=shown, processors=[one.name for one in names], part=part, parts=parts, messages=messages,
+        where=names[0].where,
+    )  # fmt: skip
+
+
+def refuse_ended(queue: MessageQueue, token: str) -> None:
+    """Skip what belongs to a block that has ended; fail if it ended before its time."""
+    try:
+        block = queue.block(token)
+    except UnknownBlock:
+        raise AirflowSkipException("the block is gone; plan again to process what went back to its queues") from None
+    if block.state == "settled":
+        raise AirflowSkipException(
+            f"block {block.id} was settled before; what it did not process is back in its queues: a later block "
+            "takes it, or clear the task that plans"
+        )
+    if block.state == "released" or block.deadline < datetime.now(timezone.utc):
+        raise AirflowFailException(
+            f"block {block.id} was not begun before its lease ran out at {block.deadline:%H:%M:%S} UTC; its messages "
+            "are back in their queues, and a later block takes them. Give blocks a longer lease, or the task more slots"
+        )
+
+
+def task_states(context: Any, task_ids: Iterable[str]) -> dict[str, str]:
+    """The states of other tasks of this run, mapped ones each."""
+    ti = context["ti"]
+    known = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
+    return {task: str(state) for task, state in (known.get(ti.run_id) or {}).items()}
+
+
+def summary_of(said: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
+    """What a block came to, plain."""
+    moved = result.processed + result.failed + result.set_aside + result.expired
+    return {
+        "block": said["id"], "ring": said["ring"], "messages": said["messages"], "limit": list(said["limit"]),
+        "planned": list(said["planned"]), "used": list(result.weight), "origins": result.origins,
+        "processed": result.processed, "failed": result.failed, "set_aside": result.set_aside,
+        "went_back": result.went_back, "expired": result.expired, "moved": moved,
+    }  # fmt: skip
+
+
+def readable(summary: Mapping[str, Any]) -> str:
+    """What a block came to, for people."""
+    share = max((100 * used / most for used, most in zip(summary["used"], summary["limit"]) if most), default=0.0)
+    used, limit = ("/".join(f"{part:,}" for part in summary[name]) for name in ("used", "limit"))
+    counts = ", ".join(
+        f"{summary[name]:,} {words}"
+        for name, words in (
+            ("processed", "processed"), ("failed", "failed for good"), ("set_aside", "set aside for a person"),
+            ("went_back", "went back"), ("expired", "expired"),
+        )
+        if summary[name]
+    )  # fmt: skip
+    return (
+        f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'} of "
+        f"{summary['messages']:,} messages of {summary['origins']:,} queues; weight {used} of {limit} ({share:.0f} %)."
+    )
+
+
+def ready_origins(queue: MessageQueue, most: int) -> list[str]:
+    """The first queues that a block could serve."""
+    paused = {one.origin for one in queue.paused()}
+    found = (origin for origin in queue.ring_order(LOOKED_AT + len(paused)) if origin not in paused)
+    return [origin for origin, _ in zip(found, range(most))]
+
+
+# -- what a job is told --
+
+
+def job_arguments(
+    ring: str, processors: Processors, part: Part, exchange: str | None, lease: float | None
+) -> list[str]:
+    """The command line of a job: the author's words and numbers, and nothing of any message."""
+    said = [
+        "--ring", ring, "--routes", processors.routes_json(), "--processors", ",".join(part["processors"]),
+        "--part", str(part["part"]), "--parts", str(part["parts"]),
+    ]  # fmt: skip
+    if exchange:
+        said += ["--exchange", exchange]
+    if lease is not None:
+        said += ["--lease", f"{lease:g}"]
+    return said
+
+
+def job_environment() -> dict[str, str]:
+    """What a job needs of its environment: this Python with its spark-submit, and a Java."""
+    said = {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    here = str(Path(sys.executable).parent)
+    path = os.environ.get("PATH", os.defpath)
+    if shutil.which("spark-submit", path=path) is None:
+        said["PATH"] = f"{here}{os.pathsep}{path}"
+    if "PYSPARK_PYTHON" not in os.environ:
+        said["PYSPARK_PYTHON"] = sys.executable
+    if "JAVA_HOME" not in os.environ and shutil.which("java", path=path) is None:
+        from airflow_mq.spark.java import java_home
+
+        said["JAVA_HOME"] = str(java_home())
+    return said
+
+
+def refuse_other_master(hook: SparkSubmitHook, connection: Any, conn_id: str) -> None:
+    """The provider falls back to YARN, with a line in the log, when it does not understand a connection."""
+    master = hook._connection["master"]
+    named = f"{connection.conn_type}://{connection.host or ''}"
+    if master == "yarn" and "yarn" not in (connection.host, connection.conn_type):
+        raise AirflowFailException(
+            f"the Spark connection {conn_id!r} ({named}) is not understood, and would silently become YARN; write it "
+            'as JSON: {"conn_type": "spark", "host": "local[*]"}'
+        )
+    if not connection.host and connection.conn_type == "spark":
+        raise AirflowFailException(f"the Spark connection {conn_id!r} names no master; say host, for example local[*]")
+    deploy_mode = hook._connection["deploy_mode"]
+    if deploy_mode == "cluster":
+        raise AirflowFailException(
+            f"the Spark connection {conn_id!r} asks for deploy mode cluster, where a driver has not this task's "
+            "environment, and so no way to the store that is not public; use deploy mode client"
+        )
+
+
+def end_tree(pid: int, patience: float = 5.0) -> None:
+    """End a process with all its descendants: asked first, then made to."""
+    import psutil
+
+    try:
+        root = psutil.Process(pid)
+        family = [*root.children(recursive=True), root]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, left = psutil.wait_procs(family, timeout=patience)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
