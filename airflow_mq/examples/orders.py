@@ -1,0 +1,246 @@
+"""Many tenants drop files of orders; Spark turns them into one data set, tenant by tenant.
+
+Each tenant has a queue, and each of its files is a message: not the file itself, but where it lies, how many orders it
+holds, and its checksum. What it will cost is told along with it, so that a block is filled by work and not by count.
+
+    drop/<tenant>/<name>.csv               what a tenant dropped
+    taken/<tenant>/<name>.csv              the same, once it is a message
+    orders/tenant=<tenant>/<name>.parquet  what became of it
+    manifest.json                          what `generate` made, to verify the rest against
+
+A file is converted whole or not at all, and always into the same place: whoever does it twice has done it once. The
+processor runs on Spark's executors and needs pyarrow; see `process`. Nothing here knows Airflow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.message import Message
+from ..core.weight import Weight
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..queue import Enqueued, MessageQueue
+
+#: Where the example lives; Airflow's tasks and Spark's executors have to see the same folder.
+VARIABLE = "AIRFLOW_MQ_ORDERS"
+COLUMNS = ("order", "day", "product", "quantity", "cents")
+PRODUCTS = ("bolt", "cable", "drill", "filter", "gasket", "hammer", "lamp", "pump", "valve", "wire")
+LOUD, ARCHIVE, BROKEN = "loud-mart", "old-archive", "typo-trade"
+QUIET = ("acme", "birch", "cobalt", "dune", "ember", "fjord", "grove", "harbour", "iris", "juniper")
+#: A block of this ring takes so much time (of one core, in milliseconds) and so many bytes.
+BLOCK = Weight(2_500, 4 << 20)
+ORDERS_A_MILLISECOND = 20
+
+
+def folder() -> Path:
+    """Where the example lives."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        raise RuntimeError(f"set {VARIABLE} to a folder that Airflow's tasks and Spark's executors share")
+    return Path(named)
+
+
+# -- what tenants drop --
+
+
+@dataclass(frozen=True)
+class Order:
+    """One line of a file."""
+
+    number: int
+    day: str
+    product: str
+    quantity: int
+    cents: int
+
+    def line(self) -> str:
+        return f"{self.number},{self.day},{self.product},{self.quantity},{self.cents}\n"
+
+
+def generate(place: Path, seed: int = 7, *, loud_files: int = 300, heavy_orders: int = 150_000) -> dict[str, Any]:
+    """Drop files of many tenants, and write down what they add up to, told apart by what has to become of them.
+
+    One tenant is very loud, one file is far too heavy for any block, and one is corrupt: its last part is missing.
+    """
+    chance = random.Random(seed)  # noqa: S311 (the same files for everybody)
+    plan = [(LOUD, chance.randint(200, 500)) for _ in range(loud_files)]
+    for tenant in (*QUIET, ARCHIVE, BROKEN):
+        # Most files are small, and some are a hundred times as large.
+        plan += [(tenant, min(8_000, int(chance.lognormvariate(4.5, 1.5)) + 1)) for _ in range(chance.randint(1, 8))]
+    manifest: dict[str, Any] = {"tenants": {}, "heavy": None, "corrupt": None, "files": 0}
+    for number, (tenant, orders) in enumerate(plan):
+        _drop(place, chance, manifest, tenant, f"{number:04}", orders)
+    manifest["heavy"] = _drop(place, chance, manifest, ARCHIVE, "everything", heavy_orders, counted=False)
+    manifest["corrupt"] = _drop(place, chance, manifest, BROKEN, "broken", 100, counted=False)
+    broken = place / "drop" / manifest["corrupt"]["file"]
+    broken.write_bytes(broken.read_bytes()[:-1_000])
+    (place / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    return manifest
+
+
+def _drop(
+    place: Path, chance: random.Random, manifest: dict[str, Any], tenant: str, name: str, orders: int,
+    *, counted: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    path = place / "drop" / tenant / f"{name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines, quantity, cents = [",".join(COLUMNS) + "\n"], 0, 0
+    for number in range(orders):
+        order = Order(
+            number, f"2026-11-{chance.randint(1, 21):02}", chance.choice(PRODUCTS), chance.randint(1, 40),
+            chance.randint(99, 99_999),
+        )  # fmt: skip
+        lines.append(order.line())
+        quantity, cents = quantity + order.quantity, cents + order.quantity * order.cents
+    data = "".join(lines).encode()
+    path.write_bytes(data)
+    path.with_suffix(".sum").write_text(f"{orders} {hashlib.sha256(data).hexdigest()}\n")
+    said = {"files": 1, "orders": orders, "quantity": quantity, "cents": cents}
+    if counted:
+        total = manifest["tenants"].setdefault(tenant, dict.fromkeys(said, 0))
+        manifest["tenants"][tenant] = {key: total[key] + said[key] for key in said}
+    manifest["files"] += 1
+    return {"tenant": tenant, "file": f"{tenant}/{name}.csv", **said}
+
+
+# -- from files to messages --
+
+
+def weigh(orders: int, size: int) -> Weight:
+    """What converting a file costs: time by its orders, size by its bytes."""
+    return Weight(1 + orders // ORDERS_A_MILLISECOND, size)
+
+
+def new_messages(place: Path) -> Iterator[tuple[str, Message]]:
+    """A tenant and a message for each file that was dropped."""
+    for sums in sorted((place / "drop").glob("*/*.sum")):
+        path = sums.with_suffix(".csv")
+        orders, checksum = sums.read_text().split()
+        name = f"{path.parent.name}/{path.name}"
+        said = {"file": name, "orders": int(orders), "sha256": checksum}
+        weight = weigh(int(orders), path.stat().st_size)
+        # The name as the key: a file that is sent again, because somebody died in between, is taken once.
+        yield path.parent.name, Message(json.dumps(said).encode(), key=name, weight=weight)
+
+
+def enqueue_new_files(queue: MessageQueue, place: Path) -> Enqueued:
+    """Make a message of each file that was dropped, and put the file where the next look does not find it."""
+    messages = list(new_messages(place))
+    enqueued = queue.enqueue_messages(messages)
+    for _, message in messages:
+        name = json.loads(message.payload)["file"]
+        taken = place / "taken" / name
+        taken.parent.mkdir(parents=True, exist_ok=True)
+        for suffix in (".csv", ".sum"):
+            (place / "drop" / name).with_suffix(suffix).replace(taken.with_suffix(suffix))
+    return enqueued
+
+
+# -- the processor --
+
+
+def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Convert the files that the messages name; the shape is `arrow`, and every message gets an answer of its own."""
+    import pyarrow as pa
+
+    place = folder()
+    for batch in batches:
+        outcomes = [
+            convert(place, origin, payload)
+            for origin, payload in zip(batch.column("origin").to_pylist(), batch.column("payload").to_pylist())
+        ]
+        columns = [batch.column(name) for name in ("origin", "page", "item")]
+        yield pa.RecordBatch.from_arrays(
+            [*columns, pa.array(outcomes, pa.string())], ["origin", "page", "item", "outcome"]
+        )
+
+
+def convert(place: Path, tenant: str, payload: bytes) -> str:
+    """Convert one file, and tell its outcome."""
+    try:
+        said = json.loads(payload)
+        name, checksum = str(said["file"]), str(said["sha256"])
+    except (ValueError, KeyError, TypeError):
+        return "bad"
+    path = _source(place, tenant, name)
+    if path is None:
+        return "unsupported"
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != checksum:
+        return "corrupt"
+    _write_parquet(place / "orders" / f"tenant={tenant}" / f"{path.stem}.parquet", data)
+    return "done"
+
+
+def _source(place: Path, tenant: str, name: str) -> Path | None:
+    """The file that a message names, if it is one of its tenant's: messages are written by others."""
+    for where in ("taken", "drop"):
+        home = (place / where / tenant).resolve()
+        path = (place / where / name).resolve()
+        if path.parent == home and path.suffix == ".csv" and path.is_file():
+            return path
+    return None
+
+
+def _write_parquet(target: Path, data: bytes) -> None:
+    """Write a file whole, under another name first: nobody ever sees half of it, and twice is as good as once."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    table = csv.read_csv(pa.BufferReader(data))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    parquet.write_table(table, scratch)
+    scratch.replace(target)
+
+
+# -- what came of it --
+
+
+def totals(place: Path) -> dict[str, dict[str, int]]:
+    """Files, orders, pieces and money of each tenant, as they are in the data set."""
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted((place / "orders").glob("tenant=*/[!.]*.parquet")):
+        table = parquet.read_table(path, columns=["quantity", "cents"], partitioning=None)
+        said = {
+            "files": 1,
+            "orders": table.num_rows,
+            "quantity": pc.sum(table["quantity"]).as_py(),
+            "cents": pc.sum(pc.multiply(table["quantity"], table["cents"])).as_py(),
+        }
+        tenant = path.parent.name.partition("=")[2]
+        total = found.setdefault(tenant, dict.fromkeys(said, 0))
+        found[tenant] = {key: total[key] + said[key] for key in said}
+    return found
+
+
+def verify(place: Path, *, with_heavy: bool) -> list[str]:
+    """Compare the data set with what was dropped, and tell every difference."""
+    manifest = json.loads((place / "manifest.json").read_text())
+    expected: dict[str, Mapping[str, int]] = dict(manifest["tenants"])
+    if with_heavy:
+        heavy = manifest["heavy"]
+        before = expected.get(heavy["tenant"], {})
+        expected[heavy["tenant"]] = {
+            key: before.get(key, 0) + heavy[key] for key in ("files", "orders", "quantity", "cents")
+        }
+    found = totals(place)
+    return [
+        f"{tenant}: {found.get(tenant)} in the data set, {expected.get(tenant)} dropped"
+        for tenant in sorted({*found, *expected})
+        if found.get(tenant) != expected.get(tenant)
+    ]

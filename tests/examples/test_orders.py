@@ -1,0 +1,81 @@
+"""The orders example without Airflow and without Spark: what is dropped, converted, and verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq.examples import orders
+from airflow_mq.testing.scratch import scratch_queue
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(orders.VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def run(*messages: tuple[str, bytes]) -> list[str]:
+    """What the processor answers."""
+    import pyarrow as pa
+
+    rows = [{"origin": origin, "page": 0, "item": n, "payload": data} for n, (origin, data) in enumerate(messages)]
+    (answer,) = orders.process([pa.RecordBatch.from_pylist(rows)])
+    assert answer.column("item").to_pylist() == list(range(len(messages)))
+    outcomes: list[str] = answer.column("outcome").to_pylist()
+    return outcomes
+
+
+def test_every_file_is_converted_once_however_often_it_is_processed(place: Path) -> None:
+    manifest = orders.generate(place, loud_files=5, heavy_orders=2_000)
+    messages = [(origin, message.payload) for origin, message in orders.new_messages(place)]
+    assert len(messages) == manifest["files"]
+    for _ in range(2):
+        outcomes = run(*messages)
+        assert sorted(set(outcomes)) == ["corrupt", "done"] and outcomes.count("corrupt") == 1
+        assert messages[outcomes.index("corrupt")][0] == orders.BROKEN
+        assert orders.verify(place, with_heavy=True) == []
+    assert orders.verify(place, with_heavy=False) != []
+
+
+def test_a_difference_is_told(place: Path) -> None:
+    orders.generate(place, loud_files=1, heavy_orders=10)
+    run(*((origin, message.payload) for origin, message in orders.new_messages(place)))
+    next((place / "orders" / "tenant=acme").iterdir()).unlink()
+    (told,) = orders.verify(place, with_heavy=True)
+    assert told.startswith("acme: ")
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (b"not JSON", "bad"),
+        (b"[1]", "bad"),
+        ({"file": "acme/0.csv"}, "bad"),
+        ({"file": "birch/0.csv", "sha256": "0"}, "unsupported"),
+        ({"file": "acme/../birch/0.csv", "sha256": "0"}, "unsupported"),
+        ({"file": "/etc/passwd", "sha256": "0"}, "unsupported"),
+        ({"file": "acme/0.sum", "sha256": "0"}, "unsupported"),
+        ({"file": "acme/0.csv", "sha256": "0"}, "corrupt"),
+    ],
+)
+def test_a_tenant_names_its_own_files_and_no_others(place: Path, said: Any, outcome: str) -> None:
+    for name in ("acme/0.csv", "acme/0.sum", "birch/0.csv"):
+        (place / "drop" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "drop" / name).write_text("order\n1\n")
+    payload = said if isinstance(said, bytes) else json.dumps(said).encode()
+    assert run(("acme", payload)) == [outcome]
+    assert not (place / "orders").exists()
+
+
+def test_a_file_is_taken_once(place: Path) -> None:
+    orders.generate(place, loud_files=3, heavy_orders=10)
+    with scratch_queue() as queue:
+        messages = list(orders.new_messages(place))
+        queue.enqueue_messages(messages[:4])  # somebody died before the files were put away
+        enqueued = orders.enqueue_new_files(queue, place)
+        assert (enqueued.count, enqueued.repeated) == (len(messages) - 4, 4)
+        assert orders.enqueue_new_files(queue, place).count == 0
