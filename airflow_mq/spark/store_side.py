@@ -1,0 +1,161 @@
+"""A job's way to the store: what is its own of a block, and where answers go."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..core.claims import Claim, ClaimRun
+from ..core.errors import InvalidInput, TokenRefused
+from ..core.settle import Answers
+from ..core.weight import max_message_weight
+from ..processors import Part, Processor, Processors
+from ..queue import Batch, Block, MessageQueue, Report
+from .reporting import MOST_SECONDS, keeping_lease, patiently
+from .running import Manner, Tally, Task, load_function, run_share
+
+#: Where a job finds the address of its store, and the token of its block.
+STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
+#: Seconds to wait for somebody else who writes.
+BUSY_TIMEOUT = 30.0
+
+
+def from_environment(name: str) -> str:
+    """A value that is told by environment alone."""
+    value = os.environ.get(name)
+    if not value:
+        raise InvalidInput(
+            f"{name} is not set; it is told by environment, which neither command lines nor logs show "
+            "(see airflow_mq.spark.job)"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class StoreChannel:
+    """The way to a block in its store. It is shipped to executors as part of the code, so it holds the address."""
+
+    uri: str = field(repr=False)
+    ring: str
+    token: str = field(repr=False)
+
+    @classmethod
+    def of_environment(cls, ring: str) -> StoreChannel:
+        """The block that this process was told of by its environment."""
+        return cls(from_environment(STORE), ring, from_environment(BLOCK))
+
+    def connect(self) -> MessageQueue:
+        """Open the queue."""
+        return patiently(lambda: MessageQueue(self.uri, self.ring, busy_timeout=BUSY_TIMEOUT))
+
+    def open(self, share: Sequence[Claim]) -> StoreSide:
+        """Open a share, on an executor."""
+        return StoreSide(self.connect(), self.token, share)
+
+
+class StoreSide:
+    """A share of a block: some of its claims."""
+
+    seconds = MOST_SECONDS
+
+    def __init__(self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True) -> None:
+        self.queue, self.token, self.share, self._owned = queue, token, share, owned
+
+    def batches(self) -> Iterable[Batch]:
+        """The messages, in the order of service."""
+        return self.queue.batches_of(self.share)
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """Say what became of some of them; the first answer counts, so it may be said twice."""
+        patiently(lambda: self.queue.report(self.token, reports))
+
+    def answered(self) -> Mapping[str, Answers]:
+        """What was answered before, by origin."""
+        return patiently(lambda: self.queue.reported(self.token))
+
+    def close(self) -> None:
+        """Close the queue."""
+        if self._owned:
+            self.queue.close()
+
+
+def live_block(queue: MessageQueue, token: str) -> Block:
+    """The block, or the reason why it takes no answers any more."""
+    block = queue.block(token)
+    if block.state != "planned":
+        raise TokenRefused(f"block {block.id} is {block.state}; it is too late to work on it, and nothing was changed")
+    return block
+
+
+def manner_of(queue: MessageQueue, block: Block) -> Manner:
+    """How the messages of a block are to be tried."""
+    config = queue.config
+    limit = config.service_weight if config.service_weight is not None else block.limit
+    return Manner(config.ordered, config.max_message_len, max_message_weight(limit, config.costs))
+
+
+def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:
+    """A part of a block in about so many pieces for each processor, of about the same number of messages.
+
+    An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
+    """
+    mine = processors.mine(part, block.origins)
+    owners = {origin: name for name, origins in mine.items() for origin in origins}
+    claims: dict[str, list[Claim]] = {name: [] for name in mine}
+    for claim in block.claims:
+        if claim.messages and claim.origin in owners:
+            claims[owners[claim.origin]].append(claim)
+    return [task for name, found in claims.items() for task in _pieces(processors[name], found, manner, width)]
+
+
+def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width: int) -> Iterator[Task]:
+    units = _whole(claims) if manner.ordered else _cut(claims)
+    loads: list[tuple[int, int]] = [(0, place) for place in range(min(width, len(units)))]
+    shares: list[list[Claim]] = [[] for _ in loads]
+    for unit in units:
+        load, place = heapq.heappop(loads)
+        shares[place] += unit
+        heapq.heappush(loads, (load + sum(claim.messages for claim in unit), place))
+    for share in shares:
+        yield Task(processor, share, sum(claim.messages for claim in share))
+
+
+def _whole(claims: Iterable[Claim]) -> list[list[Claim]]:
+    units: dict[str, list[Claim]] = {}
+    for claim in claims:
+        units.setdefault(claim.origin, []).append(_light(claim))
+    return list(units.values())
+
+
+def _cut(claims: Iterable[Claim]) -> list[list[Claim]]:
+    return [[Claim(claim.origin, [run])] for claim in map(_light, claims) for run in claim.runs]
+
+
+def _light(claim: Claim) -> Claim:
+    """A claim without what only settling needs."""
+    runs: list[ClaimRun] = [replace(run, weights=[]) for run in claim.runs]
+    return Claim(claim.origin, runs)
+
+
+def run_in_place(
+    queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None
+) -> Tally:
+    """Try a part of a block in this very process, without Spark; the block's lease is kept meanwhile.
+
+    Raises `TokenRefused` if the block was settled or released before the end.
+    """
+    total = Tally()
+    with keeping_lease(queue, token, lease) as keeper:
+        block = live_block(queue, token)
+        manner = manner_of(queue, block)
+        again = bool(queue.reported(token))
+        for task in tasks_of(block, manner, processors, part, 1):
+            load_function(task.processor.function)
+            side = StoreSide(queue, token, task.share, owned=False)
+            total.add(run_share(task.processor, side, manner, again=again))
+            refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
+            if refused:
+                raise refused
+    return total

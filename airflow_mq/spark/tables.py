@@ -1,0 +1,80 @@
+"""Messages and outcomes as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..core.errors import InvalidInput
+from ..core.outcome import (
+    DONE,
+    BadFormat,
+    Corrupt,
+    Done,
+    Outcome,
+    Overweight,
+    StackLimitReached,
+    Unsupported,
+    Yield,
+)
+from ..core.weight import Weight
+
+MESSAGES = pa.schema([
+    pa.field("origin", pa.string()),
+    pa.field("page", pa.int64()),
+    pa.field("item", pa.int32()),
+    pa.field("payload", pa.binary()),
+    pa.field("headers", pa.map_(pa.string(), pa.string())),
+])  # fmt: skip
+#: The same for Spark.
+MESSAGES_DDL = "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>"
+
+_WRONG: dict[str, Outcome] = {
+    "done": DONE,
+    "failed": Done(success=False),
+    "bad": BadFormat(),
+    "corrupt": Corrupt(),
+    "unsupported": Unsupported(),
+    "stack": StackLimitReached(),
+}
+NAMES = (*_WRONG, "yield", "overweight")
+
+
+def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
+    """Messages as a record batch."""
+    origins, pages, indices, payloads, headers = zip(*items) if items else ((),) * 5
+    columns = [origins, pages, indices, payloads, [list(said.items()) for said in headers]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)], schema=MESSAGES
+    )
+
+
+def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, int], Outcome]]:
+    """The outcomes in a record batch of a user's: where each message lies, and what became of it."""
+    names = set(batch.schema.names)
+    missing = [name for name in ("origin", "page", "item", "outcome") if name not in names]
+    if missing:
+        raise InvalidInput(f"outcomes need the columns origin, page, item and outcome; {', '.join(missing)} is missing")
+    count = batch.num_rows
+    empty = [None] * count
+    further = [batch.column(name).to_pylist() if name in names else empty for name in ("reason", "time", "size")]
+    columns = [batch.column(name).to_pylist() for name in ("origin", "page", "item", "outcome")]
+    for origin, page, item, name, reason, time, size in zip(*columns, *further):
+        yield (origin, page, item), read_outcome(name, reason, time, size)
+
+
+def read_outcome(name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None) -> Any:
+    """An outcome from the columns of a table."""
+    weight = None if time is None and size is None else Weight.of((int(time or 0), int(size or 0)))
+    if name == "yield":
+        return Yield(reason or "")
+    if name == "overweight":
+        return Yield("overweight, but time and size do not say by how much") if weight is None else Overweight(weight)
+    found = _WRONG.get(name or "done")
+    if found is None:
+        return Yield(f"{name[:80]!r} is no outcome; there are {', '.join(NAMES)}" if name else "")
+    if isinstance(found, Done) and weight is not None:
+        return Done(found.success, used=weight)
+    return found
