@@ -16,7 +16,7 @@ from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
 from .blocks import answers_of
-from .values import LedgerBlock, Peeked, SetAside, moment
+from .values import LedgerBlock, Peeked, Pulse, SetAside, moment
 
 #: Above every origin: the largest text there is, as origins go.
 _LAST = "\U0010ffff"
@@ -54,6 +54,19 @@ class Reading(QueueBase):
                 found.append(origin)
                 origin = shelf.ring.next_in_line(origin)
             return found
+
+    def pulse(self, most: int = 1) -> Pulse:
+        """What there is to do, cheaply, for those who look again and again."""
+        with self._looking() as (unit, shelf):
+            newest, set_aside, due = unit.rows("pulse", ring=self.ring_id, now=shelf.now)[0]
+            paused = {row[0] for row in unit.rows("paused", ring=self.ring_id, now=shelf.now)}
+            ready: list[str] = []
+            origin = shelf.ring.head()
+            while origin is not None and len(ready) < most:
+                if origin not in paused:
+                    ready.append(origin)
+                origin = shelf.ring.next_in_line(origin)
+            return Pulse(tuple(ready), bool(due), newest, set_aside)
 
     def peek(self, origin: str, *, page: int | None = None, limit: int = 20) -> list[Peeked]:
         """Look at the first unprocessed messages of an origin, or of one of its pages."""

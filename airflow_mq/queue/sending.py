@@ -135,6 +135,7 @@ class Sending(QueueBase):
             with self.store.writing() as unit:
                 refused = self._refused_keys(unit, spool.keys)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
+            self.store.wake(self.ring_id)
         self.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 

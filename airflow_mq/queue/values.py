@@ -162,6 +162,24 @@ class Peeked:
 
 
 @dataclass(frozen=True)
+class Pulse:
+    """What there is to do in a ring, as those who wait for something see it."""
+
+    #: The first queues that a block could serve.
+    ready: Sequence[str]
+    #: Whether delayed mail has come to its time, and joins its queue when the next block is planned.
+    due: bool
+    #: Grows with what is sent.
+    newest: int
+    #: Grows with what is set aside for a person.
+    set_aside: int
+
+    def __bool__(self) -> bool:
+        """Whether a block would find anything."""
+        return bool(self.ready) or self.due
+
+
+@dataclass(frozen=True)
 class Paused:
     """An origin that servicing passes by."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -33,6 +34,8 @@ from .unit import Unit
 Connection = psycopg.Connection[tuple[Any, ...]]
 #: How many marks a ring remembers; with fewer, floors only move later.
 MOST_MARKS = 32
+#: Seconds within which one process tells only once that mail came.
+WAKE_EVERY = 0.25
 _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
 
 
@@ -189,11 +192,13 @@ class PostgresStore(Store[Connection]):
         """Enqueue one plain message: a single statement, committed by itself."""
         # The hottest path there is: no context managers, a cursor that stays, values by position.
         self._send("insert_one", self._insert_one, (len(payload), ring, origin, payload))
+        self.wake(ring)
 
     def send_few(self, ring: int, rows: list[Outgoing]) -> None:
         """Enqueue a few rows of mail: a single statement, committed by itself."""
         columns = dict(zip(Outgoing._fields, map(list, zip(*rows))))
         self._send("insert_mail", self.text("insert_mail"), {"ring": ring, **columns})
+        self.wake(ring)
 
     def _send(self, name: str, text: bytes, values: Any) -> None:
         connection = self.connection()
@@ -219,6 +224,20 @@ class PostgresStore(Store[Connection]):
             sender = self._local.sender = connection.cursor()
         return sender
 
+    def wake(self, ring: int) -> None:
+        """Notify whoever listens; after the mail's own transaction, or senders would wait for each other."""
+        now = time.monotonic()
+        if now - self._woken.get(ring, -WAKE_EVERY) < WAKE_EVERY:
+            return
+        self._woken[ring] = now
+        # The mail is safe; that it was not told of costs somebody a little time, and the sender nothing.
+        with suppress(psycopg.Error, MessageQueueError):
+            self.connection().execute(b"SELECT pg_notify(%s, '')", (wake_channel(self.address.schema, ring),))
+
+    @cached_property
+    def _woken(self) -> dict[int, float]:
+        return {}
+
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
         """Write mail within a transaction, by binary COPY."""
         assert isinstance(unit, PostgresUnit)
@@ -235,6 +254,11 @@ class PostgresStore(Store[Connection]):
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue."""
         unit.run("promote_due", ring=ring, now=now)
+
+
+def wake_channel(schema: str, ring: int) -> str:
+    """The channel on which mail of a ring is told of."""
+    return f"airflow_mq.{schema}.{ring}"
 
 
 def conninfo(address: StoreAddress) -> dict[str, Any]:

@@ -84,6 +84,9 @@ class Store(ABC, Generic[Connection]):
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue. Under the ring's lock."""
 
+    def wake(self, ring: int) -> None:
+        """Tell those who wait for mail that there is some, after it was committed. They look now and then anyway."""
+
     def connection(self) -> Connection:
         """This thread's connection."""
         if self._pid != os.getpid():
