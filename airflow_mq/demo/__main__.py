@@ -1,0 +1,70 @@
+"""`python -m airflow_mq.demo`: run it, show what it came to, and leave nothing behind."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from ..testing.live import AirflowFailed
+from .stage import Stage
+from .story import Story
+from .telling import Progress, show
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m airflow_mq.demo", description="Run the orders example.")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the summary goes as JSON")
+    stays = parser.add_mutually_exclusive_group()
+    stays.add_argument("--stay", action="store_true", help="keep the UI until Ctrl-C, also without a terminal")
+    stays.add_argument("--leave", action="store_true", help="end when all is done, also on a terminal")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    stays_up = options.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not options.leave)
+    stage = Stage()
+    try:
+        return _perform(stage, console, options.json or stage.place / "summary.json", stays_up)
+    except AirflowFailed as error:
+        console.print(f"[red]The demo failed.[/] Its logs are in {stage.place}.", highlight=False)
+        console.print(str(error), markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("Interrupted.")
+        return 130
+    finally:
+        # A second Ctrl-C does not keep processes alive.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stage.airflow.stop()
+
+
+def _perform(stage: Stage, console: Console, file: Path, stays_up: bool) -> int:
+    with Progress(console) as progress:
+        summary = Story(stage, progress.tell).run(by_hand=not stays_up)
+    file.write_text(summary.to_json() + "\n")
+    file.chmod(0o600)
+    show(console, summary)
+    console.print(f"The same as JSON: {file}", highlight=False)
+    if stays_up:
+        user, password = stage.airflow.login
+        console.print(f"\nAirflow: [bold]{stage.airflow.url}[/]  user {user}  password {password}", highlight=False)
+        console.print("Ctrl-C ends it.")
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            console.print("Ending …")
+    return 0 if summary.ok else 1
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

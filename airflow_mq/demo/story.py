@@ -1,0 +1,230 @@
+"""What happens in the demo: block after block until nothing is ready, a person's decision, and whether it is right.
+
+Everything is done the way that people and programs do it from outside: runs are triggered over Airflow's API, and what
+came of them is read from the queue.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..examples import orders
+from ..testing.live import AirflowFailed
+from .stage import Stage
+
+#: More blocks than this, and something is wrong.
+MOST_BLOCKS = 8
+BLOCK_SECONDS = 300.0
+TASKS = {"take_in": "takes in files", "block.plan": "plans", "block.process": "Spark converts",
+         "block.settle": "settles", "add_up": "adds up"}  # fmt: skip
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class BlockDone:
+    """What one block came to."""
+
+    run: str
+    block: int
+    messages: int
+    processed: int
+    failed: int
+    set_aside: int
+    weight: list[int]
+    limit: list[int]
+    seconds: float
+    by_tenant: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Summary:
+    """What the whole demo came to; also as JSON."""
+
+    ok: bool = False
+    problems: list[str] = field(default_factory=list)
+    tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocks: list[BlockDone] = field(default_factory=list)
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    executed_by_hand: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    ui: dict[str, str] = field(default_factory=dict)
+    folder: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+
+class Story:
+    """The demo, step by step; `tell` hears what goes on."""
+
+    def __init__(self, stage: Stage, tell: Tell) -> None:
+        self.stage, self.tell = stage, tell
+        self.began = time.monotonic()
+        user, password = stage.airflow.login
+        ui = {"url": stage.airflow.url, "user": user, "password": password}
+        self.summary = Summary(ui=ui, folder=str(stage.place))
+
+    def run(self, by_hand: bool) -> Summary:
+        """Everything; with `by_hand` also what a person would do in the UI."""
+        self.tell("Airflow starts; meanwhile tenants drop their files")
+        self.stage.start_airflow()
+        manifest = self.stage.set_up()
+        self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants lie there")
+        self.stage.airflow.wait_healthy(["api-server"])
+        self._lap("api")
+        self.tell("Airflow answers")
+        self._serve()
+        self._look_at_what_is_left()
+        if by_hand:
+            self._execute_by_hand()
+        self._check()
+        self._lap("all")
+        return self.summary
+
+    # -- blocks --
+
+    def _serve(self) -> None:
+        """Trigger runs until nothing is ready."""
+        for number in range(1, MOST_BLOCKS + 1):
+            block = self._serve_block(number)
+            self.summary.blocks.append(block)
+            if number == 1:
+                self._lap("first block")
+                self.stage.airflow.restart("triggerer", wait=False)
+            self.tell(
+                f"Block {number}: {block.messages} files of {len(block.by_tenant)} tenants, "
+                f"{_part(block.weight[0], block.limit[0])} of its time and {_part(block.weight[1], block.limit[1])} "
+                f"of its size, {block.seconds:.0f} s"
+            )
+            with self.stage.queue() as queue:
+                if not queue.ring_order(1):
+                    return
+        self.summary.problems.append(f"after {MOST_BLOCKS} blocks something is still ready")
+
+    def _serve_block(self, number: int) -> BlockDone:
+        airflow, began = self.stage.airflow, time.monotonic()
+        run = airflow.trigger("orders")
+        state = self._follow("orders", run, f"Block {number}")
+        if state != "success":
+            self._blame("orders", run)
+        settled = airflow.xcom("orders", run, "block.settle", "settled") or {}
+        return BlockDone(
+            run, settled.get("block", 0), settled.get("messages", 0), settled.get("processed", 0),
+            settled.get("failed", 0), settled.get("set_aside", 0), settled.get("used", [0, 0]),
+            settled.get("limit", list(orders.BLOCK)), time.monotonic() - began,
+            self._by_tenant(settled.get("block", 0)),
+        )  # fmt: skip
+
+    def _by_tenant(self, block: int) -> dict[str, int]:
+        with self.stage.queue() as queue:
+            return dict(Counter(event.origin for event in queue.events(block=block, name="Processed")))
+
+    def _follow(self, dag_id: str, run: str, what: str) -> str:
+        """Tell what a run is doing until it has ended, and how it ended."""
+        airflow, seen, deadline = self.stage.airflow, "", time.monotonic() + BLOCK_SECONDS
+        while time.monotonic() < deadline:
+            with suppress(AirflowFailed, OSError):
+                state = airflow.state(dag_id, run)
+                if state in ("success", "failed"):
+                    return state
+                now = [one["task_id"] for one in airflow.tasks(dag_id, run) if one["state"] == "running"]
+                if now and now[-1] != seen:
+                    seen = now[-1]
+                    self.tell(f"{what} {TASKS.get(seen, seen)}")
+            time.sleep(0.3)
+        return "unfinished"
+
+    def _blame(self, dag_id: str, run: str) -> None:
+        """Raise with what the tasks that failed said last."""
+        airflow, said = self.stage.airflow, []
+        for task in airflow.tasks(dag_id, run):
+            if task["state"] == "failed":
+                log = airflow.log(dag_id, run, task["task_id"], map_index=task["map_index"], attempt=task["try_number"])
+                said.append(f"--- {task['task_id']}\n" + "\n".join(log.splitlines()[-30:]))
+        raise AirflowFailed(f"run {run} of {dag_id} failed\n" + "\n".join(said))
+
+    # -- what no block could carry --
+
+    def _look_at_what_is_left(self) -> None:
+        with self.stage.queue() as queue:
+            for one in queue.overweight():
+                (peeked,) = [
+                    found for found in queue.peek(one.address.origin, page=one.address.page)
+                    if found.address == one.address
+                ]  # fmt: skip
+                weight = one.weight or orders.BLOCK
+                self.summary.set_aside.append({
+                    "address": str(one.address), "reason": one.reason, "weight": list(weight),
+                    "file": json.loads(peeked.payload)["file"],
+                })  # fmt: skip
+            self.summary.failed = [
+                {"tenant": event.origin, "error": event.error, "block": event.block}
+                for event in queue.events(name="ProcessingFailed")
+            ]
+
+    def _execute_by_hand(self) -> None:
+        """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
+        for one in self.summary.set_aside:
+            conf = {"address": one["address"], "weight_limit": by_hand_limit(one["weight"])}
+            self.tell(f"A person executes {one['address']} by hand, within {_weight(one['weight'])}")
+            run = self.stage.airflow.trigger("overweight_by_hand", conf)
+            if self._follow("overweight_by_hand", run, "By hand:") != "success":
+                self._blame("overweight_by_hand", run)
+            self.summary.executed_by_hand = run
+
+    # -- is it right? --
+
+    def _check(self) -> None:
+        summary, problems = self.summary, self.summary.problems
+        problems += orders.verify(self.stage.place, with_heavy=bool(summary.executed_by_hand))
+        manifest = json.loads((self.stage.place / "manifest.json").read_text())
+        self._tell_tenants()
+        with self.stage.queue() as queue:
+            problems += [str(violation) for violation in queue.check()]
+            left = [str(one.address) for one in queue.overweight()]
+        if summary.executed_by_hand and left:
+            problems.append(f"still set aside: {', '.join(left)}")
+        if [one["file"] for one in summary.set_aside] != [manifest["heavy"]["file"]]:
+            problems.append(f"set aside was {summary.set_aside}, and {manifest['heavy']['file']} was too heavy")
+        if [one["tenant"] for one in summary.failed] != [manifest["corrupt"]["tenant"]]:
+            problems.append(f"failed was {summary.failed}, and {manifest['corrupt']['file']} was corrupt")
+        for block in summary.blocks:
+            if any(used > most for used, most in zip(block.weight, block.limit)):
+                problems.append(f"block {block.block} weighed {block.weight}, more than {block.limit}")
+        late = [
+            tenant for tenant in manifest["tenants"]
+            if tenant != orders.LOUD and summary.tenants.get(tenant, {}).get("first_block") != 1
+        ]  # fmt: skip
+        if late:
+            problems.append(f"{', '.join(late)} had to wait for {orders.LOUD}")
+        summary.ok = not problems
+
+    def _tell_tenants(self) -> None:
+        for tenant, total in orders.totals(self.stage.place).items():
+            served = [block.by_tenant.get(tenant, 0) for block in self.summary.blocks]
+            first = next((number for number, count in enumerate(served, 1) if count), None)
+            self.summary.tenants[tenant] = {**total, "by_block": served, "first_block": first}
+
+    def _lap(self, what: str) -> None:
+        self.summary.seconds[what] = round(time.monotonic() - self.began, 1)
+
+
+def by_hand_limit(weight: list[int]) -> list[int]:
+    """What a person grants: what the message asks for."""
+    return list(weight)
+
+
+def _part(used: int, limit: int) -> str:
+    return f"{100 * used / limit:.0f} %"
+
+
+def _weight(weight: list[int]) -> str:
+    return "/".join(f"{part:,}" for part in weight)

@@ -1,0 +1,92 @@
+"""What one sees of the demo: lines while it runs, and tables when it is done."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+
+from .story import Summary, by_hand_limit
+
+#: These stay in view; the others only tell what goes on just now.
+LASTING = ("Airflow starts", "Airflow answers", "Block", "A person")
+PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
+
+
+class Progress:
+    """Tells what goes on: a line that changes on a terminal, a line each where there is none."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.began = time.monotonic()
+        self._live = Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Progress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, line: str) -> None:
+        said = f"[dim]{time.monotonic() - self.began:5.0f} s[/]  {line}"
+        if self._live is None:
+            self.console.print(said, highlight=False)
+            return
+        if not line.endswith(PASSING):
+            self._live.console.print(said, highlight=False)
+        self._live.update(Spinner("dots", text=f" {line} …"))
+
+
+def show(console: Console, summary: Summary) -> None:
+    """The summary, for people."""
+    console.print(_tenants(summary))
+    console.print(_blocks(summary))
+    for one in summary.failed:
+        console.print(f"Corrupt: a file of {one['tenant']}; it is gone, with an event that says why.", highlight=False)
+    for one in summary.set_aside:
+        weight = "/".join(f"{part:,}" for part in one["weight"])
+        said = f"Set aside: {one['file']} at {one['address']} weighs {weight}, more than a block can carry."
+        console.print(said, highlight=False)
+    if summary.executed_by_hand:
+        console.print("A person executed it by hand, with the DAG overweight_by_hand.", highlight=False)
+    elif summary.set_aside:
+        one = summary.set_aside[0]
+        console.print(
+            f"To execute it, trigger the DAG [bold]overweight_by_hand[/] in the UI: address {one['address']}, "
+            f"weight limit {by_hand_limit(one['weight'])}.", highlight=False,
+        )  # fmt: skip
+    if summary.ok:
+        console.print("[green]All is right: the data set holds what was dropped, to the cent.[/]", highlight=False)
+    for problem in summary.problems:
+        console.print(f"[red]Not right:[/] {problem}", highlight=False)
+
+
+def _tenants(summary: Summary) -> Table:
+    table = Table(title="Served, files by block", title_justify="left")
+    table.add_column("tenant")
+    for number in range(1, len(summary.blocks) + 1):
+        table.add_column(f"block {number}", justify="right")
+    for name in ("files", "orders", "turnover"):
+        table.add_column(name, justify="right")
+    for tenant, one in sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"]):
+        served = [f"{count:,}" if count else "" for count in one["by_block"]]
+        table.add_row(tenant, *served, f"{one['files']:,}", f"{one['orders']:,}", f"{one['cents'] / 100:,.2f}")
+    return table
+
+
+def _blocks(summary: Summary) -> Table:
+    table = Table(title="Blocks", title_justify="left")
+    for name in ("block", "messages", "tenants", "time used", "of", "size used", "of", "took"):
+        table.add_column(name, justify="left" if name == "block" else "right")
+    for number, one in enumerate(summary.blocks, 1):
+        table.add_row(
+            str(number), f"{one.messages:,}", str(len(one.by_tenant)), f"{one.weight[0]:,} ms", f"{one.limit[0]:,}",
+            f"{one.weight[1]:,} B", f"{one.limit[1]:,}", f"{one.seconds:.0f} s",
+        )  # fmt: skip
+    return table
