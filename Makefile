@@ -7,19 +7,27 @@ PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical
 
+# The demo alone needs less than the tests do.
+ifeq ($(MAKECMDGOALS),demo)
+EXTRAS := airflow,spark,java
+endif
+
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test quick bench constraints clean
+.PHONY: help venv demo tour lint format test quick bench constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with the package and all it needs for tests (again only after a change)
 
-demo: $(STAMP) ## A first look at the queue, in a store of its own
-	@PATH="$(abspath $(BIN)):$$PATH" sh tests/demo.sh
+demo: $(STAMP) ## Files of many tenants, through Airflow and Spark, with the UI on loopback (DEMO="..." passes arguments on)
+	@$(BIN)/python -m airflow_mq.demo $(DEMO)
+
+tour: $(STAMP) ## The queue alone, command by command, in a store of its own
+	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh
 
 lint: $(STAMP) ## Check style, format, types and which module may import which
 	$(BIN)/ruff check .
@@ -32,10 +40,10 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff format .
 
 test: lint ## Lint, then every test, slow ones too
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 25 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 25 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## The tests that are not slow
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
