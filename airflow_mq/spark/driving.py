@@ -63,6 +63,26 @@ class StoreJob:
             return tally
 
 
+class FolderJob:
+    """A job whose messages and outcomes travel through a folder."""
+
+    def __init__(self, arguments: Arguments, processors: Processors, part: Part) -> None:
+        from .exchange import FolderChannel
+
+        self.processors, self.part = processors, part
+        self.channel = FolderChannel(arguments.exchange or "")
+
+    def run(self) -> Tally:
+        """Try the messages in the folder."""
+        load_functions(self.processors, self.part)
+        tasks, spark = self.channel.tasks(self.processors), Spark(self.part)
+        log.info("%s messages in %d pieces", f"{sum(task.messages for task in tasks):,}", len(tasks))
+        try:
+            return spark.run(self.channel, tasks, self.channel.manner(), True)
+        finally:
+            spark.stop()
+
+
 def load_functions(processors: Processors, part: Part) -> None:
     """What cannot be loaded here would fail on every executor, and say so less clearly."""
     for name in part["processors"]:
@@ -98,7 +118,14 @@ class Spark:
 
     def run(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
         """Try everything; where a process dies of it, go on carefully with what has no answer yet."""
-        return self._run_plain(channel, tasks, manner, again) if tasks else Tally()
+        frames = [task for task in tasks if task.processor.shape == "dataframe"]
+        plain = [task for task in tasks if task.processor.shape != "dataframe"]
+        total = self._run_plain(channel, plain, manner, again) if plain else Tally()
+        if frames and not total.refused:
+            from .frames import run_frames
+
+            total.add(run_frames(self.context, channel, frames, manner, again))
+        return total
 
     def _run_plain(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
         try:

@@ -90,14 +90,15 @@ def main(words: Sequence[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Do what was asked for."""
     from airflow_mq.processors import Part, Processors
-    from airflow_mq.spark.driving import StoreJob
+    from airflow_mq.spark.driving import FolderJob, StoreJob
 
     processors = Processors.from_json(arguments.routes)
     names = [processors[name].name for name in arguments.processors]
     part = Part(
         name=" + ".join(names), processors=names, part=arguments.part, parts=arguments.parts, messages=0, where="spark"
     )
-    tally = StoreJob(arguments, processors, part).run()
+    kind: type[StoreJob] | type[FolderJob] = FolderJob if arguments.exchange else StoreJob
+    tally = kind(arguments, processors, part).run()
     return _say(0, f"{part['name']}: {tally}")
 
 

@@ -147,7 +147,7 @@ def run_share(processor: Processor, side: Side, manner: Manner, *, careful: bool
     """
     tally, reporter = Tally(), Reporter(side.report, side.seconds)
     attempt = attempts_of(processor, load_function(processor.function), manner)
-    items = _unanswered(side, manner, tally) if again or careful else _items(side.batches())
+    items = unanswered_items(side, manner, tally, again or careful)
     try:
         for item, outcome in attempt.outcomes(items, in_child if careful else _here):
             reporter.add(*item.place, outcome)
@@ -158,17 +158,22 @@ def run_share(processor: Processor, side: Side, manner: Manner, *, careful: bool
     return tally
 
 
-def _items(batches: Iterable[Batch]) -> Iterator[Item]:
+def items_of(batches: Iterable[Batch]) -> Iterator[Item]:
+    """The messages of batches, one by one."""
     for batch in batches:
         headers = batch.headers or ({},) * len(batch)
-        for index, (payload, said) in enumerate(zip(batch.payloads, headers), batch.first):
-            yield Item(batch.origin, batch.page, index, payload, said)
+        for at, (payload, said) in enumerate(zip(batch.payloads, headers), batch.first):
+            yield Item(batch.origin, batch.page, at, payload, said)
 
 
-def _unanswered(side: Side, manner: Manner, tally: Tally) -> Iterator[Item]:
+def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = True) -> Iterator[Item]:
+    """The messages of a side; again: without those that have an answer, or are behind one that stops their origin."""
+    if not again:
+        yield from items_of(side.batches())
+        return
     answered = side.answered()
     stopped: set[str] = set()
-    for item in _items(side.batches()):
+    for item in items_of(side.batches()):
         known = answered.get(item.origin)
         prior = known.get(item.page, item.at) if known else None
         if manner.stops(prior):

@@ -1,0 +1,334 @@
+"""Messages and outcomes as Parquet below a path, for clusters that cannot reach the store.
+
+The task, which reaches the store, writes the messages of its part (`hand_over`), submits the job with
+`--exchange FOLDER`, and reports what the job wrote there (`take_back`), while it keeps the block's lease
+(`reporting.keeping_lease`). The job reads and writes files, and knows neither address nor token. ::
+
+    <path>/block-17-<token's hash>/orders-1-of-2/manifest.json     what there is; written last
+                                                 messages/000000.parquet
+                                                 outcomes/000000-<time>-<chance>.parquet
+
+A path is a local folder or an address that `pyarrow.fs` or `fsspec` knows: `s3://bucket/path`, `gs://…`,
+`abfs://…`, `hdfs://…`. Everything may be done twice: files of messages say the same, of outcomes the first
+answer counts. `sweep` removes the folders of blocks that have ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from ..core.errors import InvalidInput, StoreCorrupt
+from ..core.outcome import DONE, Outcome
+from ..core.settle import Answers
+from ..core.weight import Weight
+from ..processors import Part, Processors
+from ..queue import Batch, MessageQueue, Report
+from ..store import codec
+from .reporting import patiently
+from .running import Manner, Task, items_of
+from .store_side import live_block, manner_of, tasks_of
+from .tables import MESSAGES, batch_of
+
+#: Files of messages for each processor of a part: as many tasks work at once.
+FILES = 16
+#: Seconds after which a running task writes its answers down, however few.
+SECONDS = 10.0
+_OUTCOMES = pa.schema([
+    pa.field("origin", pa.string()), pa.field("page", pa.int64()), pa.field("first", pa.int32()),
+    pa.field("last", pa.int32()), pa.field("outcome", pa.string()),
+])  # fmt: skip
+_ROWS = 10_000
+_BYTES = 16 << 20
+
+
+# -- files, wherever they are --
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder, by its path or address."""
+
+    path: str
+
+    def __truediv__(self, name: str) -> Folder:
+        return Folder(f"{self.path.rstrip('/')}/{name}")
+
+    def _place(self) -> tuple[Any, str]:
+        if "://" not in self.path:
+            return pafs.LocalFileSystem(), self.path
+        try:
+            found: tuple[Any, str] = pafs.FileSystem.from_uri(self.path)
+            return found
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return _fsspec(self.path)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, whole or not at all."""
+        files, place = self._place()
+        files.create_dir(place, recursive=True)
+        # Object stores show a file when it is complete; a file system shows it as it grows.
+        beside = f"{place}/.{secrets.token_hex(8)}.tmp"
+        is_local = isinstance(files, pafs.LocalFileSystem)
+        with files.open_output_stream(beside if is_local else f"{place}/{name}") as stream:
+            stream.write(data)
+        if is_local:
+            files.move(beside, f"{place}/{name}")
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write a table as Parquet."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        self.write(name, sink.getvalue().to_pybytes())
+
+    def read(self, name: str) -> bytes:
+        """Read a file."""
+        files, place = self._place()
+        try:
+            with files.open_input_stream(f"{place}/{name}") as stream:
+                data: bytes = stream.read()
+                return data
+        except FileNotFoundError:
+            raise InvalidInput(f"there is no {name} in {self.path}; was it handed over, and not swept away?") from None
+
+    def tables(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Read a file of Parquet, by and by."""
+        files, place = self._place()
+        with files.open_input_file(f"{place}/{name}") as stream, pq.ParquetFile(stream) as file:
+            yield from file.iter_batches(batch_size=_ROWS)
+
+    def names(self) -> list[str]:
+        """What is in it, in order."""
+        files, place = self._place()
+        found = files.get_file_info(pafs.FileSelector(place, allow_not_found=True))
+        return sorted(info.base_name for info in found if not info.base_name.startswith("."))
+
+    def remove(self) -> None:
+        """Remove it with all that is in it."""
+        files, place = self._place()
+        if files.get_file_info(place).type == pafs.FileType.Directory:
+            files.delete_dir(place)
+
+
+def _fsspec(path: str) -> tuple[Any, str]:
+    try:
+        files, place = import_module("fsspec.core").url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        scheme = path.partition("://")[0]
+        raise InvalidInput(f"no file system for {scheme}:// is installed here: {error}") from None
+    return pafs.PyFileSystem(pafs.FSSpecHandler(files)), place
+
+
+def _block_folder(base: str, block: int, token: str) -> Folder:
+    # The token itself would let everybody who sees the folder report to the block.
+    return Folder(base) / f"block-{block}-{sha256(token.encode()).hexdigest()[:16]}"
+
+
+def _part_folder(part: Part) -> str:
+    names = "+".join(part["processors"])
+    short = names if len(names) <= 60 else f"{names[:40]}-{sha256(names.encode()).hexdigest()[:12]}"
+    return f"{short}-{part['part'] + 1}-of-{part['parts']}"
+
+
+# -- the task's side --
+
+
+def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Part, base: str) -> str:
+    """Write the messages of a part below a path; return the folder to give to the job as `--exchange`.
+
+    Done again for the same block, what is there already is kept.
+    """
+    block = live_block(queue, token)
+    folder = _block_folder(base, block.id, token) / _part_folder(part)
+    if "manifest.json" in folder.names():
+        return folder.path
+    manner = manner_of(queue, block)
+    answered = queue.reported(token)
+    shares = []
+    for number, task in enumerate(tasks_of(block, manner, processors, part, FILES)):
+        name = f"{number:06}"
+        _write_messages(folder / "messages", f"{name}.parquet", queue.batches_of(task.share), answered, manner)
+        shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
+    manifest = {"block": block.id, "manner": asdict(manner), "shares": shares}
+    folder.write("manifest.json", json.dumps(manifest).encode())
+    return folder.path
+
+
+def _write_messages(
+    folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], manner: Manner
+) -> None:
+    """All messages of a share but those that have an answer."""
+    stopped: set[str] = set()
+    groups: list[Any] = []
+    group: list[Any] = []
+    size = 0
+    for item in items_of(batches):
+        known = answered.get(item.origin)
+        prior = known.get(item.page, item.at) if known else None
+        if manner.stops(prior):
+            stopped.add(item.origin)
+        if prior is not None or item.origin in stopped:
+            continue
+        group.append(item)
+        size += len(item.payload)
+        if len(group) == _ROWS or size > _BYTES:
+            groups.append(batch_of(group))
+            group, size = [], 0
+    if group:
+        groups.append(batch_of(group))
+    folder.write_table(name, pa.Table.from_batches(groups, schema=MESSAGES))
+
+
+def take_back(queue: MessageQueue, token: str, folder: str) -> int:
+    """Report the outcomes that a job wrote; tell for how many messages. May be done while it runs, and again."""
+    count = 0
+    outcomes = Folder(folder) / "outcomes"
+
+    def send(reports: Sequence[Report]) -> None:
+        patiently(lambda: queue.report(token, reports))
+
+    waiting: list[Report] = []
+    for report in _reports(outcomes):
+        waiting.append(report)
+        count += report.last - report.first + 1
+        if len(waiting) == 1_000:
+            send(waiting)
+            waiting = []
+    if waiting:
+        send(waiting)
+    return count
+
+
+def sweep(queue: MessageQueue, base: str) -> int:
+    """Remove the folders of all blocks of this ring that have ended; tell how many there were."""
+    live = {_block_folder(base, block.id, block.token).path for block in queue.blocks("planned", limit=1 << 30)}
+    ended = {_block_folder(base, b.id, b.token).path for b in queue.blocks(limit=10_000)} - live
+    gone = 0
+    for name in Folder(base).names():
+        folder = Folder(base) / name
+        # What is not ours, or of another ring, stays.
+        if re.fullmatch(r"block-\d+-[0-9a-f]{16}", name) and folder.path in ended:
+            folder.remove()
+            gone += 1
+    return gone
+
+
+def clear(queue: MessageQueue, token: str, base: str) -> None:
+    """Remove the folder of one block, after it was settled."""
+    _block_folder(base, queue.block(token).id, token).remove()
+
+
+# -- the job's side --
+
+
+@dataclass(frozen=True)
+class FolderChannel:
+    """The way to a folder; shipped to executors."""
+
+    path: str
+
+    def manifest(self) -> dict[str, Any]:
+        """What was handed over."""
+        try:
+            plain: dict[str, Any] = json.loads(Folder(self.path).read("manifest.json"))
+            return plain
+        except ValueError:
+            raise InvalidInput(f"the manifest in {self.path} cannot be read; hand the part over again") from None
+
+    def manner(self) -> Manner:
+        """How its messages are to be tried."""
+        said = self.manifest()["manner"]
+        largest = said["largest"]
+        return Manner(said["ordered"], said["most"], Weight(*largest) if largest else None)
+
+    def tasks(self, processors: Processors) -> list[Task]:
+        """Its files."""
+        return [
+            Task(processors[share["processor"]], share["name"], share["messages"])
+            for share in self.manifest()["shares"]
+        ]
+
+    def open(self, share: str | None) -> FolderSide:
+        """Open a file of messages."""
+        return FolderSide(Folder(self.path), share)
+
+
+class FolderSide:
+    """A file of messages, and the files of outcomes beside it."""
+
+    seconds = SECONDS
+
+    def __init__(self, folder: Folder, share: str | None) -> None:
+        self.folder, self.share = folder, share or "any"
+        self._chance = secrets.token_hex(4)
+
+    def batches(self) -> Iterator[Batch]:
+        """The messages, neighbours together."""
+        for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
+            rows = zip(*(table.column(name).to_pylist() for name in MESSAGES.names))
+            yield from _neighbours(rows)
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """Write down what became of some of them."""
+        columns = zip(
+            *((r.origin, r.page, r.first, r.last, json.dumps(codec.plain_outcome(r.outcome))) for r in reports)
+        )
+        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _OUTCOMES)]
+        table = pa.Table.from_arrays(arrays, schema=_OUTCOMES)
+        (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
+
+    def answered(self) -> Mapping[str, Answers]:
+        """What was written down before."""
+        found: dict[str, Answers] = {}
+        for report in _reports(self.folder / "outcomes", self.share):
+            found.setdefault(report.origin, Answers()).add(report.page, report.first, report.last, report.outcome)
+        return found
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _neighbours(rows: Iterable[tuple[str, int, int, bytes, Any]]) -> Iterator[Batch]:
+    group: list[Any] = []
+    for row in rows:
+        if group and (row[:2] != group[-1][:2] or row[2] != group[-1][2] + 1):
+            yield _batch(group)
+            group = []
+        group.append(row)
+    if group:
+        yield _batch(group)
+
+
+def _batch(rows: Sequence[Any]) -> Batch:
+    origin, page, first = rows[0][:3]
+    said = {row[2]: dict(row[4]) for row in rows if row[4]}
+    return Batch(origin, [row[3] for row in rows], page, first, lambda: said)
+
+
+def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
+    """The outcomes in a folder, of one file of messages or of all, the earliest first."""
+    names = [name for name in folder.names() if share is None or name.startswith(f"{share}-")]
+    for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
+        for table in folder.tables(name):
+            for row in zip(*(table.column(column).to_pylist() for column in _OUTCOMES.names)):
+                yield Report(row[0], row[1], row[2], row[3], _outcome(row[4]))
+
+
+def _outcome(text: str) -> Outcome:
+    if text == '["done"]':
+        return DONE
+    try:
+        return codec.outcome_of(json.loads(text))
+    except ValueError:
+        raise StoreCorrupt("an outcome in the exchange folder cannot be read; hand the part over again") from None

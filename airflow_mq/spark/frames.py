@@ -1,0 +1,126 @@
+"""Processors that take a whole DataFrame: messages in, outcomes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..core.errors import InvalidInput, TokenRefused
+from ..core.outcome import check_outcome
+from .reporting import Reporter
+from .running import TOGETHER, Manner, Tally, Task, load_function, unanswered_items
+from .tables import MESSAGES_DDL, answers_in, batch_of
+
+_TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
+
+
+def run_frames(context: Any, channel: Any, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
+    """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(context)
+    total = Tally()
+    for processor in dict.fromkeys(task.processor for task in tasks):
+        shares = [task.share for task in tasks if task.processor == processor]
+        numbers = session.range(0, len(shares), 1, len(shares))
+        messages = numbers.mapInArrow(Messages(channel, shares, manner, again), MESSAGES_DDL)
+        context.setJobDescription(f"airflow_mq {processor.name}")
+        outcomes = load_function(processor.function)(messages)
+        if outcomes is None:
+            answers = numbers.mapInArrow(AllDone(channel, shares, manner), _TALLY)
+        elif hasattr(outcomes, "mapInArrow"):
+            answers = outcomes.mapInArrow(Outcomes(channel, manner), _TALLY)
+        else:
+            raise InvalidInput(
+                f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
+                f"not {type(outcomes).__name__}"
+            )
+        for row in answers.collect():
+            total.add(Tally(row.done, row.failed, row.back, row.before, row.refused))
+    return total
+
+
+class Messages:
+    """Gives each partition the messages of its share."""
+
+    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner, again: bool) -> None:
+        self.channel, self.shares, self.manner, self.again = channel, shares, manner, again
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            side = self.channel.open(self.shares[number])
+            try:
+                yield from record_batches(unanswered_items(side, self.manner, Tally(), self.again))
+            finally:
+                side.close()
+
+
+class Outcomes:
+    """Reports the outcomes of a partition, wherever their messages lie."""
+
+    def __init__(self, channel: Any, manner: Manner) -> None:
+        self.channel, self.manner = channel, manner
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        side = self.channel.open(None)
+        tally, reporter = Tally(), Reporter(side.report, side.seconds)
+        try:
+            for batch in batches:
+                for place, outcome in answers_in(batch):
+                    checked = check_outcome(outcome, self.manner.most)
+                    reporter.add(*place, checked)
+                    tally.count(checked)
+            reporter.flush()
+        except TokenRefused as error:
+            tally.refused = str(error)
+        finally:
+            side.close()
+        yield _told(tally)
+
+
+class AllDone:
+    """Reports that everything of the shares is done."""
+
+    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner) -> None:
+        self.channel, self.shares, self.manner = channel, shares, manner
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tally = Tally()
+        for number in _numbers(batches):
+            side = self.channel.open(self.shares[number])
+            try:
+                for batch in side.batches():
+                    side.report([batch.answer()])
+                    tally.done += len(batch)
+            except TokenRefused as error:
+                tally.refused = str(error)
+            finally:
+                side.close()
+        yield _told(tally)
+
+
+def record_batches(items: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+    """Messages as record batches of a size that goes well."""
+    group: list[Any] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += len(item.payload)
+        if len(group) >= TOGETHER or size >= 16 << 20:
+            yield batch_of(group)
+            group, size = [], 0
+    if group:
+        yield batch_of(group)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _told(tally: Tally) -> pa.RecordBatch:
+    counts = [pa.array([getattr(tally, name)], pa.int64()) for name in ("done", "failed", "back", "before")]
+    names = ["done", "failed", "back", "before", "refused"]
+    return pa.RecordBatch.from_arrays([*counts, pa.array([tally.refused], pa.string())], names=names)

@@ -1,0 +1,358 @@
+"""The format `airflow_mq` for Spark: read a queue, write to it, stream from it.
+
+    register(spark)
+    spark.read.format("airflow_mq").option("origins", "acme/").load()          # a look: nothing is touched
+    spark.read.format("airflow_mq").option("block", "environment").load()      # the messages of a block
+    df.write.format("airflow_mq").mode("append").option("job", run_id).save()  # enqueues every row
+    spark.readStream.format("airflow_mq").option("stream", "orders").load()    # micro-batches are blocks
+
+The store's address is in the environment of the driver, `AIRFLOW_MQ_STORE`, and nowhere else: options are
+shown in plans and in Spark's UI. `ring` names the ring (`default` if left out), `partitions` how many there are
+to be at most.
+
+**Reading** gives the columns origin, page, item, payload and headers. With `origins` it looks at the waiting
+messages of all origins that begin so, up to `limit` of each. With `block` it reads what a block claimed, for
+`report`: the block's token, or better `environment`, which means that it is in `AIRFLOW_MQ_BLOCK`.
+
+**Writing** takes the columns origin and payload, and key and headers if it likes. Rows are committed task by
+task, as they come, not all at once at the end: a job that fails has enqueued a part. So each row without a
+key is given one, made of the option `job`, the row's partition and its content: what a task repeats is accepted once.
+With `job` left out, each write is a job of its own; named after, say, the DAG run, a whole write may be
+repeated too. A stream is written with `foreachBatch`, and the batch's number in the job's name.
+
+**Streaming** serves the queue: each micro-batch is a block of the ring, planned within its weight, fair
+between origins, and settled as done when Spark is through with it. Spark may repeat a micro-batch, so a
+message is processed at least once. The block's lease is kept while the query lives; one that was stopped and
+begins again later than that finds its last micro-batch back in the queue. `stream` names the query: it makes the
+keys of its blocks, and each ring has one stream of a name.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from ..core.claims import Claim
+from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
+from ..core.message import Message
+from ..processors import Part, Processor, Processors
+from ..queue import MessageQueue
+from .frames import record_batches
+from .reporting import LeaseKeeper, patiently
+from .running import Item, items_of
+from .store_side import BLOCK, STORE, StoreChannel, from_environment, live_block, manner_of, tasks_of
+from .tables import MESSAGES_DDL
+
+log = logging.getLogger("airflow_mq.spark")
+
+OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "path")
+#: Rows that are enqueued in one transaction.
+ROWS = 5_000
+_COLUMNS = ("origin", "payload", "key", "headers")
+_ALL = Processors([Processor("all", "airflow_mq:Done")])
+_ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
+
+
+def register(session: Any) -> None:
+    """Make the format known to a session."""
+    session.dataSource.register(MessageQueueSource)
+
+
+class Options:
+    """What was said by options, checked."""
+
+    def __init__(self, said: Any) -> None:
+        unknown = [name for name in said if name.lower() not in OPTIONS]
+        if unknown:
+            raise InvalidInput(f"the format airflow_mq has no option {unknown[0][:40]!r}; it has {', '.join(OPTIONS)}")
+        if said.get("path"):
+            raise InvalidInput("the format airflow_mq has no path: where the store is, the environment says")
+        self.ring = said.get("ring") or "default"
+        self.block = said.get("block")
+        self.origins = said.get("origins") or ""
+        self.job, self.stream = said.get("job"), said.get("stream") or "stream"
+        self.limit = self._number(said, "limit", 100_000)
+        self.partitions = self._number(said, "partitions", 8)
+        self.lease = float(said["lease"]) if said.get("lease") else None
+
+    def _number(self, said: Any, name: str, default: int) -> int:
+        text = str(said.get(name) or default)
+        if not text.isdigit() or not 1 <= int(text) <= 1 << 31:
+            raise InvalidInput(f"the option {name} is a whole number of at least 1, not {text[:40]!r}")
+        return int(text)
+
+    def channel(self, token: str = "") -> StoreChannel:
+        """The way to the store, whose address the environment says."""
+        return StoreChannel(from_environment(STORE), self.ring, token)
+
+
+class MessageQueueSource(DataSource):
+    """The format."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self.said = Options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What it is called after `format`."""
+        return "airflow_mq"
+
+    def schema(self) -> str:
+        """The columns of a message."""
+        return MESSAGES_DDL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Read a block, or look at what waits."""
+        return BlockReader(self.said) if self.said.block else LookReader(self.said)
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """Enqueue."""
+        return QueueWriter(self.said, schema.names, overwrite)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """Serve the queue, block by block."""
+        return BlockStream(self.said)
+
+
+class Share(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, share: Any) -> None:
+        super().__init__(None)
+        self.share = share
+
+    def __repr__(self) -> str:
+        return "Share()"
+
+
+# -- reading --
+
+
+class BlockReader(DataSourceReader):
+    """Reads what a block claimed."""
+
+    def __init__(self, said: Options) -> None:
+        token = from_environment(BLOCK) if said.block == "environment" else str(said.block)
+        self.channel, self.most = said.channel(token), said.partitions
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Pieces of the block; an ordered origin is never cut."""
+        with self.channel.connect() as queue:
+            return _shares(queue, self.channel.token, self.most)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The messages of a piece."""
+        yield from _read(self.channel, partition.share)
+
+
+def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
+    block = live_block(queue, token)
+    return [Share(task.share) for task in tasks_of(block, manner_of(queue, block), _ALL, _ALL_PART, most)]
+
+
+def _read(channel: StoreChannel, share: Sequence[Claim]) -> Iterator[pa.RecordBatch]:
+    side = channel.open(share)
+    try:
+        yield from record_batches(items_of(side.batches()))
+    finally:
+        side.close()
+
+
+class LookReader(DataSourceReader):
+    """Looks at what waits, and touches nothing."""
+
+    def __init__(self, said: Options) -> None:
+        self.channel, self.said = said.channel(), said
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Origins, in groups of about the same number of messages."""
+        groups: list[list[str]] = [[] for _ in range(self.said.partitions)]
+        loads = [0] * self.said.partitions
+        with self.channel.connect() as queue:
+            after = ""
+            while found := queue.footprints(self.said.origins, after, 1000):
+                for origin, footprint in found:
+                    place = loads.index(min(loads))
+                    groups[place].append(origin)
+                    loads[place] += footprint.count
+                after = found[-1][0]
+        return [Share(group) for group in groups if group]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The waiting messages of some origins."""
+        with self.channel.connect() as queue:
+            yield from record_batches(
+                Item(origin, peeked.address.page, peeked.address.index, peeked.payload, peeked.headers)
+                for origin in partition.share
+                for peeked in queue.peek(origin, limit=self.said.limit)
+                if peeked.state == "waiting"
+            )
+
+
+# -- writing --
+
+
+class Sent(WriterCommitMessage):
+    """How many rows a task enqueued, and how many had been before."""
+
+    def __init__(self, count: int, repeated: int) -> None:
+        self.count, self.repeated = count, repeated
+
+
+class QueueWriter(DataSourceArrowWriter):
+    """Enqueues rows, a few thousand to a transaction, each once."""
+
+    def __init__(self, said: Options, names: Sequence[str], overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidInput('a queue is never overwritten: write with mode("append")')
+        unknown = [name for name in names if name not in _COLUMNS]
+        missing = [name for name in _COLUMNS[:2] if name not in names]
+        if unknown or missing:
+            raise InvalidInput(
+                "what is enqueued has the columns origin and payload, and key and headers if it likes, "
+                f"not {', '.join(names)[:200]}"
+            )
+        self.channel = said.channel()
+        self.job = said.job or secrets.token_hex(8)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Enqueue the rows of a task."""
+        context = TaskContext.get()
+        keys = RowKeys(self.job, context.partitionId() if context else 0)
+        sent = repeated = 0
+        with self.channel.connect() as queue:
+            for batch in iterator:
+                for start in range(0, batch.num_rows, ROWS):
+                    pairs = [keys.message(row) for row in batch.slice(start, ROWS).to_pylist()]
+                    told = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs))  # type: ignore[misc]
+                    sent, repeated = sent + told.count, repeated + told.repeated
+        return Sent(sent, repeated)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """Everything is enqueued already."""
+        known = [message for message in messages if message]
+        log.info(
+            "enqueued %d messages; %d had been before", sum(m.count for m in known), sum(m.repeated for m in known)
+        )
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """What was enqueued stays; the same job, written again, enqueues the rest."""
+        log.warning(
+            "the write did not get to its end, and %d messages are enqueued; written again under the same "
+            "job (%s) these are not enqueued twice", sum(m.count for m in messages if m), self.job,
+        )  # fmt: skip
+
+
+class RowKeys:
+    """Names each row of a partition by its content, so that a repeated task says the same again in any order."""
+
+    def __init__(self, job: str, partition: int) -> None:
+        self.start = f"{job}/{partition}/"
+        self.seen: dict[bytes, int] = {}
+
+    def message(self, row: dict[str, Any]) -> tuple[str, Message]:
+        """A row as a message with a key."""
+        origin, payload, headers = row["origin"], row["payload"], dict(row.get("headers") or {})
+        if isinstance(payload, str):
+            payload = payload.encode()
+        key = row.get("key") or self._name(origin, payload, headers)
+        return origin, Message(payload, key, None, headers or None)
+
+    def _name(self, origin: Any, payload: Any, headers: dict[str, str]) -> str:
+        parts = (str(origin).encode("utf-8", "replace"), bytes(payload or b""), repr(sorted(headers.items())).encode())
+        digest = blake2b(b"".join(len(part).to_bytes(8, "big") + part for part in parts), digest_size=16).digest()
+        turn = self.seen[digest] = self.seen.get(digest, 0) + 1
+        return f"{self.start}{digest.hex()}/{turn}"
+
+
+# -- streaming --
+
+
+class BlockStream(DataSourceStreamReader):
+    """Serves the queue: offsets count blocks."""
+
+    def __init__(self, said: Options) -> None:
+        self.said, self.channel = said, said.channel()
+        self._queue: MessageQueue | None = None
+        self._keeper: LeaseKeeper | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_queue": None, "_keeper": None}
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue, held open while the query lives."""
+        if self._queue is None:
+            self._queue = self.channel.connect()
+        return self._queue
+
+    def initialOffset(self) -> dict[str, int]:
+        """Before the first block."""
+        return {"block": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
+        """Settle the micro-batch that is done, and plan the next if anything is ready."""
+        self.commit(start)
+        if not self.queue.ring_order(limit=1):
+            return start
+        block = self.queue.plan_block(self._key(start["block"] + 1), lease=self.said.lease)
+        if not block.messages:
+            # It may still hold what is to be set aside or has expired.
+            self.queue.settle_block(block)
+            return start
+        self._keeper = LeaseKeeper(self.queue, block.token, self.said.lease)
+        self._keeper.start()
+        return {"block": start["block"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """What the blocks between two offsets hold."""
+        found: list[InputPartition] = []
+        for number in range(start["block"] + 1, end["block"] + 1):
+            # One whose lease ran out is planned anew: what came back is served again.
+            block = self.queue.plan_block(self._key(number), lease=self.said.lease)
+            found += _shares(self.queue, block.token, self.said.partitions)
+        return found
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The messages of a piece of a block."""
+        yield from _read(self.channel, partition.share)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Settle what Spark is through with."""
+        done = {self._key(number) for number in range(max(1, end["block"] - 1), end["block"] + 1)}
+        for block in self.queue.blocks("planned"):
+            if block.key not in done:
+                continue
+            if self._keeper:
+                self._keeper.stop()
+            try:
+                whole = self.queue.block(block.token)
+                self.queue.report(block, [batch.answer() for batch in whole.batches()])
+                self.queue.settle_block(block)
+            except (TokenRefused, UnknownBlock) as error:
+                log.warning("a micro-batch was done after its lease ran out (%s); it will come again", error)
+
+    def stop(self) -> None:
+        """Let the store go."""
+        if self._keeper:
+            self._keeper.stop()
+        if self._queue is not None:
+            self._queue.close()
+
+    def _key(self, number: int) -> str:
+        return f"stream/{self.said.stream}/{number}"

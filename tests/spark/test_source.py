@@ -1,0 +1,156 @@
+"""The format `airflow_mq`: reading, writing, streaming, in one shared session."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-session")]
+
+ODD = ["{{ ds }}", "--conf spark.master=x", "a b/ü\N{SNOWMAN}", "'; DROP TABLE", "*"]
+
+
+@pytest.fixture
+def queue(make_ring: Callable[..., MessageQueue], session_store: str) -> MessageQueue:
+    return make_ring(session_store, f"ring-{secrets.token_hex(4)}")
+
+
+def options(queue: MessageQueue, reader: Any, **more: str) -> Any:
+    return reader.format("airflow_mq").options(ring=queue.ring, **more)
+
+
+def test_a_look_touches_nothing(spark: Any, queue: MessageQueue) -> None:
+    for origin in ODD:
+        queue.enqueue_messages(f"odd/{origin}", [bytes(range(256)), b"{{ x }}"], headers={"k": "{{ v }}"})
+    queue.enqueue_messages("other", [b"o"])
+    before = queue.footprints()
+
+    rows = options(queue, spark.read, origins="odd/").load().collect()
+
+    assert sorted((row.origin, bytes(row.payload), row.headers["k"]) for row in rows) == sorted(
+        (f"odd/{origin}", payload, "{{ v }}") for origin in ODD for payload in (bytes(range(256)), b"{{ x }}")
+    )
+    assert queue.footprints() == before
+    assert queue.blocks() == []
+
+
+def test_a_block_is_read_in_the_order_of_each_origin(spark: Any, queue: MessageQueue) -> None:
+    for origin in ("a", "b", "c"):
+        queue.enqueue_messages(origin, [b"%s %05d" % (origin.encode(), n) for n in range(3000)])
+    block = queue.plan_block()
+    frame = options(queue, spark.read, block=block.token, partitions="3").load()
+
+    def in_order(batches: Any) -> Any:
+        seen: dict[str, bytes] = {}
+        for batch in batches:
+            for origin, payload in zip(batch.column("origin").to_pylist(), batch.column("payload").to_pylist()):
+                assert seen.get(origin, b"") < payload
+                seen[origin] = payload
+            yield batch.select(["item"])
+
+    assert frame.rdd.getNumPartitions() == 3
+    assert frame.mapInArrow(in_order, "item int").count() == 9000
+    queue.settle_block(block)
+    with pytest.raises(Exception, match="it is too late to work on it"):
+        options(queue, spark.read, block=block.token).load().collect()
+
+
+def test_writing_enqueues_each_row_once(spark: Any, queue: MessageQueue) -> None:
+    rows = [(f"t{n % 3}", b"{{ %d }}" % (n % 20), {"n": str(n % 2)}) for n in range(60)]
+    frame = spark.createDataFrame(rows, "origin string, payload binary, headers map<string,string>").repartition(
+        4, "payload"
+    )
+
+    for _ in range(2):
+        options(queue, frame.write, job="run 1").mode("append").save()
+    options(queue, frame.write, job="run 2").mode("append").save()
+
+    sent = [peeked for origin in ("t0", "t1", "t2") for peeked in queue.peek(origin, limit=1000)]
+    assert len(sent) == 120
+    assert sorted((p.address.origin, p.payload, dict(p.headers)["n"]) for p in sent) == sorted(
+        (origin, payload, said["n"]) for origin, payload, said in rows * 2
+    )
+
+
+def test_a_task_that_is_tried_again_enqueues_nothing_twice(spark: Any, queue: MessageQueue, tmp_path: Path) -> None:
+    from airflow_mq.spark.source import MessageQueueSource
+
+    frame = spark.createDataFrame(
+        [("a", f"text {n}", f"key-{n}" if n < 2 else None) for n in range(10)],
+        "origin string, payload string, key string",
+    )
+    batch = frame.toArrow().to_batches()
+    writer = _writer(MessageQueueSource, queue, frame.schema)
+
+    told = [writer.write(iter(batch)) for _ in range(2)]
+    writer.commit(told)
+    writer.abort([None, *told])
+
+    assert [(sent.count, sent.repeated) for sent in told] == [(10, 0), (0, 10)]
+    assert queue.footprint("a").count == 10
+
+
+def _writer(source: Any, queue: MessageQueue, schema: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+        return source({"ring": queue.ring}).writer(schema, False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mode", "said"),
+    [("origin string", "append", "origin and payload"), ("origin string, payload binary, x int", "append", "origin and payload"),
+     ("origin string, payload binary", "overwrite", "never overwritten")],
+)  # fmt: skip
+def test_what_cannot_be_written(spark: Any, queue: MessageQueue, columns: str, mode: str, said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        options(queue, spark.createDataFrame([], columns).write).mode(mode).save()
+
+
+def test_options_that_are_not_known(spark: Any, queue: MessageQueue) -> None:
+    for said in ({"url": "sqlite:///x"}, {"limit": "many"}, {"path": "/x"}):
+        with pytest.raises(Exception, match="no option|whole number|no path"):
+            options(queue, spark.read, **said).load().collect()
+
+
+def test_a_stream_serves_the_queue(
+    spark: Any, make_ring: Callable[..., MessageQueue], session_store: str, tmp_path: Path
+) -> None:
+    queue = make_ring(session_store, f"ring-{secrets.token_hex(4)}", service_weight=Weight(40_000, 1 << 20))
+    queue.enqueue_messages("a", [b"a%d" % n for n in range(50)])
+    seen: list[bytes] = []
+    batches: list[int] = []
+
+    def sink(frame: Any, number: int) -> None:
+        rows = frame.collect()
+        batches.append(len(rows))
+        seen.extend(bytes(row.payload) for row in rows)
+
+    def start() -> Any:
+        reader = options(queue, spark.readStream, stream="s", lease="60").load()
+        return reader.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "c")).start()
+
+    query = start()
+    try:
+        query.processAllAvailable()
+        queue.enqueue_messages("b", [b"b%d" % n for n in range(50)])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(seen) == sorted([b"a%d" % n for n in range(50)] + [b"b%d" % n for n in range(50)])
+
+    queue.enqueue_messages("c", [b"c"])
+    query = start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert seen.count(b"c") == 1
+    assert len(seen) == 101
+    assert all(footprint.count == 0 for _, footprint in queue.footprints())
+    assert [b.state for b in queue.blocks() if b.messages].count("settled") == len([n for n in batches if n])
