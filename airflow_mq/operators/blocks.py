@@ -52,13 +52,15 @@ if TYPE_CHECKING:
 BLOCK, SETTLED = "block", "settled"
 #: How often a plan is begun anew because what it claimed had no processor.
 PLANS = 3
+#: Where a job finds the address of its store, and the token of its block.
+STORE, TOKEN = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
 #: How a job ends that was told that its block is not its own any more.
 REFUSED = 75
 #: What the script is called that spark-submit runs.
 JOB = Path(__file__).parent.parent / "spark" / "job.py"
 #: What the author may not say, because it is said when the task runs.
 OURS = ("application", "application_args", "env_vars")
-#: What is looked at to tell whether anything is ready.
+#: How many live blocks are looked over for one of this run's.
 LOOKED_AT = 1_000
 
 
@@ -160,6 +162,10 @@ class ServiceQueuesOperator(QueueOperator):
         return parts
 
 
+class TaskStopped(BaseException):
+    """The task was told to end while it processed messages in place."""
+
+
 class MessageSparkHook(SparkSubmitHook):
     """Submits a job whose secrets reach it by its environment, and by nothing that others can read.
 
@@ -169,11 +175,11 @@ class MessageSparkHook(SparkSubmitHook):
     """
 
     #: What the job is told by its environment.
-    secrets: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
-        self._env: dict[str, Any] | None = {**(getattr(self, "_env", None) or {}), **self.secrets}
+        self._env: dict[str, Any] | None = {**(getattr(self, "_env", None) or {}), **self.environment}
         return command
 
     @property
@@ -235,8 +241,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self.ring = ring
         self.exchange = exchange
         self.lease = lease
-        self._stopped = False
-        self._secrets: dict[str, str] = {}
+        self._running_in_place = False
+        self._store: dict[str, str] = {}
 
     def execute(self, context: Any) -> None:
         """Process the part; end well if there is nothing left to do."""
@@ -251,31 +257,46 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             refuse_ended(queue, str(block["token"]))
             if part["where"] == "in place":
                 self._in_place(queue, processors, part, str(block["token"]))
-                return
-        self._on_spark(context, processors, part, block)
+            else:
+                self._on_spark(context, queue, processors, part, block)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
-        from airflow_mq.operators.in_place import process_in_place
+        from airflow_mq.spark.store_side import run_in_place
 
+        self._running_in_place = True
         try:
-            done = process_in_place(
-                queue, token, processors, part, lease=number_of(self.lease, "lease"), stopped=lambda: self._stopped
-            )
+            tally = run_in_place(queue, token, processors, part, number_of(self.lease, "lease"))
         except TokenRefused as error:
-            raise AirflowFailException(f"{error}; what was not reported before went back to its queues") from None
-        self.log.info("%s: %s", part["name"], dict(done) or "nothing to do")
+            raise AirflowFailException(f"{error}; what was not reported before is back in its queues") from None
+        finally:
+            self._running_in_place = False
+        self.log.info("%s: %s.", part["name"], tally)
 
-    def _on_spark(self, context: Any, processors: Processors, part: Part, block: Mapping[str, Any]) -> None:
+    def _on_spark(
+        self, context: Any, queue: MessageQueue, processors: Processors, part: Part, block: Mapping[str, Any]
+    ) -> None:
         self._take_settings(context, processors[part["processors"][0]])
-        self._secrets = {
-            **job_environment(),
-            "AIRFLOW_MQ_STORE": MessageQueueHook(self.mq_conn_id).address().uri,
-            "AIRFLOW_MQ_BLOCK": str(block["token"]),
-        }
+        self._store = {} if self.exchange else {STORE: queue.store.address.uri, TOKEN: str(block["token"])}
         self.application = str(JOB)
-        self.application_args = job_arguments(
-            str(block["ring"]), processors, part, self.exchange, number_of(self.lease, "lease")
-        )
+        lease = number_of(self.lease, "lease")
+        if not self.exchange:
+            self.application_args = job_arguments(queue.ring, processors, part, None, lease)
+            self._submit(context)
+            return
+        from airflow_mq.spark.exchange import hand_over, take_back
+        from airflow_mq.spark.reporting import keeping_lease
+
+        token = str(block["token"])
+        with keeping_lease(queue, token, lease):
+            folder = hand_over(queue, token, processors, part, self.exchange)
+            self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
+            try:
+                self._submit(context)
+            finally:
+                # A job that failed half way has answered for its first half.
+                self.log.info("%s: %d messages have an answer.", part["name"], take_back(queue, token, folder))
+
+    def _submit(self, context: Any) -> None:
         try:
             super().execute(context)
         except AirflowException as error:
@@ -283,7 +304,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             if isinstance(hook, MessageSparkHook) and hook.returncode == REFUSED:
                 raise AirflowFailException(
                     "the job came too late: its block was settled or released meanwhile, and what it had not "
-                    "reported before went back to its queues"
+                    "reported before is back in its queues"
                 ) from error
             raise
 
@@ -304,19 +325,24 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         connection = BaseHook.get_connection(self._conn_id)
         made = super()._get_hook()
         made.__class__ = MessageSparkHook
-        made.secrets = self._secrets
+        made.environment = {**job_environment(made._connection["master"]), **self._store}
         refuse_other_master(made, connection, self._conn_id)
+        if made._connection["deploy_mode"] == "cluster" and not self.exchange:
+            raise AirflowFailException(
+                f"the Spark connection {self._conn_id!r} asks for deploy mode cluster, where a driver has not this "
+                "task's environment, and so no way to the store that is not public: say exchange='s3://…', or use "
+                "deploy mode client"
+            )
         return made
 
     def on_kill(self) -> None:
         """End the job, with the driver."""
-        self._stopped = True
-        hook = self._hook
-        if hook is None:
-            return
-        if isinstance(hook, MessageSparkHook):
-            hook.end_job()
-        super().on_kill()
+        if self._running_in_place:
+            # The signal came while a function of the author's ran, which would take an Exception for its own.
+            raise TaskStopped("the task was told to end; what it reported stays, the rest goes back")
+        if isinstance(self._hook, MessageSparkHook):
+            self._hook.end_job()
+            super().on_kill()
 
 
 class SettleBlockOperator(QueueOperator):
@@ -329,8 +355,10 @@ class SettleBlockOperator(QueueOperator):
     :param process_task_id: the mapped task that processed it
     :param outlet: an asset to emit again while anything is ready, so that a DAG scheduled by it goes on
     :param notifiers: called when the block set messages aside for a person, with `airflow_mq` in their context
+    :param exchange: the path by which messages and outcomes travelled; the block's folder there is removed (templated)
     """
 
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "exchange")
     operator_extra_links = (BlockLink(), PlanLink())
 
     def __init__(
@@ -340,6 +368,7 @@ class SettleBlockOperator(QueueOperator):
         process_task_id: str = "process",
         outlet: Asset | None = None,
         notifiers: Any = (),
+        exchange: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "all_done")
@@ -352,6 +381,7 @@ class SettleBlockOperator(QueueOperator):
         self.plan_task_id = plan_task_id
         self.process_task_id = process_task_id
         self.outlet = outlet
+        self.exchange = exchange
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
 
     def execute(self, context: Any) -> dict[str, Any] | None:
@@ -360,6 +390,8 @@ class SettleBlockOperator(QueueOperator):
         said = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, said["ring"] if said else None) as queue:
             summary = self._settle(queue, context, said)
+            if self.exchange and said:
+                self._clear_folder(queue, str(said["token"]), self.exchange)
             self._emit_again(queue, context, summary)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
@@ -398,10 +430,18 @@ class SettleBlockOperator(QueueOperator):
         """Emit the outlet while anything is ready; not after a block in which nothing moved, or it would spin."""
         if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
             return
-        ready = ready_origins(queue, 1)
-        if ready:
+        pulse = queue.pulse()
+        if pulse:
             context["outlet_events"][self._alias].add(self.outlet)
-            self.log.info("There is more to do (%r and perhaps others): %s is emitted.", ready[0], self.outlet.name)
+            self.log.info("There is more to do, for %s: %s is emitted.", list(pulse.ready) or "later", self.outlet.name)
+
+    def _clear_folder(self, queue: MessageQueue, token: str, path: str) -> None:
+        from airflow_mq.spark.exchange import clear
+
+        try:
+            clear(queue, token, path)
+        except Exception as error:
+            self.log.warning("The block's folder below %s could not be removed (%s).", path, type(error).__name__)
 
     def _notify(self, context: Any, summary: Mapping[str, Any]) -> None:
         for notifier in self.notifiers:
@@ -512,13 +552,6 @@ def readable(summary: Mapping[str, Any]) -> str:
     )
 
 
-def ready_origins(queue: MessageQueue, most: int) -> list[str]:
-    """The first queues that a block could serve."""
-    paused = {one.origin for one in queue.paused()}
-    found = (origin for origin in queue.ring_order(LOOKED_AT + len(paused)) if origin not in paused)
-    return [origin for origin, _ in zip(found, range(most))]
-
-
 # -- what a job is told --
 
 
@@ -537,19 +570,16 @@ def job_arguments(
     return said
 
 
-def job_environment() -> dict[str, str]:
-    """What a job needs of its environment: this Python with its spark-submit, and a Java."""
-    said = {"PYSPARK_DRIVER_PYTHON": sys.executable}
-    here = str(Path(sys.executable).parent)
-    path = os.environ.get("PATH", os.defpath)
-    if shutil.which("spark-submit", path=path) is None:
-        said["PATH"] = f"{here}{os.pathsep}{path}"
-    if "PYSPARK_PYTHON" not in os.environ:
-        said["PYSPARK_PYTHON"] = sys.executable
-    if "JAVA_HOME" not in os.environ and shutil.which("java", path=path) is None:
-        from airflow_mq.spark.java import java_home
+def job_environment(master: str) -> dict[str, str]:
+    """What `spark-submit` needs of its environment: this Python, its Spark unless there is another, and a Java."""
+    from airflow_mq.spark.java import spark_environment
 
-        said["JAVA_HOME"] = str(java_home())
+    said = spark_environment(loopback=master.startswith("local"))
+    found = shutil.which("spark-submit")
+    if "SPARK_HOME" in os.environ or (found and Path(found).parent != Path(sys.executable).parent):
+        # Somebody chose a Spark for this machine.
+        said.pop("SPARK_HOME", None)
+        said.pop("PATH", None)
     return said
 
 
@@ -564,12 +594,6 @@ def refuse_other_master(hook: SparkSubmitHook, connection: Any, conn_id: str) ->
         )
     if not connection.host and connection.conn_type == "spark":
         raise AirflowFailException(f"the Spark connection {conn_id!r} names no master; say host, for example local[*]")
-    deploy_mode = hook._connection["deploy_mode"]
-    if deploy_mode == "cluster":
-        raise AirflowFailException(
-            f"the Spark connection {conn_id!r} asks for deploy mode cluster, where a driver has not this task's "
-            "environment, and so no way to the store that is not public; use deploy mode client"
-        )
 
 
 def end_tree(pid: int, patience: float = 5.0) -> None:

@@ -1,0 +1,30 @@
+"""The scheme `airflow-mq` of Airflow's `MessageQueueTrigger`. ::
+
+    trigger = MessageQueueTrigger(scheme="airflow-mq", mq_conn_id="airflow_mq_default", ring="orders")
+    asset = Asset("orders-ready", watchers=[AssetWatcher(name="orders", trigger=trigger)])
+
+Needs `apache-airflow-providers-common-messaging`. Without it, `QueueReadyTrigger` does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+
+if TYPE_CHECKING:
+    from airflow_mq.triggers import QueueReadyTrigger
+
+SCHEME = "airflow-mq"
+
+
+class AirflowMqQueueProvider(BaseMessageQueueProvider):
+    """Leads `MessageQueueTrigger` to `QueueReadyTrigger`."""
+
+    scheme = SCHEME
+
+    def trigger_class(self) -> type[QueueReadyTrigger]:
+        """The trigger that waits for a ring."""
+        from airflow_mq.triggers import QueueReadyTrigger
+
+        return QueueReadyTrigger
