@@ -27,7 +27,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(soft_wrap=not sys.stdout.isatty())
     stays_up = options.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not options.leave)
-    stage = Stage()
+    stage = Stage.embedded()
     try:
         return _perform(stage, console, options.json or stage.place / "summary.json", stays_up)
     except AirflowFailed as error:

@@ -81,6 +81,10 @@ class Story:
         self.stage.airflow.wait_healthy(["api-server"])
         self._lap("api")
         self.tell("Airflow answers")
+        return self.serve(by_hand)
+
+    def serve(self, by_hand: bool) -> Summary:
+        """What comes after the files lie there and Airflow runs."""
         self._serve()
         self._look_at_what_is_left()
         if by_hand:
@@ -98,7 +102,7 @@ class Story:
             self.summary.blocks.append(block)
             if number == 1:
                 self._lap("first block")
-                self.stage.airflow.restart("triggerer", wait=False)
+                self.stage.airflow.ensure("triggerer")
             self.tell(
                 f"Block {number}: {block.messages} files of {len(block.by_tenant)} tenants, "
                 f"{_part(block.weight[0], block.limit[0])} of its time and {_part(block.weight[1], block.limit[1])} "

@@ -234,6 +234,11 @@ class LiveAirflow:
         if wait:
             self.wait_healthy([component])
 
+    def ensure(self, component: str) -> None:
+        """Start a component unless it runs."""
+        if component not in self._processes:
+            self._launch(component)
+
     def run(self, *arguments: str, timeout: float = START_SECONDS) -> str:
         """Run a command of Airflow's, in this Airflow, and return what it printed."""
         done = subprocess.run(  # noqa: S603 (the command is Airflow's own)

@@ -1,39 +1,141 @@
-"""A real Airflow for these tests, on each kind of metadata: started once in each test process."""
+"""A real Airflow for these tests, with a store: started once for each kind of metadata."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_mq import Message, MessageQueue, RingConfig
+from airflow_mq.examples import orders
+from airflow_mq.store import parse, upgrade
 from airflow_mq.testing.live import LiveAirflow
+from airflow_mq.testing.scratch import assert_sound
+from tests.live import processors
 from tests.postgres_server import Servers
 
-DAGS = Path(__file__).parent / "dags"
-Starter = Callable[..., LiveAirflow]
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+#: The time schedule of the event-driven DAG, as the tests have it.
+OFTEN = "timedelta(seconds=15)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder is slow, needs Airflow, and runs in one process, because starting Airflow takes long."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.airflow)
             item.add_marker(pytest.mark.xdist_group("live"))
 
 
+@dataclass
+class World:
+    """An Airflow, a store, and a folder for what the processors write."""
+
+    airflow: LiveAirflow
+    store: str
+    place: Path
+
+    @property
+    def diary(self) -> Path:
+        return self.place / "diary"
+
+    def queue(self, ring: str = "default") -> MessageQueue:
+        return MessageQueue(self.store, ring)
+
+    def make_ring(self, ring: str, **settings: Any) -> None:
+        with self.queue() as queue:
+            queue.create_ring(ring, RingConfig(**settings))
+
+    def send(self, ring: str, numbers: range, origins: int = 5, **said: Any) -> None:
+        """Send numbered messages of a few origins."""
+        pairs = [
+            (f"origin-{n % origins}", Message(json.dumps({"ring": ring, "number": n, **said}).encode()))
+            for n in numbers
+        ]
+        with self.queue(ring) as queue:
+            queue.enqueue_messages(pairs)
+
+    def processed(self, ring: str) -> Counter[int]:
+        """How often each number was processed."""
+        return Counter(said["number"] for said in processors.read(self.diary, ring))
+
+    def run_block(self, dag_id: str, ring: str, timeout: float = 120) -> str:
+        return self.airflow.wait(dag_id, self.airflow.trigger(dag_id, {"ring": ring}), timeout)
+
+    def assert_all_settled_once(self, ring: str, count: int) -> None:
+        """Nothing lost, nothing settled twice, and all that is stored is sound."""
+        with self.queue(ring) as queue:
+            events = Counter((e.origin, e.page, e.index) for e in queue.events() if e.name == "Processed")
+            assert len(events) == count
+            assert set(events.values()) == {1}
+            assert sum(footprint.count for _, footprint in queue.footprints(limit=1_000)) == 0
+            assert queue.blocks("planned") == []
+            assert_sound(queue)
+        assert set(self.processed(ring)) == set(range(count))
+
+
+def connection(uri: str) -> dict[str, Any]:
+    """A store as an Airflow connection names it."""
+    address = parse(uri)
+    if address.driver == "sqlite":
+        return {"conn_type": "airflow_mq", "extra": {"driver": "sqlite", "path": str(address.path)}}
+    fields = {"host": address.host, "port": address.port, "login": address.user, "password": address.password}
+    return {"conn_type": "airflow_mq", "schema": address.database, **fields}
+
+
 @pytest.fixture(scope="session")
-def start(tmp_path_factory: pytest.TempPathFactory, postgres_servers: Servers) -> Iterator[Starter]:
-    """Starts an Airflow on `sqlite` or `postgres` metadata, to be stopped when all is done."""
+def worlds(tmp_path_factory: pytest.TempPathFactory, postgres_servers: Servers) -> Iterator[dict[str, World]]:
     with contextlib.ExitStack() as stack:
+        yield _Worlds(tmp_path_factory, postgres_servers, stack)
 
-        def start(metadata: str, dags: Path = DAGS, **more: Any) -> LiveAirflow:
-            home = tmp_path_factory.mktemp(f"airflow-{metadata}")
-            if metadata == "postgres":
-                metadata = stack.enter_context(postgres_servers["embedded"].database())
-            return stack.enter_context(LiveAirflow(home, dags, metadata=metadata, **more))
 
-        yield start
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def world(request: pytest.FixtureRequest, worlds: dict[str, World]) -> World:
+    """On each kind of metadata, with a store of the same kind."""
+    return worlds[request.param]
+
+
+class _Worlds(dict[str, World]):
+    """The worlds by the kind of their metadata; each is made when first asked for."""
+
+    def __init__(
+        self, factory: pytest.TempPathFactory, servers: Servers, stack: contextlib.ExitStack
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.factory, self.servers, self.stack = factory, servers, stack
+
+    def __missing__(self, kind: str) -> World:
+        place = self.factory.mktemp(kind)
+        dags = place / "dags"
+        for folder in (REPOSITORY / "dags", HERE / "dags"):
+            shutil.copytree(folder, dags, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        store, metadata = f"sqlite:///{place / 'store.db'}", "sqlite"
+        if kind == "postgres":
+            store, metadata = (self.stack.enter_context(self.servers["embedded"].database()) for _ in range(2))
+        upgrade(parse(store))
+        airflow = LiveAirflow(
+            place / "airflow",
+            dags,
+            metadata=metadata,
+            parallelism=6,
+            connections={
+                "airflow_mq_default": connection(store),
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            },
+            environment={
+                "PYTHONPATH": str(REPOSITORY),
+                orders.VARIABLE: str(place),
+                processors.VARIABLE: str(place / "diary"),
+            },
+        )
+        self[kind] = World(self.stack.enter_context(airflow), store, place)
+        return self[kind]

@@ -1,0 +1,26 @@
+"""Processors that write down what they did, where the test can read it, and take their time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "MQ_TEST_DIARY"
+
+
+def slow(payload: bytes, origin: str) -> None:
+    """Take a tenth of a second, or as many seconds as the message says."""
+    said = json.loads(payload)
+    time.sleep(said.get("seconds", 0.1))
+    line = json.dumps({"ring": said["ring"], "origin": origin, "number": said["number"], "pid": os.getpid()})
+    with Path(os.environ[VARIABLE]).open("a") as diary:
+        diary.write(line + "\n")
+
+
+def read(diary: Path, ring: str) -> list[dict[str, Any]]:
+    """What was processed for a ring, in order."""
+    lines = diary.read_text().splitlines() if diary.exists() else []
+    return [said for said in map(json.loads, lines) if said["ring"] == ring]

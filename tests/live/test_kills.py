@@ -1,0 +1,122 @@
+"""Kills in the middle of a block, of real processes (F3, F4): the next blocks finish, and nothing is settled twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_mq.testing.live import LiveAirflow
+from tests.live.conftest import World
+
+COUNT = 60
+SEED = int(os.environ.get("MQ_SEED", "0")) or random.randrange(1, 1 << 30)
+
+
+@pytest.fixture
+def world(worlds: dict[str, World]) -> World:
+    """On PostgreSQL, where kills of the scheduler leave connections and locks behind."""
+    return worlds["postgres"]
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    print(f"MQ_SEED={SEED}")
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+def begin(world: World, ring: str, chance: random.Random, dag_id: str = "in_place") -> str:
+    """Trigger a block, and wait until a part of it, drawn at random, has been processed."""
+    world.make_ring(ring)
+    world.send(ring, range(COUNT))
+    run = world.airflow.trigger(dag_id, {"ring": ring})
+    wanted = chance.randint(1, COUNT // 2)
+    wait_until(lambda: len(world.processed(ring)) >= wanted, f"{wanted} messages were processed")
+    return run
+
+
+def finish(world: World, ring: str, dag_id: str = "in_place") -> None:
+    """The next blocks finish the work."""
+    for _ in range(3):
+        assert world.run_block(dag_id, ring) == "success"
+        with world.queue(ring) as queue:
+            if not queue.ring_order(1):
+                break
+    world.assert_all_settled_once(ring, COUNT)
+
+
+def wait_until(done: Callable[[], bool], what: str, timeout: float = 120) -> None:
+    deadline = time.monotonic() + timeout
+    while not done():
+        assert time.monotonic() < deadline, f"it did not come to pass that {what}"
+        time.sleep(0.05)
+
+
+def kill_component(component: str) -> Callable[[LiveAirflow], None]:
+    def kill(airflow: LiveAirflow) -> None:
+        airflow.kill(component)
+        airflow.restart(component)
+
+    return kill
+
+
+@pytest.mark.parametrize("component", ["scheduler", "api-server", "triggerer"])
+def test_a_component_dies_in_the_middle_of_a_block(world: World, component: str, chance: random.Random) -> None:
+    ring = f"without-{component}"
+    run = begin(world, ring, chance)
+    kill_component(component)(world.airflow)
+    world.airflow.wait("in_place", run)
+    finish(world, ring)
+
+
+def test_the_settling_task_is_killed(world: World, chance: random.Random) -> None:
+    ring = "without-settle"
+    run = begin(world, ring, chance)
+    task = world.airflow.wait_task("in_place", run, "block.settle", {"running"})
+    time.sleep(chance.random() / 2)
+    with suppress(ProcessLookupError):
+        os.kill(task["pid"], signal.SIGKILL)
+    world.airflow.wait("in_place", run)
+    finish(world, ring)
+
+
+def test_a_task_that_processes_is_killed(world: World, chance: random.Random) -> None:
+    ring = "without-process"
+    run = begin(world, ring, chance)
+    task = world.airflow.wait_task("in_place", run, "block.process", {"running"})
+    os.kill(task["pid"], signal.SIGKILL)
+    assert world.airflow.wait("in_place", run) == "failed"
+    finish(world, ring)
+
+
+@pytest.mark.spark
+def test_the_driver_and_a_python_worker_of_spark_are_killed(world: World, chance: random.Random) -> None:
+    ring = "without-spark"
+    run = begin(world, ring, chance, "on_spark")
+    (driver,) = spark_processes(world.airflow, lambda words: "spark/job.py" in words and "java" not in words.split()[0])
+    driver.kill()
+    assert world.airflow.wait("on_spark", run) == "failed"
+
+    before = len(world.processed(ring))
+    run = world.airflow.trigger("on_spark", {"ring": ring})
+    wait_until(lambda: len(world.processed(ring)) > before, "another message was processed")
+    workers = spark_processes(world.airflow, lambda words: "pyspark.daemon" in words or "pyspark/daemon" in words)
+    chance.choice(workers).kill()
+    world.airflow.wait("on_spark", run)
+    finish(world, ring, "on_spark")
+
+
+def spark_processes(airflow: LiveAirflow, wanted: Callable[[str], Any]) -> list[psutil.Process]:
+    found = []
+    for process in airflow.processes():
+        with suppress(psutil.Error):
+            if wanted(" ".join(process.cmdline())):
+                found.append(process)
+    return found
