@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from .core.weigher import LinearWeigher
     from .core.weight import Costs, Weight
     from .processors import Part, Processor, Processors
-    from .queue import Batch, Block, Delivery, MessageQueue, Report, Serviced, batch_processor
+    from .queue import (
+        Batch,
+        Block,
+        Delivery,
+        Enqueued,
+        MessageQueue,
+        Peeked,
+        Report,
+        Serviced,
+        SetAside,
+        batch_processor,
+    )
 
 _HOMES = {
     "core.config": ("RingConfig",),
@@ -41,19 +52,23 @@ _HOMES = {
     "core.weigher": ("LinearWeigher",),
     "core.weight": ("Costs", "Weight"),
     "processors": ("Part", "Processor", "Processors"),
-    "queue": ("Batch", "Block", "Delivery", "MessageQueue", "Report", "Serviced", "batch_processor"),
+    "queue": (
+        "Batch", "Block", "Delivery", "Enqueued", "MessageQueue", "Peeked", "Report", "Serviced", "SetAside",
+        "batch_processor",
+    ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Event", "Footprint",
-    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Part", "Processor", "Processors", "Report",
-    "RingConfig", "Serviced", "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event", "Footprint",
+    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors",
+    "Report", "RingConfig", "Serviced", "SetAside", "StackLimitReached", "Unsupported", "Violation",
+    "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    home = "core.errors" if name == "errors" else _HOME_OF.get(name)
+    home = "errors" if name == "errors" else _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Not at the top: reading provider info imports this package, and nothing besides.

@@ -97,7 +97,7 @@ class Page:
     def append(self, mail: Mail, heap_size: int) -> int:
         """Take as many items of the mail as fit, and say how many."""
         count = mail.fitting(heap_size - self.used)
-        if not count:
+        if count <= 0:
             return 0
         start, stop = mail.cut, mail.cut + count
         size = mail.size(start, stop)
@@ -118,7 +118,7 @@ class Page:
         """Take as many mails of one message each as fit, and say how many."""
         ends = list(accumulate(length + HEADER_SIZE for length in lengths))
         count = bisect_right(ends, heap_size - self.used)
-        if count:
+        if count > 0:
             self.slices.extend(map(Slice, mails[:count], repeat(0), repeat(1)))
             self.lengths.extend(lengths[:count])
             self.marks.extend(bytes(count))

@@ -179,7 +179,8 @@ def config_of(plain: Any) -> RingConfig:
     """A ring's configuration as the store has it."""
     from ..store import codec
 
-    return RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
+    with codec.reading("the configuration of the ring"):
+        return RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
 
 
 def _somebody() -> str:

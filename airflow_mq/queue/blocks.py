@@ -461,7 +461,10 @@ def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
 
 
 def _read_report(found: dict[str, Answers], data: bytes) -> None:
-    for origin, page, first, last, *outcome in codec.read_json(bytes(data)):
+    plain = codec.read_json(bytes(data))
+    if not isinstance(plain, list):
+        raise TypeError("it is no list")
+    for origin, page, first, last, *outcome in plain:
         found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
 
 

@@ -65,5 +65,6 @@ def _line(sums: dict[str, int], part: str) -> tuple[int, int]:
 
 
 def _sums(data: Any) -> dict[str, int]:
-    plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
-    return {name: int(plain.get(name, 0)) for name in _SUMS}
+    with codec.reading("what was measured of a queue's messages"):
+        plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
+        return {name: int(plain[name]) for name in _SUMS}

@@ -275,7 +275,7 @@ def all_origins(unit: Unit, ring: int) -> Iterator[str]:
 
 def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
     lowest = unit.rows("count_before", ring=ring, ticket=0)[0][2]
-    floor = unit.rows("floors", ring=ring)[0][0]
+    floor = unit.only("floors", ring=ring)[0]
     if lowest is not None and lowest < floor:
         yield Violation(
             "ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met"

@@ -52,7 +52,7 @@ _MOST_UNNAMED = 1 << 16
 
 
 @contextmanager
-def _reading(what: str) -> Iterator[None]:
+def reading(what: str) -> Iterator[None]:
     """Bytes that make no sense are told as such, whatever they stumble over."""
     try:
         yield
@@ -137,7 +137,7 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
 
 
-@_reading("a row of notes")
+@reading("a row of notes")
 def unpack_notes(data: bytes) -> dict[int, Note]:
     """What `pack_notes` wrote."""
     if not data:
@@ -153,7 +153,7 @@ def pack_weight(weight: Weight | None) -> bytes | None:
     return None if weight is None else _WEIGHT.pack(*weight)
 
 
-@_reading("a weight")
+@reading("a weight")
 def unpack_weight(data: bytes | None) -> Weight | None:
     """What `pack_weight` wrote."""
     return None if data is None else Weight(*_WEIGHT.unpack(data))
@@ -163,7 +163,7 @@ def read_json(data: bytes | str) -> Any:
     """JSON that this package wrote."""
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreCorrupt(f"stored JSON cannot be read: {error}") from None
 
 
@@ -195,7 +195,7 @@ def pack_events(runs: Sequence[EventRun]) -> bytes:
 
 def unpack_events(origin: str, data: bytes) -> Iterator[EventRun]:
     """What `pack_events` wrote."""
-    with _reading(f"a row of events of {origin!r}"):
+    with reading(f"a row of events of {origin!r}"):
         found = list(_events(origin, data))
     yield from found
 
@@ -244,7 +244,7 @@ def _plain_decision(decision: Decision) -> list[Any]:
     return [decision.verdict.value, decision.weight, decision.limit, name]
 
 
-@_reading("a claim")
+@reading("a claim")
 def unpack_claim(origin: str, data: bytes) -> Claim:
     """What `pack_claim` wrote."""
     plain = read_json(data)
@@ -289,7 +289,7 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
-@_reading("an outcome")
+@reading("an outcome")
 def outcome_of(plain: Sequence[Any]) -> Outcome:
     """What `plain_outcome` wrote."""
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
@@ -315,7 +315,7 @@ def pack_ledger(entries: Sequence[Entry]) -> bytes:
     return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
 
 
-@_reading("a page of the ledger")
+@reading("a page of the ledger")
 def unpack_ledger(data: bytes) -> list[Entry]:
     """What `pack_ledger` wrote."""
     return [

@@ -87,7 +87,7 @@ class PostgresUnit(Unit):
         not do: it is past those that have ended, not past those that have begun.)
         """
         last_id, began = self.rows("last_id")[0]
-        row = self.rows("lock_ring", ring=ring)[0]
+        row = self.only("lock_ring", ring=ring)
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
         oldest, own, now = self.rows("snapshot")[0]
         # After a restore into another cluster transactions count from new; old marks say nothing.

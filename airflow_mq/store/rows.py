@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from ..core.weight import Weight
+from . import codec
+
 
 class RingRow(NamedTuple):
     """A ring, and how it is set."""
@@ -101,5 +104,9 @@ class BlockRow(NamedTuple):
     @property
     def details_json(self) -> dict[str, Any]:
         """The details, which SQLite hands over as text."""
-        plain: dict[str, Any] = json.loads(self.details) if isinstance(self.details, str) else self.details
-        return plain
+        with codec.reading(f"what is stored of block {self.id}"):
+            plain = json.loads(self.details) if isinstance(self.details, str) else self.details
+            for name in ("limit", "planned", "overhead"):
+                time, size = plain[name]
+                plain[name] = Weight(int(time), int(size))
+            return {**plain, "messages": int(plain["messages"])}

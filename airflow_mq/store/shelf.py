@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -162,6 +161,11 @@ class SqlShelf(Shelf):
         origin = row.origin
         if origin in self.books:
             return origin
+        if row.end_page - row.begin_page > row.pages:
+            raise StoreCorrupt(
+                f"the window of {origin!r} goes from page {row.begin_page} to {row.end_page}, "
+                f"but it has {row.pages} pages"
+            )
         standing = standing_of(row.standing)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
         ordered = standing.ordered if standing.ordered is not None else self.config.ordered
@@ -416,13 +420,8 @@ class SqlShelf(Shelf):
             id_: codec.read_json(bytes(attributes))
             for _, id_, attributes in self.unit.rows_for("mail_attributes", columns, ring=self.ring_id)
         }
-        found: dict[int, Mapping[str, str]] = {}
-        places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
-        for item, (mail, place) in enumerate(places) if said else ():
-            its = said.get(mail, {})
-            headers = its.get("each", {}).get(str(place), {}).get("headers") or its.get("all", {}).get("headers")
-            if headers:
-                found[item] = headers
+        with codec.reading("what senders said beside their messages"):
+            found = _headers(page, said)
         self.header_cache[origin, page.index] = len(page.slices), found
         return found
 
@@ -666,11 +665,14 @@ def _unresolved(page: Page) -> list[Slice]:
     return page.slices[page.resolved :]
 
 
+@codec.reading("what is set for an origin")
 def standing_of(value: Any) -> Standing:
     """What is set for an origin."""
-    if not value:
+    if value is None or value == {}:
         return DEFAULT_STANDING
-    plain = json.loads(value) if isinstance(value, str) else value
+    plain = codec.read_json(value) if isinstance(value, str) else value
+    if not plain.keys() <= {"share", "least", "most", "ordered"}:
+        raise ValueError(f"it has {', '.join(plain)}")
     return Standing(
         plain.get("share", 1),
         Weight(*plain["least"]) if plain.get("least") else None,
@@ -679,6 +681,7 @@ def standing_of(value: Any) -> Standing:
     )
 
 
+@codec.reading("a page")
 def page_of(row: PageRow) -> Page:
     """A page as it is stored."""
     page = Page(row.page)
@@ -703,7 +706,11 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
     """What the sender said about single messages that matters to planning."""
     if not attributes:
         return {}
-    plain = codec.read_json(attributes)
+    with codec.reading("what a sender said of a message"):
+        return _notes(codec.read_json(attributes), items)
+
+
+def _notes(plain: Any, items: int) -> dict[int, Note]:
     notes: dict[int, Note] = {}
     for item in range(items):
         own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
@@ -714,13 +721,29 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
     return notes
 
 
+def _headers(page: Page, said: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
+    """What was said beside each item of a page, by what was said in its mails."""
+    found: dict[int, Mapping[str, str]] = {}
+    places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+    for item, (mail, place) in enumerate(places) if said else ():
+        its = said.get(mail, {})
+        headers = its.get("each", {}).get(str(place), {}).get("headers") or its.get("all", {}).get("headers")
+        if headers:
+            found[item] = headers
+    return found
+
+
 def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
     """The messages of a mail."""
-    return [heap] if row.items == 1 else split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
+    if row.items == 1 and len(heap) == row.size:
+        return [heap]
+    return split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
 
 
 def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
     """The messages of a mail."""
+    if len(heap) != sum(lengths):
+        raise StoreCorrupt(f"a mail of {sum(lengths)} bytes has {len(heap)}")
     if len(lengths) == 1:
         return [heap]
     length = lengths[0]

@@ -72,7 +72,7 @@ class SqliteUnit(Unit):
 
     def lock(self, ring: int) -> Locked:
         """The transaction is the only one that writes: what it sees is all there is."""
-        *state, config, self.last_id = self.rows("lock_ring", ring=ring)[0]
+        *state, config, self.last_id = self.only("lock_ring", ring=ring)
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
 
 

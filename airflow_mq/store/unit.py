@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core.errors import UnknownRing
+from ..core.errors import StoreCorrupt, UnknownRing
 from ..core.events import EventRun
 from ..core.message import Address
 from ..core.page import PROCESSED, Page
@@ -57,6 +57,13 @@ class Unit(ABC):
     @abstractmethod
     def lock(self, ring: int) -> Locked:
         """Hold the ring's books until the end of this transaction."""
+
+    def only(self, statement: str, **values: Any) -> Any:
+        """The row that every ring has."""
+        rows = self.rows(statement, **values)
+        if not rows:
+            raise StoreCorrupt("the ring has lost the row that tells how it stands; restore the store from a backup")
+        return rows[0]
 
     # Rings.
 

@@ -1,0 +1,84 @@
+"""A disk that is full, and a store that may not be written: told by name, with nothing changed, and mendable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.core.errors import StoreFull, StoreReadOnly
+from airflow_mq.store import parse, upgrade
+from tests.crash.states import everything
+
+PLENTY = Weight(1 << 40, 1 << 40)
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        queue.enqueue_messages("here", [b"one", b"two"])
+        yield queue
+
+
+@pytest.mark.parametrize("store_uri", ["sqlite"], indirect=True)
+def test_a_full_disk(queue: MessageQueue) -> None:
+    """SQLite itself says that there is no room: its file may have no further page."""
+    before = everything(queue)
+    connection = queue.store.connection()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreFull, match="full"):
+        queue.enqueue_messages("here", (b"x" * 1_000 for _ in range(1_000)))
+    assert everything(queue) == before
+    # What is there can still be got rid of, which is how one makes room.
+    seen: list[bytes] = []
+    queue.service_queues(lambda delivery: seen.append(delivery.payload), PLENTY)
+    connection.execute("PRAGMA max_page_count = 1000000")
+    queue.enqueue_messages("here", (b"x" * 1_000 for _ in range(1_000)))
+    assert seen == [b"one", b"two"] and queue.footprint("here").count == 1_000 and queue.check() == []
+
+
+def test_a_store_that_may_not_be_written(queue: MessageQueue, store_uri: str) -> None:
+    before = everything(queue)
+    connection = queue.store.connection()
+    if store_uri.startswith("sqlite"):
+        connection.execute("PRAGMA query_only = on")
+    else:
+        connection.execute("SET default_transaction_read_only = on")
+    for call in (
+        lambda: queue.enqueue_message("here", b"three"),
+        lambda: queue.enqueue_messages("here", [b"three"] * 1_000),
+        lambda: queue.enqueue_message("here", b"three", key="k"),
+        lambda: queue.plan_block(limit=PLENTY),
+        lambda: queue.service_queues(lambda delivery: None, PLENTY),
+        lambda: queue.pause("here", "no reason"),
+    ):
+        with pytest.raises(StoreReadOnly, match="read-only|written"):
+            call()
+    assert everything(queue) == before and [one.payload for one in queue.peek("here")] == [b"one", b"two"]
+
+
+@pytest.mark.postgres
+def test_a_user_who_may_only_read(pg_uri: str) -> None:
+    upgrade(parse(pg_uri))
+    with psycopg.connect(pg_uri, autocommit=True) as admin:
+        admin.execute("CREATE ROLE looker LOGIN PASSWORD 'look'")
+        admin.execute("GRANT USAGE ON SCHEMA airflow_mq TO looker")
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA airflow_mq TO looker")
+    try:
+        with MessageQueue(pg_uri) as queue:
+            queue.enqueue_message("here", b"one")
+        uri = "postgresql://looker:look@" + pg_uri.rpartition("@")[2]
+        with MessageQueue(uri) as queue:
+            assert queue.footprint("here").count == 1 and queue.check() == []
+            with pytest.raises(StoreReadOnly, match="written"):
+                queue.enqueue_message("here", b"two")
+            with pytest.raises(StoreReadOnly, match="written"):
+                queue.plan_block(limit=PLENTY)
+    finally:
+        with psycopg.connect(pg_uri, autocommit=True) as admin:
+            admin.execute("DROP OWNED BY looker")
+            admin.execute("DROP ROLE looker")
