@@ -240,8 +240,9 @@ class FolderChannel:
 
     def manifest(self) -> dict[str, Any]:
         """What was handed over."""
+        data = Folder(self.path).read("manifest.json")
         try:
-            plain: dict[str, Any] = json.loads(Folder(self.path).read("manifest.json"))
+            plain: dict[str, Any] = json.loads(data)
             return plain
         except ValueError:
             raise InvalidInput(f"the manifest in {self.path} cannot be read; hand the part over again") from None

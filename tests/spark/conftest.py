@@ -58,6 +58,15 @@ def make_ring(tmp_path: Path) -> Iterator[Callable[..., MessageQueue]]:
         queue.close()
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def either_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh store on either database; asked for before a ring in it is."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'either.db'}"
+    uri: str = request.getfixturevalue("pg_uri")
+    return uri
+
+
 @pytest.fixture
 def tried_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where processors write what they tried."""

@@ -1,0 +1,166 @@
+"""The exchange through a folder, without any Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, Processor, Weight, Yield
+from airflow_mq.core.errors import InvalidInput, TokenRefused
+from airflow_mq.queue import Report
+from airflow_mq.spark import exchange
+from airflow_mq.spark.running import Tally, run_share
+from tests.spark.conftest import processors, whole
+
+MakeRing = Callable[..., MessageQueue]
+ODD = ["{{ ds }}", "--conf x", "../../etc", "a b/ü\N{SNOWMAN}"]
+
+
+def work(folder: str, routes: Any, **how: Any) -> Tally:
+    """What a job does, in this process."""
+    channel, total = exchange.FolderChannel(folder), Tally()
+    for task in channel.tasks(routes):
+        total.add(run_share(task.processor, channel.open(task.share), channel.manner(), again=True, **how))
+    return total
+
+
+def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    for origin in ODD:
+        queue.enqueue_messages(origin, [bytes(range(1, 256)), b"used", b"enqueue new", b"bad", b"later", b"x"])
+    routes, block = processors(), queue.plan_block()
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+    tally = work(folder, routes)
+    count = exchange.take_back(queue, block.token, folder)
+    settled = queue.settle_block(block)
+
+    assert (tally.done, tally.failed, tally.back, count) == (12, 4, 4, 20)
+    assert (settled.processed, settled.failed, settled.went_back) == (12, 4, 8)
+    assert settled.weight.time >= 4 * 50
+    assert queue.footprint("new").count == 8
+    assert not [path for path in tmp_path.rglob("*") if block.token in str(path) or path.suffix == ".tmp"]
+    assert block.token.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_everything_may_be_done_twice(make_ring: MakeRing, tmp_path: Path, tried_folder: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"%d" % n for n in range(2000)])
+    routes, block = processors(), queue.plan_block()
+
+    folders = {exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path)) for _ in range(2)}
+    (folder,) = folders
+    assert work(folder, routes).done == 2000
+    second = work(folder, routes)
+    assert (second.done, second.before) == (0, 2000)
+    for _ in range(2):
+        exchange.take_back(queue, block.token, folder)
+
+    assert queue.settle_block(block).processed == 2000
+
+
+def test_what_was_answered_before_is_not_handed_over(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"2", b"3"])
+    queue.enqueue_messages("b", [b"1", b"2"])
+    routes, block = processors(), queue.plan_block()
+    queue.report(block, [Report("a", 0, 0, 0), Report("b", 0, 0, 0, Yield())])
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+
+    assert work(folder, routes).done == 2
+
+
+def test_parts_and_processors_lie_side_by_side(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    for n in range(20):
+        queue.enqueue_messages(f"a/{n}", [b"x"] * 10)
+        queue.enqueue_messages(f"b/{n}", [b"x"] * 10)
+    routes = processors(Processor("first", "tests.spark.functions:arrow", ("a/*",), "arrow", split=3), split=2)
+    block = queue.plan_block()
+
+    for part in routes.parts({origin: 10 for origin in block.origins}, share_below=50):
+        folder = exchange.hand_over(queue, block.token, routes, part, str(tmp_path))
+        work(folder, routes)
+        exchange.take_back(queue, block.token, folder)
+
+    assert queue.settle_block(block).processed == 400
+
+
+def test_folders_go_with_their_blocks(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring(service_weight=Weight(30_000, 1 << 20))
+    queue.enqueue_messages("a", [b"x"])
+    routes = processors()
+    old = queue.plan_block()
+    exchange.hand_over(queue, old.token, routes, whole(routes), str(tmp_path))
+    queue.release_block(old)
+    live = queue.plan_block()
+    exchange.hand_over(queue, live.token, routes, whole(routes), str(tmp_path))
+    (tmp_path / "block-1-0123456789abcdef").mkdir()
+    (tmp_path / "notes").mkdir()
+
+    assert exchange.sweep(queue, str(tmp_path)) == 1
+    assert len(list(tmp_path.glob("block-*"))) == 2
+    exchange.clear(queue, live.token, str(tmp_path))
+    exchange.clear(queue, live.token, str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["block-1-0123456789abcdef", "notes"]
+
+
+def test_a_block_that_ended_is_neither_handed_over_nor_reported_to(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"x"])
+    routes, block = processors(), queue.plan_block()
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+    work(folder, routes)
+    queue.release_block(block)
+
+    with pytest.raises(TokenRefused):
+        exchange.take_back(queue, block.token, folder)
+    with pytest.raises(TokenRefused):
+        exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+
+
+def test_object_storage_by_its_address(make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"bad"])
+    routes, block = processors(), queue.plan_block()
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), "memory://bucket/exchange")
+    work(folder, routes)
+
+    assert exchange.take_back(queue, block.token, folder) == 2
+    assert exchange.sweep(queue, "memory://bucket/exchange") == 0
+    queue.settle_block(block)
+    assert exchange.sweep(queue, "memory://bucket/exchange") == 1
+
+
+def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"no manifest\.json"):
+        exchange.FolderChannel(str(tmp_path)).manifest()
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InvalidInput, match="hand the part over again"):
+        exchange.FolderChannel(str(tmp_path)).manifest()
+    with pytest.raises(InvalidInput, match="no file system for nonsense://"):
+        exchange.FolderChannel("nonsense://bucket").manifest()
+
+
+def test_the_manifest_is_written_last(make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1"])
+    routes, block = processors(), queue.plan_block()
+    monkeypatch.setattr(exchange, "_write_messages", _fail)
+    with pytest.raises(OSError):
+        exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+    monkeypatch.undo()
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+
+    assert json.loads(Path(folder, "manifest.json").read_text())["shares"][0]["messages"] == 1
+
+
+def _fail(*_: Any) -> None:
+    raise OSError("no space left")

@@ -1,0 +1,299 @@
+"""Calling processors, without any Spark: every shape, poison, and processes that die of a message."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
+from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
+from airflow_mq.queue import Report
+from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
+from airflow_mq.spark.running import load_function, run_share
+from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from tests.spark.conftest import processors, whole
+from tests.spark.functions import all_tried
+
+MakeRing = Callable[..., MessageQueue]
+
+
+def events(queue: MessageQueue) -> list[tuple[str, str, int]]:
+    return [(event.name, event.origin, event.index) for event in queue.events() if event.name != "Processed"]
+
+
+def left(queue: MessageQueue, origin: str) -> list[bytes]:
+    return [peeked.payload for peeked in queue.peek(origin, limit=1000)]
+
+
+def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_ring: MakeRing) -> None:
+    queue = make_ring(either_store, ordered=False)
+    queue.enqueue_messages(
+        "a", [b"plain", b"poison {{ x }}", b"bad", b"later", b"exit", b"nonsense", b"false", b"used"]
+    )
+    queue.enqueue_messages("b", [b"enqueue c", b"heavy"])
+    block = queue.plan_block()
+
+    tally = run_in_place(queue, block.token, processors(where="in place"), whole(processors()))
+    settled = queue.settle_block(block)
+
+    assert (tally.done, tally.failed, tally.back) == (4, 1, 5)
+    assert (settled.processed, settled.failed, settled.went_back, settled.set_aside) == (4, 1, 4, 1)
+    assert left(queue, "a") == [b"poison {{ x }}", b"later", b"exit", b"nonsense"]
+    assert left(queue, "c") == [b"sent along", b"sent with the outcome"]
+    assert [one.address.index for one in queue.overweight("b")] == [1]
+    assert queue.fits()[0].count == 1
+
+
+def test_an_ordered_origin_stops_where_a_message_goes_back(make_ring: MakeRing, tried_folder: Path) -> None:
+    queue = make_ring(max_attempts=2)
+    queue.enqueue_messages("a", [b"1", b"poison", b"3"])
+    queue.enqueue_messages("b", [b"heavy", b"2"])
+
+    for _ in range(2):
+        block = queue.plan_block()
+        run_in_place(queue, block.token, processors(), whole(processors()))
+        queue.settle_block(block)
+
+    assert all_tried(tried_folder) == [
+        ("a", b"1"), ("a", b"poison"), ("b", b"heavy"), ("b", b"2"), ("a", b"poison")]  # fmt: skip
+    # The poison was tried as often as may be, and makes way for the one behind it.
+    assert [(str(one.address.origin), one.reason) for one in queue.overweight()] == [
+        ("a", "attempts"),
+        ("b", "overweight"),
+    ]
+    assert left(queue, "a")[-1] == b"3"
+
+
+@pytest.mark.parametrize("function", ["batched", "arrow"])
+def test_a_batch_that_fails_is_halved_until_the_poison_stands_alone(make_ring: MakeRing, function: str) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"%d" % n for n in range(50)] + [b"poison"] + [b"bad", b"used", b"later"])
+    routes = processors(function=function, shape="arrow" if function == "arrow" else "message")
+    block = queue.plan_block()
+
+    tally = run_in_place(queue, block.token, routes, whole(routes))
+    queue.settle_block(block)
+
+    assert (tally.done, tally.failed, tally.back) == (51, 1, 2)
+    assert left(queue, "a") == [b"poison", b"later"]
+
+
+def test_silence_and_nonsense_of_a_record_batch_are_no_outcome(make_ring: MakeRing) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"1", b"silent", b"odd"])
+    routes = processors(function="arrow", shape="arrow")
+    block = queue.plan_block()
+
+    run_in_place(queue, block.token, routes, whole(routes))
+
+    assert queue.settle_block(block).went_back == 2
+    assert [peeked.attempts for peeked in queue.peek("a")] == [1, 1]
+
+
+@pytest.mark.parametrize("shape", ["message", "arrow"])
+def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: MakeRing, shape: str) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"1", b"die", b"2", b"die", b"poison", b"bad"])
+    routes = processors(function="arrow" if shape == "arrow" else "process", shape=shape)
+    block = queue.plan_block()
+    manner = manner_of(queue, block)
+    (task,) = tasks_of(block, manner, routes, whole(routes), 1)
+
+    tally = run_share(task.processor, StoreSide(queue, block.token, task.share), manner, careful=True)
+    queue.settle_block(block)
+
+    assert (tally.done, tally.failed, tally.back) == (2, 1, 3)
+    assert left(queue, "a") == [b"die", b"die", b"poison"]
+
+
+def test_an_ordered_origin_stops_at_a_message_that_kills(make_ring: MakeRing, tried_folder: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"die", b"2"])
+    queue.enqueue_messages("b", [b"later", b"3"])
+    queue.enqueue_messages("c", [b"4"])
+    block = queue.plan_block()
+    manner = manner_of(queue, block)
+    (task,) = tasks_of(block, manner, processors(), whole(processors()), 1)
+
+    run_share(task.processor, StoreSide(queue, block.token, task.share), manner, careful=True)
+    settled = queue.settle_block(block)
+
+    assert sorted(all_tried(tried_folder)) == [("a", b"1"), ("a", b"die"), ("b", b"later"), ("c", b"4")]
+    assert (settled.processed, settled.went_back) == (2, 4)
+    assert [peeked.attempts for peeked in queue.peek("a")] == [1, 0]
+
+
+def test_what_was_answered_is_not_tried_again(make_ring: MakeRing, tried_folder: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"2", b"3"])
+    queue.enqueue_messages("b", [b"1", b"2"])
+    block = queue.plan_block()
+    queue.report(block, [Report("a", 0, 0, 1), Report("b", 0, 0, 0, Yield("before"))])
+
+    tally = run_in_place(queue, block.token, processors(), whole(processors()))
+
+    assert all_tried(tried_folder) == [("a", b"3")]
+    assert (tally.done, tally.before) == (1, 3)
+    assert queue.settle_block(block).processed == 3
+
+
+def test_the_first_answer_counts_whoever_gives_it(make_ring: MakeRing) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"bad"] * 5)
+    block = queue.plan_block()
+    queue.report(block, [Report("a", 0, 0, 4, Done(success=False))])
+    manner = manner_of(queue, block)
+
+    for task in tasks_of(block, manner, processors(), whole(processors()), 1):
+        for _ in range(2):  # a speculative twin
+            run_share(task.processor, StoreSide(queue, block.token, task.share), manner)
+
+    assert queue.settle_block(block).processed == 5
+    assert [event.name for event in queue.events()] == ["Processed"] * 5
+
+
+def test_parts_share_a_block_without_overlap(make_ring: MakeRing, tried_folder: Path) -> None:
+    queue = make_ring()
+    for origin in range(30):
+        queue.enqueue_messages(f"t{origin}", [b"%d" % n for n in range(3)])
+    routes = processors(split=4, where="in place")
+    block = queue.plan_block()
+    parts = routes.parts({origin: 3 for origin in block.origins}, share_below=10)
+
+    assert len(parts) == 4
+    for part in parts:
+        run_in_place(queue, block.token, routes, part)
+
+    assert queue.settle_block(block).processed == 90
+    assert len(all_tried(tried_folder)) == len(set(all_tried(tried_folder))) == 90
+
+
+def test_pieces_are_even_and_cut_no_ordered_origin(make_ring: MakeRing) -> None:
+    for ordered in (True, False):
+        queue = make_ring(ring=f"ordered-{ordered}", ordered=ordered, heap_size=1000)
+        queue.enqueue_messages("large", [b"x" * 90] * 200)
+        for n in range(20):
+            queue.enqueue_messages(f"small {n}", [b"x" * 90] * 10)
+        block = queue.plan_block()
+
+        tasks = tasks_of(block, manner_of(queue, block), processors(), whole(processors()), 4)
+
+        assert sum(task.messages for task in tasks) == 400
+        homes = [{claim.origin for claim in task.share} for task in tasks]
+        assert sum("large" in home for home in homes) == (1 if ordered else 4)
+        assert ordered or max(task.messages for task in tasks) < 120
+
+
+def test_a_block_that_ended_is_refused(make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1"])
+    block = queue.plan_block()
+    queue.release_block(block)
+
+    with pytest.raises(TokenRefused, match="it is too late"):
+        run_in_place(queue, block.token, processors(), whole(processors()))
+
+
+def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_folder: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"slow 0.2"] * 30)
+    block = queue.plan_block()
+    threading.Timer(1.0, lambda: queue.release_block(block)).start()
+
+    with pytest.raises(TokenRefused):
+        run_in_place(queue, block.token, processors(), whole(processors()))
+
+    assert 1 < len(all_tried(tried_folder)) < 29
+    assert queue.footprint("a").count + len([e for e in queue.events() if e.name == "Processed"]) == 30
+
+
+def test_the_lease_is_kept(make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1"])
+    block = queue.plan_block(lease=1.5)
+
+    with keeping_lease(queue, block.token, 1.5) as keeper:
+        time.sleep(2.5)
+        assert queue.release_dead_blocks() == 0
+    assert keeper.refused is None
+    time.sleep(1.6)
+    assert queue.release_dead_blocks() == 1
+
+
+def test_whoever_keeps_a_lease_hears_that_it_is_over(make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1"])
+    block, heard = queue.plan_block(), threading.Event()
+
+    with keeping_lease(queue, block.token, 1.0, heard.set) as keeper:
+        queue.release_block(block)
+        assert heard.wait(10)
+    assert isinstance(keeper.refused, TokenRefused)
+
+
+def test_neighbours_that_are_done_are_one_report() -> None:
+    sent: list[list[Report]] = []
+    reporter = Reporter(lambda reports: sent.append(list(reports)), seconds=60)
+
+    for index in range(2500):
+        reporter.add("a", 0, index, Done())
+    reporter.add("a", 0, 2500, Yield("later"))
+    reporter.add("a", 1, 2501, Done())
+    reporter.add("a", 1, 2502, Done(used=Weight(1, 1)))
+    reporter.flush()
+    reporter.flush()
+
+    assert [(r.page, r.first, r.last) for r in sent[0]] == [
+        (0, 0, 2499),
+        (0, 2500, 2500),
+        (1, 2501, 2501),
+        (1, 2502, 2502),
+    ]
+    assert len(sent) == 1
+
+
+def test_a_store_that_does_not_answer_is_asked_again() -> None:
+    answers = iter([StoreUnreachable(), StoreUnreachable(), None])
+
+    def ask() -> str:
+        error = next(answers)
+        if error:
+            raise error
+        return "here"
+
+    assert patiently(ask) == "here"
+    with pytest.raises(StoreUnreachable):
+        patiently(lambda: (_ for _ in ()).throw(StoreUnreachable()), patience=0.1)
+
+
+@pytest.mark.parametrize("name", ["nowhere:f", "tests.spark.functions:nothing", "tests.spark.functions:NO_FUNCTION"])
+def test_functions_that_cannot_be_loaded(name: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be loaded|no function"):
+        load_function(name)
+
+
+def test_a_child_is_gone_when_nobody_listens_any_more(make_ring: MakeRing) -> None:
+    from airflow_mq.spark.running import Item, in_child
+
+    def call(items: Any) -> Any:
+        for item in items:
+            yield item, Yield(str(os.getpid()))
+        time.sleep(600)
+
+    told = in_child(call, [Item("a", 0, 0, b"x", {})])
+    child = int(next(told)[1].reason)  # type: ignore[union-attr]
+    told.close()  # type: ignore[attr-defined]
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, signal.SIGCONT)
+
+
+def test_a_processor_is_named_by_its_own_fields() -> None:
+    assert Processor("a", "m:f") == Processor("a", "m:f", origins="*")  # type: ignore[arg-type]
