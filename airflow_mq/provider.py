@@ -1,4 +1,4 @@
-"""What Airflow is told about this package: its connection, settings and commands.
+"""What Airflow is told about this package: its connection, operators and what belongs to them, settings and commands.
 
 Airflow reads this at every start, also where it only parses DAGs, so nothing is imported here.
 """
@@ -22,9 +22,23 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": HOOK_NAME, "tags": ["software"]}],
         "hooks": [{"integration-name": HOOK_NAME, "python-modules": ["airflow_mq.hooks"]}],
         "connection-types": [_connection_type()],
+        "operators": [_modules("operators.blocks", "operators.enqueue", "operators.overweight", "operators.queues")],
+        "sensors": [_modules("sensors")],
+        "triggers": [_modules("triggers")],
+        "extra-links": ["airflow_mq.links.BlockLink", "airflow_mq.links.PlanLink"],
+        "task-decorators": [
+            {"name": "message_processor", "class-name": "airflow_mq.decorators.message_processor_task"}
+        ],
+        "notifications": ["airflow_mq.notifications.OverweightNotifier"],
+        "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
+        # The listener is an entry point of the group airflow.plugins: said here as well, it would be loaded twice.
         "cli": ["airflow_mq.cli.airflow.get_cli_commands"],
         "config": {"airflow_mq": _config_section()},
     }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": HOOK_NAME, "python-modules": [f"airflow_mq.{name}" for name in names]}
 
 
 def _connection_type() -> dict[str, Any]:

@@ -1,0 +1,156 @@
+"""`@task.message_processor`: a function that processes messages, as a task. ::
+
+    @task.message_processor(limit=[60_000, 1 << 28])
+    def process(payload, origin):
+        ...
+
+    process()
+
+The task services the ready queues within the weight, in its own process, and calls the function for each
+message; what it returns is the message's outcome. Mapped over the parts of a plan, it processes those instead:
+
+    plan = ServiceQueuesOperator(task_id="plan", processors=processors)
+    process.expand(part=plan.output)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
+
+from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.operators.base import open_queue, weight_of
+from airflow_mq.operators.blocks import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.processors import Part, Processors
+
+if TYPE_CHECKING:
+    from airflow_mq import MessageQueue
+    from airflow_mq.spark.running import Tally
+
+#: What the function is called with, message by message.
+GIVEN = ("payload", "origin")
+
+
+class MessageProcessorOperator(DecoratedOperator):
+    """Calls a function for each message.
+
+    :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
+    :param ring: name of the ring; without it the connection's (templated)
+    :param processors: with `part`, the rules that the plan was made with
+    :param plan_task_id: with `part`, the task that planned the block
+    """
+
+    custom_operator_name = "@task.message_processor"
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, "mq_conn_id", "ring", "limit")
+    ui_color = "#e8f0e4"
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        mq_conn_id: str = MessageQueueHook.default_conn_name,
+        ring: str | None = None,
+        limit: Any = None,
+        processors: Processors | str | None = None,
+        plan_task_id: str = "plan",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(python_callable=_given_later(python_callable), **kwargs)
+        self.mq_conn_id = mq_conn_id
+        self.ring = ring
+        self.limit = limit
+        self.processors = processors
+        self.plan_task_id = plan_task_id
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Service the queues, or process a part."""
+        fixed = {name: value for name, value in (self.op_kwargs or {}).items() if name not in GIVEN}
+        part = fixed.pop("part", None)
+        if part is not None:
+            return self._process_part(context, part, fixed)
+        function = self.python_callable
+        with open_queue(self.mq_conn_id, self.ring, context) as queue:
+            done = queue.service_queues(
+                lambda delivery: function(delivery.payload, delivery.origin, **fixed), weight_of(self.limit, "limit")
+            )
+        self.log.info("%s", done)
+        return {**vars(done), "weight": list(done.weight)}
+
+    def _process_part(self, context: Any, given: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
+        if self.processors is None:
+            raise ValueError("a part is processed by rules: @task.message_processor(processors=…)")
+        processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
+        part, token = checked_part(given, processors), str(block["token"])
+        with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
+            refuse_ended(queue, token)
+            function = self.python_callable
+            tally = call_for_part(
+                queue, token, processors, part, lambda payload, origin: function(payload, origin, **fixed)
+            )
+        self.log.info("%s: %s.", part["name"], tally)
+        return {"done": tally.done, "failed": tally.failed, "back": tally.back}
+
+
+def call_for_part(
+    queue: MessageQueue, token: str, processors: Processors, part: Part, function: Callable[[bytes, str], Any]
+) -> Tally:
+    """Call a function for each message of a part, and report as it goes."""
+    from airflow_mq.spark.reporting import Reporter, keeping_lease
+    from airflow_mq.spark.running import OfMessages, Tally, items_of
+    from airflow_mq.spark.store_side import StoreSide, live_block, manner_of, tasks_of
+
+    tally = Tally()
+    with keeping_lease(queue, token):
+        block = live_block(queue, token)
+        manner = manner_of(queue, block)
+        for task in tasks_of(block, manner, processors, part, 1):
+            side = StoreSide(queue, token, task.share, owned=False)
+            reporter = Reporter(side.report)
+            attempts = OfMessages(function, manner)
+            for item, outcome in attempts.outcomes(items_of(side.batches()), lambda call, items: call(items)):
+                reporter.add(*item.place, outcome)
+                tally.count(outcome)
+            reporter.flush()
+    return tally
+
+
+def _given_later(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a DAG may call it: what it is given message by message, and its part, may be left out."""
+    signature = inspect.signature(function)
+    parameters = [
+        one.replace(default=None) if one.name in GIVEN and one.default is one.empty else one
+        for one in signature.parameters.values()
+    ]
+    missing = [name for name in GIVEN if name not in signature.parameters]
+    if missing:
+        raise ValueError(
+            f"a function that processes messages takes {' and '.join(GIVEN)}; {', '.join(missing)} is missing"
+        )
+    later = {one.kind for one in parameters}
+    if "part" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in later:
+        parameters.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY, default=None))
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return called
+
+
+def message_processor_task(
+    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+) -> TaskDecorator:
+    """Make a task of a function that processes messages; see `MessageProcessorOperator` for what can be said."""
+    made: TaskDecorator = task_decorator_factory(
+        python_callable=python_callable,
+        multiple_outputs=multiple_outputs,
+        decorated_operator_class=MessageProcessorOperator,
+        **kwargs,
+    )
+    return made

@@ -1,0 +1,274 @@
+"""Enqueuing from a DAG: messages as they are written, of an XCom, files, or the rows of a query."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
+
+from airflow_mq.core.errors import KeyConflict
+from airflow_mq.core.message import Message
+from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
+
+if TYPE_CHECKING:
+    from airflow_mq.core.weight import Weight
+
+#: Rows that are fetched together.
+FETCHED = 1_000
+_WILD = re.compile(r"[*?\[]")
+_FIELDS = ("origin", "payload", "key", "weight", "headers")
+
+OriginOf = Callable[[Any], str]
+#: Where a message came from, for its key; its origin; and what it is.
+Source = Iterator[tuple[str, str, Any]]
+
+
+class EnqueueMessagesOperator(QueueOperator):
+    """Enqueue messages, all of them or none, from exactly one source. ::
+
+        EnqueueMessagesOperator(task_id="one", origin="acme", messages=["an order of {{ ds }}"])
+        EnqueueMessagesOperator(task_id="xcom", origin="acme", messages=extract.output)
+        EnqueueMessagesOperator(task_id="files", files="/data/{{ ds }}/*/*.csv",
+                                origin_pattern=r"/(?P<origin>[^/]+)/[^/]+$")
+        EnqueueMessagesOperator(task_id="rows", sql="SELECT tenant, body FROM outbox ORDER BY id",
+                                sql_conn_id="shop", origin_column="tenant", payload_column="body")
+
+    A retry, or a run that is cleared, enqueues nothing twice: each message has an idempotency key of the DAG,
+    the run, the task and its place in the source, within the ring's window. Templates are rendered in what the
+    author wrote; what comes out of XComs, files and rows arrives as it is, whatever is in it.
+
+    Returns `{"count": …, "size": …, "repeated": …}`.
+
+    :param messages: payloads (text, bytes, or anything that becomes JSON), or mappings with `payload` and, if
+        they like, `origin`, `key`, `weight` and `headers` (templated, unless it is an XCom)
+    :param files: a path with wildcards, or the address of an object store with wildcards; each file that matches is
+        a message (templated)
+    :param sql: a query; each row is a message (templated)
+    :param sql_conn_id: connection of the query, whose hook is a `DbApiHook` (templated)
+    :param origin: the origin of all, or a function of the message, of the file's path, or of the row (as a
+        mapping) (templated, if it is text)
+    :param origin_pattern: a regular expression with a group `origin`, searched for in a file's path (templated)
+    :param payload: `content`, or `path` where the processor reads the file itself
+    :param origin_column: the column that names the origin
+    :param payload_column: the column that is the payload; without it, the whole row as JSON
+    :param key_column: a column that identifies a row, in place of its place in the result
+    :param idempotent: give keys; without them a send is quicker, and a retry may send twice
+    :param weight: what each message will cost, `[time, size]` (templated)
+    :param headers: text that travels beside each (templated)
+    :param not_before: seconds until the messages join their queues (templated)
+    :param expires: seconds until nobody wants them any more (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *QueueOperator.template_fields, "messages", "files", "sql", "sql_conn_id", "origin", "origin_pattern",
+        "weight", "headers", "not_before", "expires",
+    )  # fmt: skip
+    template_ext: Sequence[str] = (".sql",)
+    template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - as every operator has it
+
+    def __init__(
+        self,
+        *,
+        messages: Any = None,
+        files: str | None = None,
+        sql: str | None = None,
+        sql_conn_id: str | None = None,
+        origin: str | OriginOf | None = None,
+        origin_pattern: str | None = None,
+        payload: str = "content",
+        origin_column: str | None = None,
+        payload_column: str | None = None,
+        key_column: str | None = None,
+        idempotent: bool = True,
+        weight: Any = None,
+        headers: Mapping[str, str] | None = None,
+        not_before: Any = None,
+        expires: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.messages = messages
+        self.files = files
+        self.sql = sql
+        self.sql_conn_id = sql_conn_id
+        self.origin = origin
+        self.origin_pattern = origin_pattern
+        self.payload = payload
+        self.origin_column = origin_column
+        self.payload_column = payload_column
+        self.key_column = key_column
+        self.idempotent = idempotent
+        self.weight = weight
+        self.headers = headers
+        self.not_before = not_before
+        self.expires = expires
+
+    def execute(self, context: Any) -> dict[str, int]:
+        """Enqueue everything that the source has."""
+        base = key_base(context) if self.idempotent else None
+        with self.opened(context) as queue:
+            try:
+                sent = queue.enqueue_messages(
+                    self._addressed(self._source(), base),
+                    weight=weight_of(self.weight, "weight"),
+                    headers=self.headers or None,
+                    not_before=number_of(self.not_before, "not_before"),
+                    expires=number_of(self.expires, "expires"),
+                )
+            except KeyConflict as error:
+                raise AirflowFailException(
+                    f"{error}. The source gave something else than when this task enqueued before: order the query, or "
+                    "name what identifies a message (key, key_column)"
+                ) from None
+        self.log.info(
+            "Enqueued %d messages of %d bytes on ring %r; %d were enqueued before.",
+            sent.count, sent.size, queue.ring, sent.repeated,
+        )  # fmt: skip
+        return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
+
+    def _source(self) -> Source:
+        given = [name for name in ("messages", "files", "sql") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise AirflowFailException(f"say one of messages, files or sql; {' and '.join(given) or 'none'} is said")
+        return {"messages": self._of_messages, "files": self._of_files, "sql": self._of_rows}[given[0]]()
+
+    def _addressed(self, source: Source, base: str | None) -> Iterator[tuple[str, bytes | Message]]:
+        for place, origin, said in source:
+            fields = said if isinstance(said, _Said) else _Said({"payload": said})
+            payload = as_bytes(fields.get("payload"))
+            key = fields.get("key") or (None if base is None else message_key(base, place))
+            headers, weight = fields.get("headers"), self._weight(fields.get("weight"))
+            if key is None and headers is None and weight is None:
+                yield origin, payload
+            else:
+                yield origin, Message(payload, key, weight, headers)
+
+    @staticmethod
+    def _weight(given: Any) -> Weight | None:
+        return None if given is None else weight_of(given, "weight of a message")
+
+    def _origin_of(self, what: Any, own: str | None = None) -> str:
+        if own is not None:
+            return own
+        found = self.origin(what) if callable(self.origin) else self.origin
+        if not isinstance(found, str):
+            raise AirflowFailException(f"a message has no origin; say origin, or let each say its own, not {found!r}")
+        return found
+
+    def _of_messages(self) -> Source:
+        given = self.messages
+        several = [given] if isinstance(given, (str, bytes, Mapping)) else given
+        if not isinstance(several, Iterable):
+            raise AirflowFailException(f"messages are a list, or one, not {type(given).__name__}")
+        for place, one in enumerate(several):
+            said = _Said(one) if isinstance(one, Mapping) and "payload" in one else None
+            if said is not None and (unknown := [str(name) for name in said if name not in _FIELDS]):
+                raise AirflowFailException(f"a message has {', '.join(_FIELDS)}, and no {', '.join(unknown)[:80]}")
+            yield str(place), self._origin_of(one, said.get("origin") if said else None), said or one
+
+    def _of_files(self) -> Source:
+        pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
+        for path, read in matching(str(self.files)):
+            found = pattern.search(path) if pattern else None
+            if pattern and not found:
+                raise AirflowFailException(f"origin_pattern does not match {path!r}")
+            origin = self._origin_of(path, found["origin"] if found else None)
+            yield path, origin, path.encode() if self.payload == "path" else read()
+
+    def _of_rows(self) -> Source:
+        if not self.sql_conn_id:
+            raise AirflowFailException("a query needs a connection: say sql_conn_id")
+        for place, row in enumerate(rows_of(BaseHook.get_connection(self.sql_conn_id).get_hook(), str(self.sql))):
+            own = self._column(row, self.origin_column)
+            payload = self._column(row, self.payload_column) if self.payload_column else row
+            key = self._column(row, self.key_column)
+            yield (
+                (str(place) if key is None else f"row {key}"),
+                self._origin_of(row, None if own is None else str(own)),
+                payload,
+            )
+
+    @staticmethod
+    def _column(row: Mapping[str, Any], name: str | None) -> Any:
+        if name is None:
+            return None
+        if name not in row:
+            raise AirflowFailException(f"the query has no column {name!r}; it has {', '.join(row)}")
+        return row[name]
+
+
+class _Said(dict[str, Any]):
+    """A message that says something of itself."""
+
+
+def as_bytes(given: Any) -> bytes:
+    """A payload: bytes as they are, text in UTF-8, anything else as JSON."""
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
+    if isinstance(given, str):
+        return given.encode()
+    return json.dumps(given, separators=(",", ":"), ensure_ascii=False, default=str).encode()
+
+
+def key_base(context: Any) -> str:
+    """What the keys of a task's messages have in common: the same at every try, and at every clear."""
+    ti = context["ti"]
+    map_index = ti.map_index if ti.map_index is not None else -1
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
+
+
+def message_key(base: str, place: str) -> str:
+    """The key of a message by its place; a long one is told by its hash."""
+    key = f"{base}/{place}"
+    if len(key.encode("utf-8", "surrogateescape")) <= MOST_KEY and key.isprintable():
+        return key
+    return f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+
+def matching(pattern: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The files that match, in the order of their names, and how to read each."""
+    if "://" not in pattern:
+        for path in sorted(glob.glob(pattern, recursive=True)):
+            if os.path.isfile(path):
+                yield path, lambda path=path: _read(path)  # type: ignore[misc]
+        return
+    from airflow.sdk import ObjectStoragePath
+
+    folder, rest = _wild(pattern)
+    root = ObjectStoragePath(folder)
+    for found in sorted(root.glob(rest) if rest else [root], key=str):
+        if found.is_file():
+            yield str(found), found.read_bytes
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _wild(pattern: str) -> tuple[str, str]:
+    """An address up to its first wildcard, and the rest."""
+    scheme, _, path = pattern.partition("://")
+    parts = path.split("/")
+    first = next((place for place, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    return f"{scheme}://{'/'.join(parts[:first])}", "/".join(parts[first:])
+
+
+def rows_of(hook: Any, sql: str) -> Iterator[dict[str, Any]]:
+    """The rows of a query as mappings, a stretch at a time."""
+    if not hasattr(hook, "get_cursor"):
+        raise AirflowFailException(f"{type(hook).__name__} is no hook of a database; sql_conn_id names another kind")
+    from contextlib import closing
+
+    with closing(hook.get_conn()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(sql)
+        names = [column[0] for column in cursor.description or ()]
+        while rows := cursor.fetchmany(FETCHED):
+            for row in rows:
+                yield dict(zip(names, row))
