@@ -30,6 +30,8 @@ MOST_ROWS = 32_768
 MOST_BYTES = 8 << 20
 #: Mail of up to so many bytes is fetched together with its bytes, where these are wanted.
 INLINE = 2000
+#: Pages that were processed out of turn leave holes in a window; so many of them there cannot be.
+MOST_HOLES = 1 << 20
 #: Ids from here on stand for mail that is not written yet.
 POSTED = 1 << 62
 
@@ -161,7 +163,7 @@ class SqlShelf(Shelf):
         origin = row.origin
         if origin in self.books:
             return origin
-        if row.end_page - row.begin_page > row.pages:
+        if row.end_page - row.begin_page > row.pages + MOST_HOLES:
             raise StoreCorrupt(
                 f"the window of {origin!r} goes from page {row.begin_page} to {row.end_page}, "
                 f"but it has {row.pages} pages"
@@ -196,7 +198,8 @@ class SqlShelf(Shelf):
             if missing:
                 wanted.append((other, missing[0], missing[-1]))
         self._keep_pages(self.unit.pages(self.ring_id, wanted, look))
-        self.pages.setdefault((origin, index), None)
+        for at in range(index, wanted[0][2] + 1):
+            self.pages.setdefault((origin, at), None)
         return self.pages[origin, index]
 
     def _keep_pages(self, rows: list[PageRow]) -> None:
