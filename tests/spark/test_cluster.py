@@ -1,0 +1,177 @@
+"""A real cluster: a master and two workers on this machine, started as the pip package has them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_mq import MessageQueue, Processor
+from airflow_mq.spark import exchange
+from airflow_mq.spark.java import spark_environment
+from airflow_mq.spark.reporting import keeping_lease
+from airflow_mq.store import parse
+from tests.spark.conftest import ROOT, free_port, job_command, job_environment, processors, whole
+from tests.spark.functions import all_tried
+from tests.spark.watching import Watched, eventually, files_with
+
+MakeRing = Callable[..., MessageQueue]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-cluster")]
+
+
+class Cluster:
+    """A master and two workers, each in a process group of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.ui = free_port(), free_port()
+        self.master = f"spark://127.0.0.1:{self.port}"
+        self.secret = secrets.token_hex(16)
+        # The executors find what tests need, and write what they tried where the driver says.
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_MQ_")}
+        self.environment = {
+            **plain, **spark_environment(), "PYTHONPATH": str(ROOT), "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "AIRFLOW_MQ_TEST_TRIED": str(folder / "tried"),
+        }  # fmt: skip
+        (folder / "tried").mkdir()
+        self.processes = [
+            self._start("master", "master.Master", "--port", str(self.port), "--webui-port", str(self.ui))
+        ]
+        eventually(lambda: "ALIVE" in self.status(), 60)
+        for name in ("worker-1", "worker-2"):
+            self.processes.append(
+                self._start(name, "worker.Worker", "--port", "0", "--webui-port", str(free_port()), "--cores", "1",
+                            "--memory", "700m", "--work-dir", str(folder / name), self.master)
+            )  # fmt: skip
+        eventually(lambda: len(re.findall(r'<a href="[^"]*">worker-', self.status())) == 2, 60)
+
+    def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        program = Path(self.environment["SPARK_HOME"], "bin", "spark-class")
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                [program, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
+                env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def status(self) -> str:
+        """The master's page."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/", timeout=5) as page:
+            said: str = page.read().decode()
+            return said
+        return ""
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python processes of its executors in which messages are tried."""
+        found = []
+        for process in self.processes[1:]:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.Error):
+                    above = child.parent()
+                    if above and all("pyspark.daemon" in " ".join(one.cmdline()) for one in (child, above)):
+                        found.append(child)
+        return found
+
+    def close(self) -> None:
+        """End everything that was started."""
+        family = []
+        for process in self.processes:
+            with suppress(psutil.Error):
+                family += [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        _, left = psutil.wait_procs(family, timeout=10)
+        for one in left:
+            with suppress(psutil.Error):
+                one.kill()
+        for process in self.processes:
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.close()
+
+
+CONF = {
+    "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.host": "127.0.0.1",
+    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false",
+}  # fmt: skip
+
+
+def test_a_worker_that_is_killed_costs_nothing(
+    cluster: Cluster, pg_uri: str, make_ring: MakeRing, tmp_path: Path
+) -> None:
+    queue = make_ring(pg_uri)
+    for origin in ("a", "b", "c", "d"):
+        queue.enqueue_messages(origin, [b"slow 0.05"] * 60)
+    queue.enqueue_messages("arrow", [b"1", b"bad"])
+    block = queue.plan_block(lease=120)
+    routes = processors(Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"))
+    events = tmp_path / "events"
+    events.mkdir()
+    command = job_command(routes, "--lease", "60", master=cluster.master, **CONF, **{"spark.eventLog.dir": str(events)})
+    job = Watched(command, job_environment(pg_uri, block.token), tmp_path / "job.log")
+    try:
+        eventually(lambda: len(all_tried(cluster.folder / "tried")) > 20 and cluster.workers(), 120)
+        victim = cluster.workers()[0]
+        victim.kill()
+
+        assert job.wait() == 0, job.said()
+    finally:
+        job.end()
+    settled = queue.settle_block(block)
+    assert (settled.processed, settled.failed, settled.went_back) == (241, 1, 0)
+    counts = Counter((event.origin, event.page, event.index) for event in queue.events())
+    assert set(counts.values()) == {1}
+    password = parse(pg_uri).password
+    assert password
+    for secret in (password, block.token):
+        assert secret not in job.said()
+        assert not [line for line in job.command_lines if secret in line]
+        assert not files_with(events, secret) + files_with(cluster.folder, secret)
+
+
+def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    for origin in ("a", "{{ b }}", "--conf c"):
+        queue.enqueue_messages(origin, [b"1", bytes(range(256)), b"used", b"enqueue new", b"2"])
+    queue.enqueue_messages("poisoned", [b"poison", b"behind it"])
+    queue.enqueue_messages("deadly", [b"1", b"die", b"behind it"])
+    queue.enqueue_messages("frame", [b"1", b"bad"])
+    block = queue.plan_block(lease=60)
+    routes = processors(Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"))
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path / "exchange"))
+    command = job_command(
+        routes, "--exchange", folder, master=cluster.master, **CONF, **{"spark.eventLog.dir": str(tmp_path)}
+    )
+    environment = job_environment("", "")
+    del environment["AIRFLOW_MQ_STORE"], environment["AIRFLOW_MQ_BLOCK"]
+    job = Watched(command, environment, tmp_path / "job.log")
+    try:
+        with keeping_lease(queue, block.token, 30):
+            assert job.wait() == 0, job.said()
+            exchange.take_back(queue, block.token, folder)
+    finally:
+        job.end()
+
+    settled = queue.settle_block(block)
+    exchange.clear(queue, block.token, str(tmp_path / "exchange"))
+
+    assert (settled.processed, settled.failed, settled.went_back) == (17, 1, 4)
+    assert [(p.payload, p.attempts) for p in queue.peek("deadly")] == [(b"die", 1), (b"behind it", 0)]
+    assert queue.footprint("new").count == 6
+    assert not list((tmp_path / "exchange").iterdir())
