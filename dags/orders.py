@@ -8,11 +8,9 @@ files; what no block can carry is set aside, and waits for a person and `overwei
 from __future__ import annotations
 
 from airflow.sdk import dag, task
+from processing_rules import RULES
 
 from airflow_mq.block import block
-from airflow_mq.processors import Processor
-
-ORDERS = Processor("orders", "airflow_mq.examples.orders:process", shape="arrow", spark={"driver_memory": "1g"})
 
 
 @dag(schedule=None, doc_md=__doc__, tags=["airflow_mq", "example"])
@@ -33,7 +31,7 @@ def orders() -> None:
 
         return totals(folder())
 
-    take_in() >> block(processors=ORDERS) >> add_up()
+    take_in() >> block(processors=RULES) >> add_up()
 
 
 orders()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG
+from processing_rules import RULES
 
 from airflow_mq.block import block
-from airflow_mq.processors import Processor
 
 with DAG("scheduled_block", schedule=timedelta(minutes=5), catchup=False, doc_md=__doc__, tags=["airflow_mq"]):
-    block(processors=Processor("log", "airflow_mq.examples.simple:log", where="in place"))
+    block(processors=RULES)

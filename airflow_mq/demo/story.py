@@ -177,7 +177,7 @@ class Story:
     def _execute_by_hand(self) -> None:
         """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
         for one in self.summary.set_aside:
-            conf = {"address": one["address"], "weight_limit": by_hand_limit(one["weight"])}
+            conf = {"address": one["address"], **by_hand_limit(one["weight"])}
             self.tell(f"A person executes {one['address']} by hand, within {_weight(one['weight'])}")
             run = self.stage.airflow.trigger("overweight_by_hand", conf)
             if self._follow("overweight_by_hand", run, "By hand:") != "success":
@@ -221,9 +221,9 @@ class Story:
         self.summary.seconds[what] = round(time.monotonic() - self.began, 1)
 
 
-def by_hand_limit(weight: list[int]) -> list[int]:
-    """What a person grants: what the message asks for."""
-    return list(weight)
+def by_hand_limit(weight: list[int]) -> dict[str, int]:
+    """What a person grants in the form: what the message asks for."""
+    return {"time_limit": weight[0], "size_limit": weight[1]}
 
 
 def _part(used: int, limit: int) -> str:

@@ -57,10 +57,9 @@ def show(console: Console, summary: Summary) -> None:
         console.print("A person executed it by hand, with the DAG overweight_by_hand.", highlight=False)
     elif summary.set_aside:
         one = summary.set_aside[0]
-        console.print(
-            f"To execute it, trigger the DAG [bold]overweight_by_hand[/] in the UI: address {one['address']}, "
-            f"weight limit {by_hand_limit(one['weight'])}.", highlight=False,
-        )  # fmt: skip
+        said = ", ".join(f"{name} {value}" for name, value in by_hand_limit(one["weight"]).items())
+        console.print("To execute it, trigger the DAG [bold]overweight_by_hand[/] in the UI with", highlight=False)
+        console.print(f"  address {one['address']}, {said}", highlight=False)
     if summary.ok:
         console.print("[green]All is right: the data set holds what was dropped, to the cent.[/]", highlight=False)
     for problem in summary.problems:

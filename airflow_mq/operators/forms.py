@@ -1,0 +1,19 @@
+"""The form of a DAG that people trigger by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+
+def refuse_unknown_params(context: Any) -> None:
+    """Fail if a run was given a param that its DAG does not have. Airflow lets it pass, and nobody would read it.
+
+    For `pre_execute` of a DAG's first task.
+    """
+    known = sorted(context["dag"].params)
+    unknown = sorted(set(context["dag_run"].conf or {}) - set(known))
+    if unknown:
+        shown = ", ".join(repr(name)[:60] for name in unknown[:5])
+        raise AirflowFailException(f"this DAG has no param {shown}; it has {', '.join(known)}. Nothing was done")

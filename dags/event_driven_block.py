@@ -1,0 +1,25 @@
+"""## A block as soon as something is sent
+
+The trigger watches the ring and emits the asset; settling emits it again while anything is ready. Airflow may merge
+events and lose them, and that does no harm: an event says *that* there is something to do, the queue knows *what*. The
+time schedule is the safety net: with every event lost, each message waits for five minutes at most.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, AssetWatcher, DeltaTriggerTimetable
+from processing_rules import RULES
+
+from airflow_mq.block import block
+from airflow_mq.triggers import QueueReadyTrigger
+
+ready = Asset("airflow-mq-ready", watchers=[AssetWatcher(name="ring", trigger=QueueReadyTrigger())])
+schedule = AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(timedelta(minutes=5)), assets=[ready])
+
+# One run at a time is enough, and spares empty ones; no promise rests on it.
+with DAG(
+    "event_driven_block", schedule=schedule, catchup=False, max_active_runs=1, doc_md=__doc__, tags=["airflow_mq"]
+):
+    block(processors=RULES, outlet=ready)

@@ -1,0 +1,43 @@
+"""## Execute a message that is too heavy for any block
+
+`airflow-mq overweight list` tells what waits, where it lies, and what it weighs. Trigger this DAG with its address and
+with what it may cost; its processor is the one that the rules name. A key that the form does not have is refused.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param
+from processing_rules import RULES
+
+from airflow_mq.operators.forms import refuse_unknown_params
+from airflow_mq.operators.overweight import ExecuteOverweightOperator
+
+FORM = {
+    "address": Param(
+        type="string",
+        title="Message",
+        description="Where it lies, as ORIGIN:PAGE:INDEX; `airflow-mq overweight list` prints it.",
+        pattern="^.+:[0-9]+:[0-9]+$",
+    ),
+    "time_limit": Param(
+        600_000, type="integer", minimum=0, title="Time limit", description="In milliseconds: what it may cost."
+    ),
+    "size_limit": Param(
+        1 << 30, type="integer", minimum=0, title="Size limit", description="In bytes: what it may cost."
+    ),
+    "connection": Param(
+        "airflow_mq_default", type="string", title="Connection", description="Of the type Message queue."
+    ),
+    "ring": Param("", type="string", title="Ring", description="Empty: the connection's own."),
+}
+
+with DAG("overweight_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"]):
+    ExecuteOverweightOperator(
+        task_id="execute",
+        pre_execute=refuse_unknown_params,
+        mq_conn_id="{{ params.connection }}",
+        ring="{{ params.ring }}",
+        address="{{ params.address }}",
+        limit="[{{ params.time_limit }}, {{ params.size_limit }}]",
+        processors=RULES,
+    )

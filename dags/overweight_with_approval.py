@@ -1,0 +1,59 @@
+"""## Execute a message that is too heavy, once somebody has approved
+
+Whoever finds such a message triggers this DAG with its address; somebody else approves, and may change what it may
+cost. Kept out of the block on purpose: a run that waits for a person for days would hold up every block behind it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param, dag, task
+from processing_rules import RULES
+
+from airflow_mq.operators.forms import refuse_unknown_params
+from airflow_mq.operators.overweight import ExecuteOverweightOperator
+
+LIMITS = {
+    "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit, in milliseconds"),
+    "size_limit": Param(1 << 30, type="integer", minimum=0, title="Size limit, in bytes"),
+}
+FORM = {"address": Param(type="string", title="Message, as ORIGIN:PAGE:INDEX", pattern="^.+:[0-9]+:[0-9]+$")}
+GRANTED = "ti.xcom_pull(task_ids='approve')['params_input']"
+
+
+@dag(schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"])
+def overweight_with_approval() -> None:
+    @task(pre_execute=refuse_unknown_params)
+    def describe(params: dict[str, str] | None = None) -> str:
+        """What is asked for; not what is in the message, which is the tenant's."""
+        from airflow_mq import Address
+        from airflow_mq.hooks import MessageQueueHook
+
+        address = Address.parse((params or {})["address"])
+        with MessageQueueHook().queue() as queue:
+            waiting = queue.overweight(address.origin, limit=10_000)
+        for one in waiting:
+            if one.address == address:
+                return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Set aside: {one.reason}."
+        raise ValueError(f"nothing is set aside at {address}; see `airflow-mq overweight list`")
+
+    described = describe()
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Execute {{ params.address }}?",
+        body=described,  # type: ignore[arg-type]
+        params=LIMITS,
+        response_timeout=timedelta(days=7),
+    )
+    execute = ExecuteOverweightOperator(
+        task_id="execute",
+        address="{{ params.address }}",
+        limit=f"[{{{{ {GRANTED}['time_limit'] }}}}, {{{{ {GRANTED}['size_limit'] }}}}]",
+        processors=RULES,
+    )
+    described >> approve >> execute
+
+
+overweight_with_approval()

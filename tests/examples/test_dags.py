@@ -1,0 +1,90 @@
+"""The DAGs in `dags/`: quick to import, without a warning, and without a look at any database (L8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DAGS = Path(__file__).parents[2] / "dags"
+FILES = sorted(path.name for path in DAGS.glob("*.py"))
+EXPECTED = {
+    "event_driven_block.py": {"event_driven_block"},
+    "housekeeping.py": {"housekeeping"},
+    "orders.py": {"orders"},
+    "overweight_by_hand.py": {"overweight_by_hand"},
+    "overweight_with_approval.py": {"overweight_with_approval"},
+    "processing_rules.py": set(),
+    "scheduled_block.py": {"scheduled_block"},
+}
+LINES_OF_A_SCREEN = 72
+
+# Airflow is imported first, with all that the DAGs use of it; then, in a fork for each file, our modules and the DAGs.
+IMPORT = """
+import json, os, runpy, sqlite3, sys, time, warnings
+import psycopg
+from airflow.sdk import DAG
+import airflow.providers.apache.spark.operators.spark_submit
+import airflow.providers.common.compat.sdk
+import airflow.providers.standard.operators.hitl
+import airflow.sdk.bases.hook
+import airflow.timetables.assets, airflow.triggers.base, airflow.listeners
+
+def refuse(*args, **kwargs):
+    raise AssertionError("a database was asked while a DAG was parsed")
+
+sqlite3.connect = psycopg.connect = psycopg.Connection.connect = refuse
+airflow.sdk.bases.hook.BaseHook.get_connection = refuse
+folder, *names = sys.argv[1:]
+sys.path.insert(0, folder)
+for name in names:
+    pid = os.fork()
+    if pid == 0:
+        warnings.simplefilter("error")
+        began = time.monotonic()
+        found = runpy.run_path(f"{folder}/{name}")
+        seconds = time.monotonic() - began
+        dags = sorted(value.dag_id for value in found.values() if isinstance(value, DAG))
+        print(json.dumps({"name": name, "seconds": seconds, "dags": dags, "pyspark": "pyspark" in sys.modules}))
+        sys.exit()
+    if os.waitpid(pid, 0)[1]:
+        sys.exit(f"{name} failed")
+"""
+Imported = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """What came of importing each DAG file."""
+    home = tmp_path_factory.mktemp("airflow")
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    command = [sys.executable, "-c", IMPORT, str(DAGS), *FILES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
+    return {line["name"]: line for line in lines}
+
+
+def test_all_are_known() -> None:
+    assert set(FILES) == set(EXPECTED)
+
+
+@pytest.mark.airflow
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_dag_is_imported_quickly_and_quietly(imported: Imported, name: str) -> None:
+    found = imported[name]
+    # `@dag` functions make their DAG without leaving it in a name.
+    assert set(found["dags"]) <= EXPECTED[name]
+    assert not found["pyspark"]
+    assert found["seconds"] < 1
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_dag_fits_on_a_screen(name: str) -> None:
+    assert len((DAGS / name).read_text().splitlines()) <= LINES_OF_A_SCREEN
