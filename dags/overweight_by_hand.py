@@ -1,7 +1,7 @@
 """## Execute a message that is too heavy for any block
 
 `airflow-mq overweight list` tells what waits, where it lies, and what it weighs. Trigger this DAG with its address and
-with what it may cost; its processor is the one that the rules name. A key that the form does not have is refused.
+with what it may cost. A key that the form does not have is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ FORM = {
     "size_limit": Param(
         1 << 30, type="integer", minimum=0, title="Size limit", description="In bytes: what it may cost."
     ),
+    "processor": Param(
+        "",
+        type="string",
+        enum=["", *(one.name for one in RULES)],
+        title="Processor",
+        description="Empty: the one that takes its origin by the rules.",
+    ),
     "connection": Param(
         "airflow_mq_default", type="string", title="Connection", description="Of the type Message queue."
     ),
@@ -40,4 +47,5 @@ with DAG("overweight_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=
         address="{{ params.address }}",
         limit="[{{ params.time_limit }}, {{ params.size_limit }}]",
         processors=RULES,
+        processor="{{ params.processor }}",
     )
