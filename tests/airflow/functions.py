@@ -1,0 +1,19 @@
+"""What the tests' processors do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_mq import BadFormat, Overweight, Weight, Yield
+
+#: What was processed, in order: payload and origin.
+SEEN: list[tuple[bytes, str]] = []
+
+
+def process(payload: bytes, origin: str) -> Any:
+    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say."""
+    SEEN.append((payload, origin))
+    if payload.startswith(b"raise"):
+        raise ValueError("no such order")
+    answers = {b"yield": Yield("later"), b"bad": BadFormat(), b"heavy": Overweight(Weight(10**12, 0))}
+    return answers.get(payload)

@@ -1,0 +1,151 @@
+"""A stage for operators: runs of a DAG that need no Airflow, only a task instance that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_mq import MessageQueue
+from airflow_mq.processors import Processor, Processors
+
+CONN_ID = "mq_stage"
+FUNCTION = "tests.airflow.functions:process"
+
+
+def in_place(*, unrouted: str = "pause", function: str = FUNCTION) -> Processors:
+    """Two processors: `a*` in two parts, and `b*`."""
+    return Processors(
+        [
+            Processor("alpha", function, origins=("a*",), where="in place", split=2),
+            Processor("beta", function, origins=("b*",), where="in place"),
+        ],
+        unrouted=unrouted,
+    )
+
+
+class Airflow:
+    """What a task can ask Airflow for: XComs, the states of tasks, and which runs there are."""
+
+    def __init__(self) -> None:
+        self.runs: dict[tuple[str, str], str] = {}
+
+    def run(self, run_id: str = "r1", dag_id: str = "dag") -> Run:
+        self.runs[dag_id, run_id] = "running"
+        return Run(self, dag_id, run_id)
+
+
+class Run:
+    """One run of a DAG with a block."""
+
+    def __init__(self, airflow: Airflow, dag_id: str, run_id: str) -> None:
+        self.airflow, self.dag_id, self.run_id = airflow, dag_id, run_id
+        self.xcoms: dict[tuple[str, str], Any] = {}
+        self.states: dict[str, str] = {}
+        self.events: list[Any] = []
+
+    def context(self, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """What `execute` is called with."""
+        run = self
+
+        class TaskInstance(SimpleNamespace):
+            def xcom_push(self, key: str, value: Any) -> None:
+                run.xcoms[task_id, key] = value
+
+            def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
+                return run.xcoms.get((task_ids, key))
+
+            def get_task_states(
+                self, dag_id: str, task_ids: list[str], run_ids: list[str]
+            ) -> dict[str, dict[str, str]]:
+                assert (dag_id, run_ids) == (run.dag_id, [run.run_id])
+                known = {name: state for name, state in run.states.items() if name.partition("_")[0] in task_ids}
+                return {run.run_id: known} if known else {}
+
+            def get_dr_count(
+                self, dag_id: str, run_ids: list[str] | None = None, states: list[str] | None = None
+            ) -> int:
+                return sum(
+                    1 for (dag, name), state in run.airflow.runs.items()
+                    if dag == dag_id and (run_ids is None or name in run_ids) and (states is None or state in states)
+                )  # fmt: skip
+
+        ti = TaskInstance(dag_id=self.dag_id, run_id=self.run_id, task_id=task_id, map_index=map_index)
+        emitted = SimpleNamespace(add=self.events.append)
+        return {
+            "ti": ti, "dag_run": SimpleNamespace(triggering_user_name=None), "outlet_events": _Always(emitted),
+        }  # fmt: skip
+
+    def execute(self, operator: Any, map_index: int = -1) -> Any:
+        """Execute an operator as its task would be; raises what it raises, and remembers its state."""
+        from airflow.providers.common.compat.sdk import AirflowSkipException
+
+        name = operator.task_id if map_index < 0 else f"{operator.task_id}_{map_index}"
+        try:
+            value = operator.execute(self.context(operator.task_id, map_index))
+        except BaseException as error:
+            self.states[name] = "skipped" if isinstance(error, AirflowSkipException) else "failed"
+            raise
+        self.states[name] = "success"
+        self.xcoms[operator.task_id, "return_value"] = value
+        return value
+
+    # The three tasks of a block.
+
+    def plan(self, processors: Processors | None = None, **kwargs: Any) -> list[Any]:
+        from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+        operator = ServiceQueuesOperator(
+            task_id="plan", processors=processors or in_place(), mq_conn_id=CONN_ID, share_below=1, **kwargs
+        )
+        return list(self.execute(operator))
+
+    def process(self, index: int, processors: Processors | None = None, **kwargs: Any) -> None:
+        from airflow_mq.operators.blocks import ProcessMessagesOperator
+
+        part = self.xcoms["plan", "return_value"][index]
+        operator = ProcessMessagesOperator(
+            task_id="process", part=part, processors=processors or in_place(), mq_conn_id=CONN_ID, **kwargs
+        )
+        self.execute(operator, index)
+
+    def settle(self, **kwargs: Any) -> Any:
+        from airflow_mq.operators.blocks import SettleBlockOperator
+
+        return self.execute(SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID, **kwargs))
+
+    def whole(self, **kwargs: Any) -> Any:
+        """Plan, process every part, settle."""
+        for index in range(len(self.plan(**kwargs))):
+            self.process(index)
+        return self.settle()
+
+    def quietly(self, task: str) -> None:
+        """One of the tasks, whatever it raises: `plan`, `p0`, `p1`, `p2` or `settle`."""
+        with suppress(Exception):
+            if task.startswith("p") and task != "plan":
+                if len(self.xcoms.get(("plan", "return_value"), ())) > int(task[1:]):
+                    self.process(int(task[1:]))
+            else:
+                getattr(self, task)()
+
+
+class _Always(dict[Any, Any]):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def __missing__(self, key: Any) -> Any:
+        return self.value
+
+
+def fill(queue: MessageQueue, messages: Mapping[str, Iterable[bytes]]) -> None:
+    """Enqueue messages by origin."""
+    for origin, payloads in messages.items():
+        queue.enqueue_messages(origin, list(payloads))
+
+
+def processed(queue: MessageQueue) -> list[tuple[str, bytes]]:
+    """What was processed, by origin and id."""
+    return [(event.origin, event.id) for event in queue.events(name="Processed")]

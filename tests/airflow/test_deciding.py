@@ -1,0 +1,229 @@
+"""What people decide, as tasks: overweight messages, pauses, pages, housekeeping; and the notifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, MessageQueue, Weight
+from airflow_mq.core.message import Address
+from tests.airflow.functions import SEEN
+from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place, processed
+
+pytestmark = pytest.mark.airflow
+
+HEAVY = Weight(10**9, 10)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+@pytest.fixture
+def heavy(queue: MessageQueue) -> Address:
+    """The address of a message that no block can take."""
+    queue.enqueue_message("a", b"elephant", weight=HEAVY)
+    queue.settle_block(queue.plan_block("sets it aside"))
+    (one,) = queue.overweight()
+    return one.address
+
+
+def execute(address: Any, **kwargs: Any) -> Any:
+    from airflow_mq.operators.overweight import ExecuteOverweightOperator
+
+    kwargs = {"processors": in_place(), **kwargs}
+    return ExecuteOverweightOperator(task_id="execute", address=str(address), mq_conn_id=CONN_ID, **kwargs)
+
+
+def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
+    queue: MessageQueue, heavy: Address, run: Run
+) -> None:
+    summary = run.execute(execute(heavy, limit="[2000000000, 100]"))
+
+    assert SEEN == [(b"elephant", "a")]
+    assert (summary["processed"], summary["messages"]) == (1, 1)
+    assert queue.overweight() == []
+    assert len(processed(queue)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({"limit": [10, 10]}, "and the limit is 10/10; raise it"),
+        ({"function": "missing"}, "cannot be loaded"),
+        ({"function": "yield_"}, "was not executed"),
+    ],
+)
+def test_what_was_not_executed_waits_where_it_was(
+    queue: MessageQueue, heavy: Address, run: Run, kwargs: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq import Yield
+    from tests.airflow import functions
+
+    monkeypatch.setattr(functions, "yield_", lambda payload, origin: Yield("later"), raising=False)
+    if "function" in kwargs:
+        kwargs = {"processors": in_place(function=f"tests.airflow.functions:{kwargs['function']}")}
+
+    with pytest.raises(Exception, match=says):
+        run.execute(execute(heavy, **kwargs))
+
+    assert [one.address for one in queue.overweight()] == [heavy]
+    assert queue.blocks("planned") == []
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("nonsense", "ORIGIN:PAGE:INDEX"), ("zebra:0:0", "no processor takes 'zebra'"), ("a:7:0", "")],
+)
+def test_an_address_that_leads_nowhere_is_refused(
+    sqlite_queue: MessageQueue, run: Run, address: str, says: str
+) -> None:
+    with pytest.raises(Exception, match=says):
+        run.execute(execute(address))
+    assert sqlite_queue.blocks("planned") == []
+
+
+def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run: Run) -> None:
+    from airflow_mq.operators.overweight import DiscardOverweightOperator
+
+    operator = DiscardOverweightOperator(
+        task_id="discard", addresses=[str(heavy)], why="sent by mistake", mq_conn_id=CONN_ID
+    )
+    assert run.execute(operator) == 1
+
+    assert queue.overweight() == []
+    (event,) = [event for event in queue.events() if "mistake" in event.detail]
+    assert "dag.discard" in event.detail
+
+
+def test_pausing_and_resuming(queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
+
+    fill(queue, {"a": [b"x"], "b": [b"y"]})
+    pause = PauseQueueOperator(
+        task_id="pause", origins=["a", "b"], reason="maintenance", until="60", mq_conn_id=CONN_ID
+    )
+    assert run.execute(pause) == ["a", "b"]
+    assert {(one.origin, one.reason, one.until is not None) for one in queue.paused()} == {
+        ("a", "maintenance", True), ("b", "maintenance", True),
+    }  # fmt: skip
+    assert not queue.pulse()
+
+    assert run.execute(ResumeQueueOperator(task_id="resume", origins="a", mq_conn_id=CONN_ID)) == ["a"]
+    assert run.execute(ResumeQueueOperator(task_id="resume", origins="c", mq_conn_id=CONN_ID)) == []
+    assert list(queue.pulse(5).ready) == ["a"]
+
+
+@pytest.mark.parametrize("until", ["2099-12-24T18:00:00Z", "90", 90, None])
+def test_a_pause_ends_when_the_author_says(sqlite_queue: MessageQueue, run: Run, until: Any) -> None:
+    from airflow_mq.operators.queues import PauseQueueOperator
+
+    run.execute(PauseQueueOperator(task_id="pause", origins="a", until=until, mq_conn_id=CONN_ID))
+
+    assert (sqlite_queue.paused()[0].until is None) is (until is None)
+
+
+def test_reaping_a_page(queue: MessageQueue, heavy: Address, run: Run) -> None:
+    from airflow_mq.operators.queues import ReapPageOperator
+
+    with pytest.raises(Exception, match="page"):
+        run.execute(ReapPageOperator(task_id="reap", origin="a", page="x", mq_conn_id=CONN_ID))
+    queue.change_ring(max_stale=0)
+    for _ in range(3):
+        queue.enqueue_message("a", b"elephant", weight=HEAVY)
+        queue.settle_block(queue.plan_block("sets it aside"))
+
+    run.execute(ReapPageOperator(task_id="reap", origin="a", page="0", why="old", mq_conn_id=CONN_ID))
+
+    assert heavy not in [one.address for one in queue.overweight()]
+
+
+def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
+    from airflow_mq.operators.queues import HousekeepingOperator
+
+    airflow = Airflow()
+    over, dead, keeping = airflow.run("over"), airflow.run("dead"), airflow.run("keeping")
+    fill(queue, {"a": [b"x"]})
+    over.plan()
+    airflow.runs["dag", "over"] = "failed"
+    fill(queue, {"b": [b"x"]})
+    dead.plan(lease="0.001")
+    queue.change_ring(max_stale=0)
+
+    operator = HousekeepingOperator(task_id="keep", reap=True, check=True, mq_conn_id=CONN_ID)
+    done = keeping.execute(operator)
+
+    assert done["finished_blocks"] + done["dead_blocks"] == 2
+    assert queue.blocks("planned") == []
+
+
+def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQueue, heavy: Address) -> None:
+    from airflow_mq.notifications import OverweightNotifier
+
+    told: list[str] = []
+    OverweightNotifier(told.append, mq_conn_id=CONN_ID)({})
+    OverweightNotifier(told.append, mq_conn_id=CONN_ID, at_least=2)({})
+
+    (text,) = told
+    assert "1 message waits for a person on ring 'default'" in text
+    assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
+
+
+def test_the_notifier_says_nothing_where_there_is_nothing(sqlite_queue: MessageQueue) -> None:
+    from airflow_mq.notifications import OverweightNotifier
+
+    assert OverweightNotifier(mq_conn_id=CONN_ID).text() is None
+
+
+def test_the_decorator_services_queues_within_a_weight(queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.decorators import MessageProcessorOperator
+
+    fill(queue, {"a": [b"1", b"2", b"3"]})
+    seen: list[Any] = []
+
+    def process(payload: bytes, origin: str, mark: str = "") -> Any:
+        seen.append((payload, origin, mark))
+        return Done()
+
+    operator = MessageProcessorOperator(
+        task_id="process", python_callable=process, op_kwargs={"mark": "m"}, limit=[2, 1 << 20], mq_conn_id=CONN_ID
+    )
+    done = run.execute(operator)
+
+    assert seen == [(b"1", "a", "m"), (b"2", "a", "m")]
+    assert (done["processed"], done["weight"][0]) == (2, 2)
+
+
+def test_the_decorator_processes_a_part(queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.decorators import MessageProcessorOperator
+
+    fill(queue, {"a": [b"1", b"raise"], "b": [b"2"]})
+    run.plan()
+    seen: list[Any] = []
+
+    def process(payload: bytes, origin: str) -> Any:
+        seen.append(payload)
+        if payload == b"raise":
+            raise ValueError("no")
+
+    for index, part in enumerate(run.xcoms["plan", "return_value"]):
+        operator = MessageProcessorOperator(
+            task_id="process",
+            python_callable=process,
+            op_kwargs={"part": part},
+            processors=in_place(),
+            mq_conn_id=CONN_ID,
+        )
+        run.execute(operator, index)
+
+    assert sorted(seen) == [b"1", b"2", b"raise"]
+    assert run.settle()["processed"] == 2
+
+
+def test_a_function_that_takes_no_messages_is_refused() -> None:
+    from airflow_mq.decorators import MessageProcessorOperator
+
+    with pytest.raises(ValueError, match="takes payload and origin; origin is missing"):
+        MessageProcessorOperator(task_id="process", python_callable=lambda payload: None)

@@ -1,0 +1,289 @@
+"""What `spark-submit` is told (S5, S8, B3, B7): the author's words and numbers, and secrets by environment alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.processors import Processor, Processors
+from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill
+
+pytestmark = pytest.mark.airflow
+
+EVIL = [
+    "--conf",
+    "spark.master=evil",
+    "{{ 1/0 }}",
+    "{% raw %}",
+    "-Djava.x=y",
+    "a;rm -rf /",
+    "--jars=x",
+    "$(id)",
+    "';--",
+]
+PROCESSORS = Processors([Processor("all", FUNCTION, spark={"conf": {"spark.x": "y"}, "driver_memory": "1g"})])
+
+
+class Submitted:
+    """What was started in place of spark-submit."""
+
+    def __init__(self) -> None:
+        self.argv: list[list[str]] = []
+        self.env: list[dict[str, str]] = []
+        self.exit_code = 0
+        self.lines = ["a line of Spark's\n"]
+
+    def popen(self, argv: list[str], env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+        self.argv.append(list(argv))
+        self.env.append(dict(env or {}))
+        made = subprocess.Popen(["true"], stdout=subprocess.PIPE, text=True)
+        made.wait()
+        return _Ended(self.exit_code, iter(self.lines))
+
+
+class _Ended:
+    def __init__(self, exit_code: int, stdout: Iterator[str]) -> None:
+        self.exit_code, self.stdout, self.pid = exit_code, stdout, 0
+
+    def wait(self) -> int:
+        return self.exit_code
+
+    poll = wait
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitted:
+    """Records what is submitted, and submits nothing."""
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    import airflow_mq.spark.java as java
+
+    made = Submitted()
+    monkeypatch.setattr(hook.subprocess, "Popen", made.popen)
+    monkeypatch.setattr(java, "java_home", lambda known=None: tmp_path)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    return made
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+def job(run: Run, processors: Processors = PROCESSORS, **kwargs: Any) -> Any:
+    from airflow_mq.operators.blocks import ProcessMessagesOperator
+
+    kwargs = {"conn_id": "spark_stage", **kwargs}
+    return ProcessMessagesOperator(
+        task_id="process",
+        part=run.xcoms["plan", "return_value"][0],
+        processors=processors,
+        mq_conn_id=CONN_ID,
+        **kwargs,
+    )
+
+
+def test_a_job_is_told_the_authors_words_and_numbers(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted
+) -> None:
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    run.execute(job(run, lease=60, conf={"spark.z": "1"}, name="orders"), 0)
+
+    (argv,) = submitted.argv
+    job_at = next(place for place, word in enumerate(argv) if word.endswith("airflow_mq/spark/job.py"))
+    assert argv[:3] == ["spark-submit", "--master", "local[2]"]
+    assert argv[3:job_at] == [
+        "--conf", "spark.z=1", "--conf", "spark.x=y", "--driver-memory", "1g", "--name", "orders",
+    ]  # fmt: skip
+    assert argv[job_at + 1 :] == [
+        "--ring", "default", "--routes", PROCESSORS.routes_json(), "--processors", "all", "--part", "0", "--parts", "1",
+        "--lease", "60",
+    ]  # fmt: skip
+    run.settle()
+
+
+def test_a_message_reaches_nothing_but_its_processor(queue: MessageQueue, run: Run, submitted: Submitted) -> None:
+    for evil in EVIL:
+        queue.enqueue_message(evil, evil.encode(), key=evil, headers={"h": evil})
+    plain = Airflow().run("plain")
+
+    run.plan(PROCESSORS)
+    operator = job(run)
+    run.execute(operator, 0)
+    run.settle()
+    evil_argv, evil_env = submitted.argv[-1], submitted.env[-1]
+    for origin in list(dict(queue.footprints())):
+        queue.pause(origin)
+    queue.enqueue_message("plain", b"plain")
+    plain.plan(PROCESSORS)
+    plain.execute(job(plain), 0)
+    plain.settle()
+
+    assert evil_argv == submitted.argv[-1], "the command line is the same whatever the messages are"
+    assert evil_env.keys() == submitted.env[-1].keys()
+    assert {name for name in evil_env if evil_env[name] != submitted.env[-1][name]} == {"AIRFLOW_MQ_BLOCK"}
+    for field in operator.template_fields:
+        assert not any(evil in json.dumps(getattr(operator, field), default=str) for evil in EVIL[1:])
+
+
+def test_secrets_travel_by_environment_alone(
+    pg_uri: str, monkeypatch: pytest.MonkeyPatch, run: Run, submitted: Submitted, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow_mq.store import parse, upgrade
+    from tests.airflow.conftest import connection_of
+
+    upgrade(parse(pg_uri))
+    password = str(parse(pg_uri).password)
+    assert len(password) > 3
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", connection_of(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        fill(queue, {"a": [b"x"]})
+        run.plan(PROCESSORS)
+        operator = job(run)
+        run.execute(operator, 0)
+        token = run.xcoms["plan", "block"]["token"]
+        run.settle()
+
+    assert parse(submitted.env[0]["AIRFLOW_MQ_STORE"]).password == password
+    assert submitted.env[0]["AIRFLOW_MQ_BLOCK"] == token
+    shown = json.dumps([getattr(operator, field) for field in operator.template_fields], default=str)
+    for place in (" ".join(submitted.argv[0]), shown, caplog.text, json.dumps(list(run.xcoms.values()), default=str)):
+        assert password not in place.replace("postgres", "")
+    assert token not in " ".join(submitted.argv[0]) and token not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("connection", "says"),
+    [
+        (None, "isn't defined"),
+        ("spark://local[*]", ""),
+        (json.dumps({"conn_type": "spark"}), "names no master"),
+        (json.dumps({"conn_type": "spark", "host": "spark://h", "extra": {"deploy-mode": "cluster"}}), "deploy mode"),
+    ],
+)
+def test_a_connection_that_names_no_master_is_refused_and_never_yarn(
+    sqlite_queue: MessageQueue,
+    run: Run,
+    submitted: Submitted,
+    monkeypatch: pytest.MonkeyPatch,
+    connection: Any,
+    says: str,
+) -> None:
+    if connection is None:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_STAGE")
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", connection)
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    with pytest.raises(Exception, match=says):
+        run.execute(job(run), 0)
+
+    assert submitted.argv == []
+    with pytest.raises(Exception, match="process_0 failed"):
+        run.settle()
+
+
+def test_yarn_is_reached_by_who_asks_for_it(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    run.execute(job(run), 0)
+
+    assert submitted.argv[0][1:3] == ["--master", "yarn"]
+    assert "AIRFLOW_MQ" not in " ".join(submitted.argv[0])
+    assert submitted.env[0]["AIRFLOW_MQ_BLOCK"]
+    run.settle()
+
+
+@pytest.mark.parametrize(("exit_code", "says"), [(75, "came too late"), (1, "Error code is: 1")])
+def test_a_job_that_fails_fails_its_task(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, exit_code: int, says: str
+) -> None:
+    submitted.exit_code = exit_code
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    with pytest.raises(Exception, match=says) as caught:
+        run.execute(job(run), 0)
+
+    assert (type(caught.value).__name__ == "AirflowFailException") is (exit_code == 75)
+    with pytest.raises(Exception, match="process_0 failed"):
+        run.settle()
+
+
+def test_through_the_exchange_a_job_knows_neither_address_nor_token(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, tmp_path: Path
+) -> None:
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    folder = tmp_path / "exchange"
+
+    run.execute(job(run, exchange=str(folder)), 0)
+
+    argv = submitted.argv[0]
+    given = argv[argv.index("--exchange") + 1]
+    assert given.startswith(str(folder)) and Path(given, "manifest.json").is_file()
+    assert not any(name.startswith("AIRFLOW_MQ_") for name in submitted.env[0])
+    run.settle(exchange=str(folder))
+    assert not Path(given).exists()
+
+
+@pytest.mark.parametrize("name", ["application", "application_args", "env_vars"])
+def test_what_the_operator_says_itself_nobody_else_says(name: str, run: Run) -> None:
+    run.xcoms["plan", "return_value"] = [{}]
+    with pytest.raises(ValueError, match=f"says {name} itself"):
+        job(run, **{name: ["x"] if name == "application_args" else {"x": "y"} if name == "env_vars" else "x"})
+
+
+def test_a_setting_that_spark_submit_has_not_is_told(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted
+) -> None:
+    odd = Processors([Processor("all", FUNCTION, spark={"jarz": "x"})])
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(odd)
+
+    with pytest.raises(Exception, match="SparkSubmitOperator has no jarz"):
+        run.execute(job(run, odd), 0)
+    with pytest.raises(Exception, match="process_0 failed"):
+        run.settle()
+
+
+def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
+    import time
+
+    import psutil
+
+    from airflow_mq.operators.blocks import end_tree
+
+    parent = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"])
+    wait_for(lambda: len(psutil.Process(parent.pid).children()) == 2)
+    family = [*psutil.Process(parent.pid).children(recursive=True)]
+
+    began = time.monotonic()
+    end_tree(parent.pid)
+
+    parent.wait(5)
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
+    assert time.monotonic() - began < 6
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    import time
+
+    for _ in range(100):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come about")
