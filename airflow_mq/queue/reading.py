@@ -15,7 +15,7 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
-from .blocks import answers_of
+from .reports import answers_of
 from .values import LedgerBlock, Peeked, Pulse, SetAside, moment
 
 #: Above every origin: the largest text there is, as origins go.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import accumulate, chain, islice
-from typing import IO, Any, NamedTuple, overload
+from typing import Any, overload
 
 from ..core.config import HEADER_SIZE
 from ..core.errors import Busy, InvalidInput, KeyConflict
@@ -18,22 +15,16 @@ from ..core.message import (
     BatchFootprint,
     Message,
     check_headers,
-    check_key,
     check_origin,
     check_payload,
-    message_id,
 )
 from ..core.weight import Weight
-from ..store import Outgoing, codec
 from ..store.unit import Unit
 from .base import QueueBase, current_delivery
+from .packing import HELD, Packer, Spool
 from .values import Enqueued
 
 When = datetime | timedelta | float | int
-#: Bytes of a call that are held in memory; what is more waits in a temporary file.
-HELD = 8 << 20
-#: Messages that are looked at together, and rows that one statement sends.
-STRETCH, FEW = 4096, 128
 
 
 class Sending(QueueBase):
@@ -210,189 +201,3 @@ class Sending(QueueBase):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-class Packer:
-    """Packs messages into rows of mail, at most a page's worth each."""
-
-    def __init__(self, heap_size: int, common: Mapping[str, Any]) -> None:
-        self.heap_size = heap_size
-        self.common = {name: value for name, value in common.items() if value}
-        self.count = self.size = 0
-        self._common_attributes = self._attributes([])
-
-    def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
-        """Rows as they fill up. Stretches of plain bytes are sorted by origin and measured together."""
-        source = iter(pairs)
-        rows: dict[str, list[bytes]] = {}
-        used: dict[str, int] = {}
-        while stretch := list(islice(source, STRETCH)):
-            if not all(type(message) is bytes for _, message in stretch):
-                waiting = ((origin, message) for origin, row in rows.items() for message in row)
-                yield from self._pack_said(chain(waiting, stretch, source), most)
-                return
-            for origin, fresh in _by_origin(stretch).items():
-                row = rows.get(origin)
-                if row is None:
-                    row, used[check_origin(origin)] = rows.setdefault(origin, []), 0
-                row += fresh
-                used[origin] += sum(map(len, fresh)) + HEADER_SIZE * len(fresh)
-                if used[origin] > self.heap_size:
-                    full, rows[origin] = self._split(row, most)
-                    yield from (Packed(self._plain_row(origin, part, more=True)) for part in full)
-                    used[origin] = sum(map(len, rows[origin])) + HEADER_SIZE * len(rows[origin])
-            if sum(used.values()) > HELD:
-                # Many origins, a little of each: let go of all, or memory grows with the call.
-                yield from self._let_go_plain(rows, most, more=True)
-                rows, used = {}, {}
-        yield from self._let_go_plain(rows, most, more=False)
-
-    def _let_go_plain(self, rows: Mapping[str, list[bytes]], most: int, *, more: bool) -> Iterator[Packed]:
-        for origin, row in rows.items():
-            self._split(row, most)
-            yield Packed(self._plain_row(origin, row, more=more))
-
-    def _split(self, row: list[bytes], most: int) -> tuple[list[list[bytes]], list[bytes]]:
-        """Check what is to go, and cut it into what fills pages and the rest."""
-        lengths = list(map(len, row))
-        if min(lengths) == 0 or max(lengths) > most:
-            for message in row:
-                check_payload(message, most)
-        ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
-        full, start = [], 0
-        while ends[-1] - ends[start] > self.heap_size:
-            stop = bisect_right(ends, ends[start] + self.heap_size, lo=start) - 1
-            full.append(row[start:stop])
-            start = stop
-        return full, row[start:]
-
-    def _pack_said(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
-        """The same for messages that say something of themselves; one with a key has a row to itself."""
-        open_rows: dict[str, list[tuple[bytes, Message | None]]] = {}
-        used: dict[str, int] = {}
-        total = 0
-        for origin, message in pairs:
-            own = message if isinstance(message, Message) else None
-            payload = check_payload(own.payload if own else message, most)
-            need = len(payload) + HEADER_SIZE
-            row = open_rows.get(origin)
-            if row is None:
-                row = open_rows[check_origin(origin)] = []
-            keyed = own is not None and own.key is not None
-            if row and (used[origin] + need > self.heap_size or keyed):
-                yield Packed(self._row(origin, row, more=True))
-                total -= used.pop(origin)
-                row = open_rows[origin] = []
-            if own is not None and own.key is not None:
-                key = check_key(own.key)
-                digest = message_id(origin.encode() + b"\0" + payload)
-                yield Packed(self._row(origin, [(payload, own)], more=False), key, digest)
-                continue
-            row.append((payload, own))
-            used[origin] = used.get(origin, 0) + need
-            total += need
-            if total > HELD:
-                # Many origins, a little of each: let go of all, or memory grows with the call.
-                yield from self._let_go(open_rows, more=True)
-                open_rows, used, total = {}, {}, 0
-        yield from self._let_go(open_rows, more=False)
-
-    def pack_one(self, origin: str, messages: Iterable[bytes | Message], most: int) -> Iterator[Packed]:
-        """The same for one origin: a stretch of plain bytes is measured and joined in one go."""
-        source = iter(messages)
-        row: list[bytes] = []
-        while stretch := list(islice(source, STRETCH)):
-            if not all(type(message) is bytes for message in stretch):
-                rest = ((origin, message) for message in chain(row, stretch, source))
-                yield from self._pack_said(rest, most)
-                return
-            full, row = self._split([*row, *stretch], most)  # type: ignore[list-item]
-            yield from (Packed(self._plain_row(origin, part, more=True)) for part in full)
-        if row:
-            yield Packed(self._plain_row(origin, row, more=False))
-
-    def _plain_row(self, origin: str, row: list[bytes], *, more: bool) -> Outgoing:
-        heap = row[0] if len(row) == 1 else b"".join(row)
-        self.count += len(row)
-        self.size += len(heap)
-        lengths = codec.pack_lengths(list(map(len, row)))
-        return Outgoing(origin, len(heap), len(row), more, lengths, self._common_attributes, heap)
-
-    def _let_go(self, rows: Mapping[str, list[tuple[bytes, Message | None]]], *, more: bool) -> Iterator[Packed]:
-        return (Packed(self._row(origin, row, more=more)) for origin, row in rows.items() if row)
-
-    def _row(self, origin: str, row: list[tuple[bytes, Message | None]], *, more: bool) -> Outgoing:
-        payloads = [payload for payload, _ in row]
-        lengths = list(map(len, payloads))
-        heap = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-        self.count += len(payloads)
-        self.size += len(heap)
-        attributes = self._attributes(row)
-        return Outgoing(origin, len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
-
-    def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
-        each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}
-        plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
-        if not plain:
-            return b""
-        return json.dumps(plain, separators=(",", ":"), default=dict).encode()
-
-
-def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
-    """The messages of each origin, in their order; the origins in that of their first message."""
-    found: dict[str, list[bytes]] = {}
-    for origin, payload in pairs:
-        try:
-            found[origin].append(payload)
-        except KeyError:
-            found[origin] = [payload]
-    return found
-
-
-def _said(message: Message) -> dict[str, Any]:
-    """What a message says of itself, checked: once stored, it is met by everybody who plans."""
-    said: dict[str, Any] = {}
-    if message.weight is not None:
-        said["weight"] = Weight.of(message.weight)
-    if message.headers:
-        said["headers"] = check_headers(message.headers)
-    return said
-
-
-class Packed(NamedTuple):
-    """A row of mail, and the key under which it is accepted once."""
-
-    row: Outgoing
-    key: str | None = None
-    digest: bytes = b""
-
-
-class Spool:
-    """A whole call, read from the caller before any transaction begins: it may take its time."""
-
-    def __init__(self, entries: Iterator[Packed], file: IO[bytes]) -> None:
-        self.file = file
-        self.keys: dict[int, tuple[str, bytes, int]] = {}
-        self._held: list[Outgoing] = []
-        self._filed: list[tuple[Outgoing, int]] = []
-        size = 0
-        for place, (row, key, digest) in enumerate(entries):
-            if key is not None:
-                self.keys[place] = key, digest, row.size
-            size += row.size
-            if size <= HELD:
-                self._held.append(row)
-            else:
-                self._filed.append((row._replace(heap=b""), file.write(row.heap)))
-
-    def few(self) -> list[Outgoing] | None:
-        """All rows, when they are so few and plain that one statement sends them."""
-        return self._held if not (self.keys or self._filed) and len(self._held) <= FEW else None
-
-    def rows(self, refused: Container[int]) -> Iterator[Outgoing]:
-        """The rows in order, without those that were refused."""
-        self.file.seek(0)
-        filed = (row._replace(heap=self.file.read(length)) for row, length in self._filed)
-        for place, row in enumerate(chain(self._held, filed)):
-            if place not in refused:
-                yield row

@@ -133,7 +133,8 @@ class PostgresStore(Store[Connection]):
             connection.close()
 
     def _is_alive(self, connection: Connection) -> bool:
-        return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+        # One that is closed is in no state at all.
+        return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     @contextmanager
     def writing(self) -> Iterator[Unit]:

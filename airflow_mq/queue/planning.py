@@ -1,0 +1,115 @@
+"""One plan: the ladder claims what fits, and one short write keeps the claims."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from ..core.claims import Claiming, Scales
+from ..core.errors import InFlight, InvalidInput
+from ..core.orders import Ledger
+from ..core.service import Ladder, overweight_limit
+from ..core.weigher import WeighPayloads
+from ..core.weight import ZERO, Meter, Weight
+from ..store.rows import BlockRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .base import holder_name
+from .serving import SERVICE_LEASE, renewing, walk_ring, write_ledger
+
+if TYPE_CHECKING:
+    from .blocks import Block, Blocks
+
+PLANNED, SETTLED, RELEASED = 0, 1, 2
+
+
+class Planner:
+    """One plan: the ladder with a weigher, then one short write."""
+
+    def __init__(
+        self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
+        weigher: WeighPayloads | None, seed: bytes | None,
+    ) -> None:  # fmt: skip
+        given = limit if limit is not None else queue.config.service_weight
+        if given is None:
+            raise InvalidInput("this ring has no service weight; say what the block may cost: limit=Weight(time, size)")
+        self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
+        self.meter = Meter(Weight.of(given))
+
+    def plan_at_once(self) -> Block:
+        """The ring's own weigher: everything in one transaction."""
+        with self.queue._working(passes_in_flight=False) as (unit, shelf):
+            twin = self._twin(unit)
+            if twin is not None:
+                return twin
+            self._walk(shelf)
+            return self._write(unit, shelf)
+
+    def _twin(self, unit: Unit) -> Block | None:
+        """The block that somebody else planned under this key while we waited for the ring."""
+        if self.key is None:
+            return None
+        row = unit.block("block_by_key", ring=self.queue.ring_id, key=self.key)
+        return None if row is None else self.queue._block(unit, row)
+
+    def plan_holding(self) -> Block:
+        """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
+        queue, token = self.queue, secrets.token_bytes(16)
+        with queue._held() as (unit, locked):
+            until = locked.now + int(SERVICE_LEASE * 1_000_000)
+            holder = holder_name("planned", queue.who)
+            unit.run("take_lease", ring=queue.ring_id, token=token, until=until, holder=holder)
+        try:
+            with queue.store.loose() as unit, renewing(queue, token):
+                shelf = queue._shelf(unit, locked, passes_in_flight=False)
+                self._walk(shelf)
+            with queue._held(token=token) as (unit, locked):
+                if locked.state.lease_token != token or locked.state.version != shelf.state.version:
+                    raise InFlight("the ring changed while the weigher ran; plan again")
+                twin = self._twin(unit)
+                if twin is not None:
+                    return twin
+                shelf.unit, shelf.state = unit, locked.state
+                block, hooks = self._write(unit, shelf), shelf.hooks
+                shelf.save()
+            queue._tell(hooks)
+            return block
+        finally:
+            queue._let_go(token)
+
+    def _walk(self, shelf: SqlShelf) -> None:
+        config = shelf.config
+        shelf.planning = True
+        self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
+        self.ledger = Ledger()
+        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
+        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
+        shelf.forget_plan()
+
+    def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
+        for claim in self.claiming.claims:
+            claim.runs = [run for run in claim.runs if run.count or run.closed]
+        # A queue that was only looked at, because its next message did not fit, is not in flight.
+        claims = [claim for claim in self.claiming.claims if claim.runs]
+        planned = ZERO
+        for claim in claims:
+            planned = planned.plus(claim.planned)
+        consumed = self.meter.consumed
+        overhead = Weight(consumed[0] - planned[0], consumed[1] - planned[1])
+        messages = sum(claim.messages for claim in claims)
+        row = new_block(unit, self.key, self.lease, shelf.now, by_hand=False, details={
+            "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
+            "order": shelf.config.order, "by": self.queue.who, **({"seed": self.seed.hex()} if self.seed else {}),
+        })  # fmt: skip
+        unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
+        write_ledger(unit, self.queue.ring_id, row.id, self.ledger, shelf.now)
+        return self.queue._block(None, row, claims)
+
+
+def new_block(
+    unit: Unit, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
+) -> BlockRow:
+    """A block that begins now."""
+    deadline = now + int(lease * 1_000_000)
+    token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
+    return BlockRow(id_, key, token, PLANNED, by_hand, float(lease), deadline, now, None, details)
