@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
@@ -67,7 +68,7 @@ def show(console: Console, summary: Summary) -> None:
 
 
 def _tenants(summary: Summary) -> Table:
-    table = Table(title="Served, files by block", title_justify="left")
+    table = Table(title="Served, files by block", title_justify="left", box=SIMPLE)
     table.add_column("tenant")
     for number in range(1, len(summary.blocks) + 1):
         table.add_column(f"block {number}", justify="right")
@@ -80,12 +81,13 @@ def _tenants(summary: Summary) -> Table:
 
 
 def _blocks(summary: Summary) -> Table:
-    table = Table(title="Blocks", title_justify="left")
-    for name in ("block", "messages", "tenants", "time used", "of", "size used", "of", "took"):
+    table = Table(title="Blocks, used of what they may cost", title_justify="left", box=SIMPLE)
+    for name in ("block", "messages", "tenants", "time", "size", "took"):
         table.add_column(name, justify="left" if name == "block" else "right")
     for number, one in enumerate(summary.blocks, 1):
         table.add_row(
-            str(number), f"{one.messages:,}", str(len(one.by_tenant)), f"{one.weight[0]:,} ms", f"{one.limit[0]:,}",
-            f"{one.weight[1]:,} B", f"{one.limit[1]:,}", f"{one.seconds:.0f} s",
+            str(number), f"{one.messages:,}", str(len(one.by_tenant)),
+            f"{one.weight[0]:,} of {one.limit[0]:,} ms", f"{one.weight[1] / 1e6:.1f} of {one.limit[1] / 1e6:.1f} MB",
+            f"{one.seconds:.0f} s",
         )  # fmt: skip
     return table

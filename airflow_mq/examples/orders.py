@@ -99,7 +99,7 @@ def _drop(
     for number in range(orders):
         order = Order(
             number, f"2026-11-{chance.randint(1, 21):02}", chance.choice(PRODUCTS), chance.randint(1, 40),
-            chance.randint(99, 99_999),
+            chance.randint(99, 9_999),
         )  # fmt: skip
         lines.append(order.line())
         quantity, cents = quantity + order.quantity, cents + order.quantity * order.cents

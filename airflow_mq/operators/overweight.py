@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -36,20 +37,24 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
     :param address: which message, as `ORIGIN:PAGE:INDEX` (templated)
     :param limit: what it may cost, `[time, size]`; anything if left out (templated)
     :param processors: who takes which origin
+    :param processor: the name of the one that executes it; without it the one that takes its origin (templated)
 
     Everything else is as `ProcessMessagesOperator` has it.
     """
 
-    template_fields: Sequence[str] = (*ProcessMessagesOperator.template_fields, "address", "limit")
+    template_fields: Sequence[str] = (*ProcessMessagesOperator.template_fields, "address", "limit", "processor")
 
-    def __init__(self, *, address: str, processors: Processors | str, limit: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, address: str, processors: Processors | str, limit: Any = None, processor: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(part=NO_PART, processors=processors, **kwargs)
         self.address = address
         self.limit = limit
+        self.processor = processor
 
     def execute(self, context: Any) -> Any:
         """Execute the message; fail if it went back to waiting, or is wrong for good."""
-        processors, address = processors_of(self.processors), address_of(self.address)
+        processors, address = self._rules(), address_of(self.address)
         processor = processors.route(address.origin)
         if processor is None:
             raise AirflowFailException(f"no processor takes {address.origin!r}; add one to the rules")
@@ -76,6 +81,13 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         if summary["failed"]:
             raise AirflowFailException(f"message {address} is wrong for good, said its processor; it is gone")
         return summary
+
+    def _rules(self) -> Processors:
+        """The author's rules, or the one processor that somebody chose, for whatever origin."""
+        processors = processors_of(self.processors)
+        if not self.processor:
+            return processors
+        return Processors([replace(processors[self.processor], origins=("*",))])
 
     def _plan(self, queue: MessageQueue, context: Any, address: Address, limit: Weight) -> Block:
         block = queue.plan_overweight(address, limit, key=key_of(context), lease=number_of(self.lease, "lease"))

@@ -1,0 +1,98 @@
+"""What people decide, over the API as the forms send it: by hand, and with an approval."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import pytest
+
+from airflow_mq import Weight
+from airflow_mq.testing.live import Refused
+from airflow_mq.testing.scratch import assert_sound
+from tests.live.conftest import World
+
+HEAVY = Weight(700_000, 10)
+ENOUGH = {"time_limit": 800_000, "size_limit": 1_000}
+NUMBERS = count(1_000)
+
+
+def set_aside(world: World) -> tuple[str, int]:
+    """The address of a message that no block takes, and its number."""
+    number = next(NUMBERS)
+    payload = json.dumps({"ring": "default", "number": number}).encode()
+    with world.queue() as queue:
+        queue.enqueue_message(f"log/heavy-{number}", payload, weight=HEAVY)
+        queue.settle_block(queue.plan_block())
+        (waiting,) = queue.overweight(f"log/heavy-{number}")
+    return str(waiting.address), number
+
+
+def is_waiting(world: World, address: str) -> bool:
+    with world.queue() as queue:
+        assert_sound(queue)
+        return address in [str(one.address) for one in queue.overweight()]
+
+
+def test_a_message_is_executed_by_hand(world: World) -> None:
+    address, number = set_aside(world)
+    run = world.airflow.trigger("overweight_by_hand", {"address": address, **ENOUGH})
+    assert world.airflow.wait("overweight_by_hand", run) == "success"
+    assert not is_waiting(world, address)
+    assert world.processed("default")[number] == 1
+    with world.queue() as queue:
+        (event,) = queue.events(origin=address.partition(":")[0], name="Executed")
+    assert "admin" in event.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"adress": "x"}, "this DAG has no param 'adress'"),
+        ({"time_limit": 1}, "weighs 700,000/10, and the limit is 1/"),
+    ],
+    ids=["a key that the form has not", "too little weight"],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(world: World, said: dict[str, object], told: str) -> None:
+    address, number = set_aside(world)
+    run = world.airflow.trigger("overweight_by_hand", {"address": address, **ENOUGH, **said})
+    assert world.airflow.wait("overweight_by_hand", run) == "failed"
+    assert told in world.airflow.log("overweight_by_hand", run, "execute")
+    assert is_waiting(world, address)
+    assert world.processed("default")[number] == 0
+
+
+@pytest.mark.parametrize("said", [{}, {"address": "nothing"}, {"address": "a:0:0", "time_limit": -1},
+                                  {"address": "a:0:0", "processor": "os:system"}])  # fmt: skip
+def test_what_the_form_would_not_send_is_refused_by_the_api(world: World, said: dict[str, object]) -> None:
+    with pytest.raises(Refused) as refusal:
+        world.airflow.trigger("overweight_by_hand", said)
+    assert refusal.value.status in (400, 422)
+
+
+def test_a_message_is_executed_once_somebody_approves(world: World) -> None:
+    address, number = set_aside(world)
+    dag = "overweight_with_approval"
+    run = world.airflow.trigger(dag, {"address": address})
+    world.airflow.wait_task(dag, run, "approve", {"awaiting_input", "deferred"})
+    (asked,) = world.airflow.get(f"dags/{dag}/dagRuns/{run.replace('+', '%2B')}/hitlDetails")["hitl_details"]
+    assert address in asked["subject"] and "weighs 700,000/10; a block takes 600,000/" in asked["body"]
+    # Nobody has to wait for the answer.
+    assert is_waiting(world, address)
+    world.airflow.answer(dag, run, "approve", "Approve", **ENOUGH)
+    assert world.airflow.wait(dag, run) == "success"
+    assert not is_waiting(world, address)
+    assert world.processed("default")[number] == 1
+
+
+def test_a_message_stays_where_it_is_when_somebody_rejects(world: World) -> None:
+    address, number = set_aside(world)
+    dag = "overweight_with_approval"
+    run = world.airflow.trigger(dag, {"address": address})
+    world.airflow.wait_task(dag, run, "approve", {"awaiting_input", "deferred"})
+    world.airflow.answer(dag, run, "approve", "Reject", **ENOUGH)
+    world.airflow.wait(dag, run)
+    states = {task["task_id"]: task["state"] for task in world.airflow.tasks(dag, run)}
+    assert states == {"describe": "success", "approve": "success", "execute": "skipped"}
+    assert is_waiting(world, address)
+    assert world.processed("default")[number] == 0
