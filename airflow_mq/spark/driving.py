@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..core.errors import MessageQueueError, TokenRefused
+from ..core.errors import TokenRefused
 from ..processors import Part, Processors
 from .job import Arguments
 from .reporting import keeping_lease
@@ -26,10 +28,6 @@ class Channel(Protocol):
         """Open a share."""
 
 
-class JobFailed(MessageQueueError):
-    """The job failed."""
-
-
 class StoreJob:
     """A job whose executors reach the store."""
 
@@ -39,19 +37,23 @@ class StoreJob:
 
     def run(self) -> Tally:
         """Try the messages of the part."""
+        begun = time.monotonic()
+
+        def since() -> float:
+            return time.monotonic() - begun
+
         load_functions(self.processors, self.part)
         with self.channel.connect() as queue:
-            spark = Spark(self.part)
+            spark = spark_for(self.part)
             with keeping_lease(queue, self.channel.token, self.arguments.lease, spark.cancel) as keeper:
                 block = live_block(queue, self.channel.token)
                 manner = manner_of(queue, block)
                 again = bool(queue.reported(self.channel.token))
                 tasks = tasks_of(block, manner, self.processors, self.part, spark.width if block.messages else 1)
-                log.info(
-                    "block %d: %s messages in %d pieces", block.id, f"{sum(t.messages for t in tasks):,}", len(tasks)
-                )
+                log.info("block %d: %s in %d pieces, after %.1f s", block.id, _messages(tasks), len(tasks), since())
                 try:
                     tally = spark.run(self.channel, tasks, manner, again)
+                    log.info("block %d: tried, after %.1f s", block.id, since())
                 except Exception as error:
                     if keeper.refused:
                         raise TokenRefused(str(keeper.refused)) from error
@@ -75,12 +77,16 @@ class FolderJob:
     def run(self) -> Tally:
         """Try the messages in the folder."""
         load_functions(self.processors, self.part)
-        tasks, spark = self.channel.tasks(self.processors), Spark(self.part)
-        log.info("%s messages in %d pieces", f"{sum(task.messages for task in tasks):,}", len(tasks))
+        tasks, spark = self.channel.tasks(self.processors), spark_for(self.part)
+        log.info("%s in %d pieces", _messages(tasks), len(tasks))
         try:
             return spark.run(self.channel, tasks, self.channel.manner(), True)
         finally:
             spark.stop()
+
+
+def _messages(tasks: Sequence[Task]) -> str:
+    return f"{sum(task.messages for task in tasks):,} messages"
 
 
 def load_functions(processors: Processors, part: Part) -> None:
@@ -90,31 +96,38 @@ def load_functions(processors: Processors, part: Part) -> None:
 
 
 class Spark:
-    """The session of a job, made when there is something to do."""
+    """The session of a job: what is the same whether the driver is here or a server."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self._context: Any = None
-        self._cancelled = False
+        self.cancelled = False
 
     @property
-    def context(self) -> Any:
-        """The driver's Spark context."""
-        if self._context is None:
-            from pyspark import SparkConf, SparkContext
-
-            conf = SparkConf()
-            if not conf.get("spark.app.name", "") or conf.get("spark.app.name") == "job.py":
-                conf.setAppName(f"airflow_mq {self.part['name']}")
-            self._context = SparkContext.getOrCreate(conf)
-            if self._cancelled:
-                self.cancel()
-        return self._context
+    def session(self) -> Any:
+        """The session, for DataFrames."""
+        raise NotImplementedError
 
     @property
     def width(self) -> int:
         """How many pieces of work go well with this cluster."""
-        return PIECES * int(self.context.defaultParallelism)
+        raise NotImplementedError
+
+    @property
+    def alive(self) -> bool:
+        """Whether it would do more work."""
+        raise NotImplementedError
+
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
+        """Do each task somewhere on the cluster."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Stop what runs: nobody wants it any more."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the session."""
+        raise NotImplementedError
 
     def run(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
         """Try everything; where a process dies of it, go on carefully with what has no answer yet."""
@@ -124,24 +137,54 @@ class Spark:
         if frames and not total.refused:
             from .frames import run_frames
 
-            total.add(run_frames(self.context, channel, frames, manner, again))
+            total.add(run_frames(self.session, channel, frames, manner, again))
         return total
 
     def _run_plain(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
         try:
-            return self._scatter(channel, tasks, manner, again, False)
+            return _sum(self.scatter(tasks, Executor(channel, manner, again, False)))
         except Exception as error:
-            if self._cancelled or not self.alive:
+            if self.cancelled or not self.alive:
                 raise
             log.warning("a process that tried messages died (%s); going on carefully", type(error).__name__)
-            return self._scatter(channel, tasks, manner, True, True)
+            return _sum(self.scatter(tasks, Executor(channel, manner, True, True)))
 
-    def _scatter(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool, careful: bool) -> Tally:
-        total = Tally()
-        work = self.context.parallelize(tasks, len(tasks))
-        for tally in work.mapPartitions(Executor(channel, manner, again, careful)).collect():
-            total.add(tally)
-        return total
+
+def spark_for(part: Part) -> Spark:
+    """A session of this job's own, or one of the Spark Connect server that `SPARK_REMOTE` names."""
+    return RemoteSpark(part) if os.environ.get("SPARK_REMOTE") else OwnSpark(part)
+
+
+class OwnSpark(Spark):
+    """The driver is here: begun when there is something to do. It needs no more of Spark than its core."""
+
+    _context: Any = None
+
+    @property
+    def context(self) -> Any:
+        """The driver's Spark context."""
+        if self._context is None:
+            from pyspark import SparkConf, SparkContext
+
+            conf = SparkConf()
+            if conf.get("spark.app.name", "job.py") == "job.py":
+                conf.setAppName(f"airflow_mq {self.part['name']}")
+            self._context = SparkContext.getOrCreate(conf)
+            if self.cancelled:
+                self.cancel()
+        return self._context
+
+    @property
+    def session(self) -> Any:
+        """A session of the same context."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession(self.context)
+
+    @property
+    def width(self) -> int:
+        """So many for each core."""
+        return PIECES * int(self.context.defaultParallelism)
 
     @property
     def alive(self) -> bool:
@@ -151,22 +194,76 @@ class Spark:
         except Exception:
             return False
 
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
+        """One partition for each task."""
+        found: list[Tally] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
+        return found
+
     def cancel(self) -> None:
-        """Stop what runs: nobody wants it any more."""
-        self._cancelled = True
+        """Stop what runs."""
+        self.cancelled = True
         if self._context is not None:
-            try:
-                self._context.cancelAllJobs()
-            except Exception as error:
-                log.warning("the jobs could not be cancelled (%s)", type(error).__name__)
+            _quietly("the jobs could not be cancelled", self._context.cancelAllJobs)
 
     def stop(self) -> None:
-        """End the session."""
+        """End the JVM's part."""
         if self._context is not None:
-            try:
-                self._context.stop()
-            except Exception as error:
-                log.warning("Spark did not stop cleanly (%s)", type(error).__name__)
+            _quietly("Spark did not stop cleanly", self._context.stop)
+
+
+class RemoteSpark(Spark):
+    """The driver is a Spark Connect server that is warm already: no JVM is started."""
+
+    _session: Any = None
+    alive = True
+
+    @property
+    def session(self) -> Any:
+        """A session of the server's."""
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            self._session = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).create()
+        return self._session
+
+    @property
+    def width(self) -> int:
+        """The server does not say how many cores it has; it says into how many pieces it likes to cut."""
+        told = self.session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+        return PIECES * int(told or os.cpu_count() or 2)
+
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
+        """One row, and one partition, for each task."""
+        from .frames import TALLY, Numbered
+
+        numbers = self.session.range(0, len(tasks), 1, len(tasks))
+        rows = numbers.mapInArrow(Numbered(tasks, call), TALLY).collect()
+        return [Tally(row.done, row.failed, row.back, row.before, row.refused) for row in rows]
+
+    def cancel(self) -> None:
+        """Stop what runs."""
+        self.cancelled = True
+        if self._session is not None:
+            _quietly("the jobs could not be cancelled", self._session.interruptAll)
+
+    def stop(self) -> None:
+        """End the session, not the server."""
+        if self._session is not None:
+            _quietly("the session did not end cleanly", self._session.stop)
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.add(tally)
+    return total
+
+
+def _quietly(what: str, act: Callable[[], Any]) -> None:
+    try:
+        act()
+    except Exception as error:
+        log.warning("%s (%s)", what, type(error).__name__)
 
 
 class Executor:

@@ -13,25 +13,21 @@ from .reporting import Reporter
 from .running import TOGETHER, Manner, Tally, Task, load_function, unanswered_items
 from .tables import MESSAGES_DDL, answers_in, batch_of
 
-_TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
+TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 
 
-def run_frames(context: Any, channel: Any, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
+def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
     """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession(context)
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
         shares = [task.share for task in tasks if task.processor == processor]
         numbers = session.range(0, len(shares), 1, len(shares))
         messages = numbers.mapInArrow(Messages(channel, shares, manner, again), MESSAGES_DDL)
-        context.setJobDescription(f"airflow_mq {processor.name}")
         outcomes = load_function(processor.function)(messages)
         if outcomes is None:
-            answers = numbers.mapInArrow(AllDone(channel, shares, manner), _TALLY)
+            answers = numbers.mapInArrow(AllDone(channel, shares, manner), TALLY)
         elif hasattr(outcomes, "mapInArrow"):
-            answers = outcomes.mapInArrow(Outcomes(channel, manner), _TALLY)
+            answers = outcomes.mapInArrow(Outcomes(channel, manner), TALLY)
         else:
             raise InvalidInput(
                 f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
@@ -99,6 +95,17 @@ class AllDone:
             finally:
                 side.close()
         yield _told(tally)
+
+
+class Numbered:
+    """Does each partition's tasks, and tells what they came to."""
+
+    def __init__(self, tasks: Sequence[Task], call: Any) -> None:
+        self.tasks, self.call = tasks, call
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for tally in self.call(self.tasks[number] for number in _numbers(batches)):
+            yield _told(tally)
 
 
 def record_batches(items: Iterator[Any]) -> Iterator[pa.RecordBatch]:

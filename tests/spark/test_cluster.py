@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import secrets
 import signal
 import subprocess
 import urllib.request
@@ -12,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,7 +36,6 @@ class Cluster:
         self.folder = folder
         self.port, self.ui = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{self.port}"
-        self.secret = secrets.token_hex(16)
         # The executors find what tests need, and write what they tried where the driver says.
         plain = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_MQ_")}
         self.environment = {
@@ -45,31 +44,32 @@ class Cluster:
             "AIRFLOW_MQ_TEST_TRIED": str(folder / "tried"),
         }  # fmt: skip
         (folder / "tried").mkdir()
-        self.processes = [
+        self.processes: list[subprocess.Popen[bytes]] = []
+        try:
             self._start("master", "master.Master", "--port", str(self.port), "--webui-port", str(self.ui))
-        ]
-        eventually(lambda: "ALIVE" in self.status(), 60)
-        for name in ("worker-1", "worker-2"):
-            self.processes.append(
+            eventually(lambda: self.status().get("status") == "ALIVE", 60)
+            for name in ("worker-1", "worker-2"):
                 self._start(name, "worker.Worker", "--port", "0", "--webui-port", str(free_port()), "--cores", "1",
-                            "--memory", "700m", "--work-dir", str(folder / name), self.master)
-            )  # fmt: skip
-        eventually(lambda: len(re.findall(r'<a href="[^"]*">worker-', self.status())) == 2, 60)
+                            "--memory", "700m", "--work-dir", str(folder / name), self.master)  # fmt: skip
+            eventually(lambda: self.status().get("aliveworkers") == 2, 60)
+        except BaseException:
+            self.close()
+            raise
 
-    def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, kind: str, *arguments: str) -> None:
         program = Path(self.environment["SPARK_HOME"], "bin", "spark-class")
         with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
+            self.processes.append(subprocess.Popen(
                 [program, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
                 env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+            ))  # fmt: skip
 
-    def status(self) -> str:
-        """The master's page."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/", timeout=5) as page:
-            said: str = page.read().decode()
+    def status(self) -> dict[str, Any]:
+        """What the master says."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page:
+            said: dict[str, Any] = json.loads(page.read())
             return said
-        return ""
+        return {}
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes of its executors in which messages are tried."""

@@ -1,0 +1,211 @@
+"""Where the seconds of a small Spark block go, and what helps: `python -m tests.benchmarks.spark_startup`.
+
+Each way processes a block of 100 messages on `local[2]`, from submitting the job to its end; ways take turns, so
+that what else the machine does meets all of them. Writes `report/spark.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from airflow_mq import Block, MessageQueue, Processor, Processors
+from airflow_mq.spark import job
+from airflow_mq.spark.java import java_home, spark_environment
+from airflow_mq.spark.local import QUICK_JAVA, local_conf, make_archive
+from airflow_mq.spark.store_side import run_in_place
+from airflow_mq.store import parse, upgrade
+from tests.benchmarks.about import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = Path(__file__).parent / "report" / "spark.md"
+ROUTES = Processors([
+    Processor("first", "tests.spark.functions:process", ("first/*",)),
+    Processor("second", "tests.spark.functions:process", ("second/*",)),
+])  # fmt: skip
+MESSAGES = 100
+
+
+class Run(NamedTuple):
+    """Seconds: of all, until the job's own code began, until Spark was there, until all was tried."""
+
+    total: float
+    began: float = 0.0
+    there: float = 0.0
+    tried: float = 0.0
+
+
+Way = Callable[[MessageQueue, str, Block], Run]
+
+
+def submit(conf: dict[str, str], jobs: tuple[str, ...] = ("first,second",)) -> Way:
+    """A way by `spark-submit`, of one job or of one after the other."""
+
+    def run(queue: MessageQueue, uri: str, block: Block) -> Run:
+        said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        command = ["spark-submit", "--master", "local[2]", *said]
+        return _add(_job(command, uri, block, names) for names in jobs)
+
+    return run
+
+
+def _job(command: list[str], uri: str, block: Block, names: str, **more: str) -> Run:
+    environment = {
+        **os.environ, **spark_environment(), "PYTHONPATH": str(ROOT), "AIRFLOW_MQ_STORE": uri,
+        "AIRFLOW_MQ_BLOCK": block.token, **more,
+    }  # fmt: skip
+    words = [job.__file__, "--routes", ROUTES.routes_json(), "--processors", names]
+    begun, at = time.monotonic(), time.time()
+    ran = subprocess.run(
+        [*command, *words], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    total = time.monotonic() - begun
+    if ran.returncode:
+        sys.exit(ran.stdout)
+    there, tried = (float(found) for found in re.findall(r"after ([0-9.]+) s", ran.stdout)[:2])
+    told = re.search(r"job begins at ([0-9.]+)", ran.stdout)
+    return Run(total, float(told[1]) - at if told else 0.0, there, tried)
+
+
+def _add(runs: Iterator[Run]) -> Run:
+    return Run(*(sum(parts) for parts in zip(*runs)))
+
+
+def remote(port: int) -> Way:
+    """A way by a Spark Connect server that is warm."""
+
+    def run(queue: MessageQueue, uri: str, block: Block) -> Run:
+        return _job([sys.executable], uri, block, "first,second", SPARK_REMOTE=f"sc://127.0.0.1:{port}")
+
+    return run
+
+
+def in_place(queue: MessageQueue, uri: str, block: Block) -> Run:
+    """Without Spark."""
+    begun = time.monotonic()
+    part = ROUTES.parts({origin: MESSAGES // 4 for origin in block.origins})[0]
+    run_in_place(queue, block.token, ROUTES, part)
+    return Run(time.monotonic() - begun)
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[int]:
+    """A Spark Connect server on this machine alone."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    conf = {**local_conf(small=False), "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.grpc.binding.address": "127.0.0.1"}  # fmt: skip
+    said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    kind = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    environment = {**os.environ, **spark_environment(), "PYTHONPATH": str(ROOT)}
+    with (folder / "connect.log").open("wb") as log:
+        server = subprocess.Popen(
+            ["spark-submit", "--master", "local[2]", *said, "--class", kind, "spark-internal"],
+            env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            if time.monotonic() > until or server.poll() is not None:
+                sys.exit((folder / "connect.log").read_text())
+            time.sleep(0.2)
+        yield port
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+
+
+def measure(ways: dict[str, Way], rounds: int, folder: Path) -> dict[str, list[Run]]:
+    """Let the ways take turns."""
+    uri = f"sqlite:///{folder / 'store.db'}"
+    upgrade(parse(uri))
+    found: dict[str, list[Run]] = {name: [] for name in ways}
+    with MessageQueue(uri) as queue:
+        # The first turn warms up files and servers; it does not count.
+        for turn in range(-1, rounds):
+            for name, way in ways.items():
+                for origin in ("first/a", "first/b", "second/a", "second/b"):
+                    queue.enqueue_messages(origin, [b"plain"] * (MESSAGES // 4))
+                block = queue.plan_block()
+                run = way(queue, uri, block)
+                settled = queue.settle_block(block)
+                assert settled.processed == MESSAGES, settled
+                print(f"{turn:2} {name}: {run}", flush=True)
+                if turn >= 0:
+                    found[name].append(run)
+    return found
+
+
+def table(found: dict[str, list[Run]], made: float) -> str:
+    """The report."""
+    lines = [
+        "# Where the seconds of a small Spark block go",
+        "",
+        f"One run of `python -m tests.benchmarks.spark_startup`: a block of {MESSAGES} messages of two processors on "
+        "`local[2]`, medians, seconds. *JVM* is until the job's own code begins, *session* until Spark is there, "
+        "*work* until all messages are tried, *end* until `spark-submit` has gone.",
+        "",
+        "| way | all | JVM | session | work | end |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, runs in found.items():
+        mid = Run(*(median(values) for values in zip(*runs)))
+        parts = [mid.began, mid.there, mid.tried - mid.there, mid.total - mid.began - mid.tried]
+        shown = [f"{part:.1f}" if mid.tried else "" for part in parts]
+        lines.append(f"| {name} | {mid.total:.1f} | {' | '.join(shown)} |")
+    lines += ["", f"Making the archive of classes, once: {made:.0f} s.", ""]
+    lines += [f"- {name}: {value}" for name, value in machine().items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=REPORT)
+    said = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["XDG_CACHE_HOME"] = str(folder)
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        os.environ["JAVA_HOME"] = str(java_home())
+        quick = local_conf()
+        assert set(QUICK_JAVA) <= set(quick["spark.driver.extraJavaOptions"].split())
+        begun = time.monotonic()
+        make_archive()
+        made = time.monotonic() - begun
+        full, shared = local_conf(small=False), local_conf()
+        with connect_server(folder) as port:
+            found = measure(
+                {
+                    "plain, a job for each of two processors": submit({}, ("first", "second")),
+                    "plain, a shared job": submit({}),
+                    "C1 and serial collector": submit(quick),
+                    "archive of classes": submit(full),
+                    "archive, C1 and serial collector (the default, `local_conf`)": submit(shared),
+                    "warm Spark Connect server": remote(port),
+                    "in place, without Spark": in_place,
+                },
+                said.rounds,
+                folder,
+            )
+    said.out.write_text(table(found, made))
+    print(said.out.read_text())
+
+
+if __name__ == "__main__":
+    main()
