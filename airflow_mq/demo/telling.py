@@ -12,8 +12,7 @@ from rich.table import Table
 
 from .story import Summary, by_hand_limit
 
-#: These stay in view; the others only tell what goes on just now.
-LASTING = ("Airflow starts", "Airflow answers", "Block", "A person")
+#: These only tell what goes on just now.
 PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
 
 

@@ -487,11 +487,15 @@ class LiveAirflow:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on loopback that nobody listens on just now.
+
+    It is some seconds until it is used, so it is none of those that the system hands out by itself meanwhile.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _kept_tables() -> Path:
