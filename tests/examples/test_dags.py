@@ -1,9 +1,11 @@
-"""The DAGs in `dags/`: quick to import, without a warning, and without a look at any database (L8)."""
+"""The DAGs in `dags/`, and the one in the README: quick to import, without a warning, and without a look at any database (L8)."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any
 
 import pytest
 
-DAGS = Path(__file__).parents[2] / "dags"
+REPOSITORY = Path(__file__).parents[2]
+DAGS = REPOSITORY / "dags"
 FILES = sorted(path.name for path in DAGS.glob("*.py"))
 EXPECTED = {
     "event_driven_block.py": {"event_driven_block"},
@@ -62,8 +65,12 @@ Imported = dict[str, dict[str, Any]]
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     """What came of importing each DAG file."""
     home = tmp_path_factory.mktemp("airflow")
+    dags = home / "dags"
+    shutil.copytree(DAGS, dags)
+    (first,) = re.findall(r"## A DAG\n\n```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    (dags / "readme.py").write_text(first)
     environment = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    command = [sys.executable, "-c", IMPORT, str(DAGS), *FILES]
+    command = [sys.executable, "-c", IMPORT, str(dags), *FILES, "readme.py"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
@@ -83,6 +90,12 @@ def test_a_dag_is_imported_quickly_and_quietly(imported: Imported, name: str) ->
     assert set(found["dags"]) <= EXPECTED[name]
     assert not found["pyspark"]
     assert found["seconds"] < 1
+
+
+@pytest.mark.airflow
+@pytest.mark.slow
+def test_the_dag_in_the_readme_is_one(imported: Imported) -> None:
+    assert imported["readme.py"]["dags"] == ["orders"]
 
 
 @pytest.mark.parametrize("name", FILES)
