@@ -33,7 +33,11 @@ def test_a_plan_tells_parts_and_nothing_of_the_messages(queue: MessageQueue, run
 
     parts = run.plan()
 
-    assert {part["name"]: part["messages"] for part in parts} == {"alpha 1/2": 3, "alpha 2/2": 1, "beta": 1}
+    assert {part["name"].partition(" ")[0]: part["where"] for part in parts} == {
+        "alpha": "in place",
+        "beta": "in place",
+    }
+    assert sum(part["messages"] for part in parts) == 5
     block = queue.block(run.xcoms["plan", "block"]["token"])
     assert block.key == "dag/r1/plan"
     assert run.xcoms["plan", "block"] == {
@@ -225,7 +229,8 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
 
     with pytest.raises(AirflowFailException, match="no part of a block"):
         run.process(0)
-    run.settle()
+    with pytest.raises(AirflowFailException, match="process_0 failed"):
+        run.settle()
 
 
 def test_a_task_that_is_told_to_end_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
@@ -335,7 +340,7 @@ def test_set_aside_messages_are_told_of(queue: MessageQueue, run: Run) -> None:
 def test_tasks_retried_and_cleared_in_every_order_lose_nothing(sqlite_queue: MessageQueue, start: int) -> None:
     tasks = ("plan", "p0", "p1", "p2", "settle")
     airflow = Airflow()
-    for number, order in enumerate(itertools.product([tasks[start]], tasks, tasks, tasks)):
+    for number, order in enumerate(itertools.product([tasks[start]], tasks, tasks)):
         fill(sqlite_queue, {"a1": [b"1"], "a2": [b"2"], "b": [b"3"]})
         run = airflow.run(f"run {number}")
         for task in ("plan", "p1"):
@@ -347,7 +352,7 @@ def test_tasks_retried_and_cleared_in_every_order_lose_nothing(sqlite_queue: Mes
         airflow.runs["dag", run.run_id] = airflow.runs["dag", f"last {number}"] = "success"
     airflow.run("the end").whole()
 
-    assert Counter(origin for origin, _ in processed(sqlite_queue)) == dict.fromkeys(("a1", "a2", "b"), 5**3)
+    assert Counter(origin for origin, _ in processed(sqlite_queue)) == dict.fromkeys(("a1", "a2", "b"), 5**2)
     assert sqlite_queue.footprints() == [] or all(print_.count == 0 for _, print_ in sqlite_queue.footprints())
     assert sqlite_queue.blocks("planned") == []
 

@@ -1,0 +1,163 @@
+"""Enqueuing from a DAG: from what the author wrote, files and rows; once, and literally (B3)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from tests.airflow.stage import CONN_ID, Airflow, Run
+
+pytestmark = pytest.mark.airflow
+
+TEMPLATE = "{{ 1/0 }}{% endraw %}"
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+def enqueue(**kwargs: Any) -> Any:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    return EnqueueMessagesOperator(task_id="enqueue", mq_conn_id=CONN_ID, **kwargs)
+
+
+def stored(queue: MessageQueue) -> list[tuple[str, bytes]]:
+    """What waits, by origin."""
+    return [(origin, one.payload) for origin, _ in queue.footprints() for one in queue.peek(origin)]
+
+
+def test_messages_as_they_are_written(queue: MessageQueue, run: Run) -> None:
+    messages = ["text", b"\x00bytes", {"any": "JSON"}, {"payload": "own", "origin": "b", "headers": {"h": "1"}}]
+
+    done = run.execute(enqueue(origin="a", messages=messages))
+
+    assert done == {"count": 4, "size": 30 - 1, "repeated": 0}
+    assert stored(queue) == [("a", b"text"), ("a", b"\x00bytes"), ("a", b'{"any":"JSON"}'), ("b", b"own")]
+    assert queue.peek("b")[0].headers == {"h": "1"}
+
+
+def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue, run: Run) -> None:
+    operator = enqueue(origin="a", messages=["x", "x", "y"])
+
+    assert run.execute(operator)["count"] == 3
+    assert run.execute(operator) == {"count": 0, "size": 0, "repeated": 3}
+    assert run.execute(operator, 1)["count"] == 3, "another map index is another task"
+    assert run.airflow.run("r2").execute(operator)["count"] == 3
+    assert run.execute(enqueue(origin="a", messages=["x"], idempotent=False))["count"] == 1
+
+
+def test_a_source_that_changed_between_tries_is_told(sqlite_queue: MessageQueue, run: Run) -> None:
+    run.execute(enqueue(origin="a", messages=["x"]))
+
+    with pytest.raises(Exception, match="gave something else than when this task enqueued before"):
+        run.execute(enqueue(origin="a", messages=["z"]))
+
+
+def test_files_are_messages_of_their_folders(queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+    for name, text in (("acme/1.csv", TEMPLATE), ("acme/2.csv", "2"), ("zebra/1.csv", "3"), ("zebra/note.txt", "-")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = {"files": f"{tmp_path}/*/*.csv", "origin_pattern": r"/(?P<origin>[^/]+)/[^/]+$"}
+
+    assert run.execute(enqueue(**files))["count"] == 3
+    assert run.execute(enqueue(**files))["repeated"] == 3
+    assert stored(queue) == [("acme", TEMPLATE.encode()), ("acme", b"2"), ("zebra", b"3")]
+
+
+def test_files_of_an_object_store_and_paths_as_messages(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "1.csv").write_text("1")
+
+    run.execute(enqueue(files=f"file://{tmp_path}/deep/*.csv", origin=lambda path: Path(path).parent.name))
+    run.execute(enqueue(files=f"{tmp_path}/deep/*.csv", origin="paths", payload="path", idempotent=False))
+
+    assert stored(sqlite_queue) == [("deep", b"1"), ("paths", f"{tmp_path}/deep/1.csv".encode())]
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A database behind a hook, with an outbox."""
+    from airflow.providers.common.compat.sdk import BaseHook
+
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE outbox (id INTEGER, tenant TEXT, body TEXT)")
+        connection.executemany(
+            "INSERT INTO outbox VALUES (?, ?, ?)", [(1, "acme", TEMPLATE), (2, "zebra", "2"), (3, "acme", "3")]
+        )
+    hook = SimpleNamespace(get_conn=lambda: sqlite3.connect(path), get_cursor=None)
+    monkeypatch.setattr(BaseHook, "get_connection", classmethod(_or_shop(BaseHook.get_connection, hook)))
+
+
+def _or_shop(known: Any, hook: Any) -> Any:
+    def get_connection(cls: Any, conn_id: str) -> Any:
+        return SimpleNamespace(get_hook=lambda: hook) if conn_id == "shop" else known(conn_id)
+
+    return get_connection
+
+
+@pytest.mark.usefixtures("shop")
+def test_rows_of_a_query(queue: MessageQueue, run: Run) -> None:
+    sql = {"sql": "SELECT * FROM outbox ORDER BY id", "sql_conn_id": "shop"}
+    columns = {"origin_column": "tenant", "payload_column": "body", "key_column": "id"}
+
+    assert run.execute(enqueue(**sql, **columns))["count"] == 3
+    assert (
+        run.execute(enqueue(sql_conn_id="shop", sql="SELECT * FROM outbox ORDER BY id DESC", **columns))["repeated"]
+        == 3
+    )
+    run.execute(enqueue(**sql, origin=lambda row: f"whole {row['tenant']}", idempotent=False))
+
+    found = stored(queue)
+    assert found[:3] == [("acme", TEMPLATE.encode()), ("acme", b"3"), ("whole acme", _row(1, "acme", TEMPLATE))]
+    assert len(found) == 6
+
+
+def _row(number: int, tenant: str, body: str) -> bytes:
+    return json.dumps({"id": number, "tenant": tenant, "body": body}, separators=(",", ":")).encode()
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({}, "say one of messages, files or sql; none is said"),
+        ({"messages": ["x"], "files": "*"}, "messages and files"),
+        ({"messages": ["x"]}, "has no origin"),
+        ({"messages": 7, "origin": "a"}, "not int"),
+        ({"messages": [{"payload": "x", "orign": "a"}], "origin": "a"}, "and no orign"),
+        ({"sql": "SELECT 1", "origin": "a"}, "say sql_conn_id"),
+        ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y'; it has x"),
+        ({"messages": ["x"], "origin": "a", "not_before": "soon"}, "a number of seconds"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, kwargs: Any, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        run.execute(enqueue(**kwargs))
+    assert stored(sqlite_queue) == []
+
+
+def test_a_weight_and_a_due_time_travel_along(sqlite_queue: MessageQueue, run: Run) -> None:
+    run.execute(enqueue(origin="a", messages=["x"], weight="[7, 1]"))
+    run.execute(enqueue(origin="b", messages=["later"], not_before="3600", idempotent=False))
+
+    assert sqlite_queue.peek("a")[0].weight in (None, (7, 1))
+    block = sqlite_queue.plan_block()
+    assert (block.planned, block.origins) == ((7, 1), ["a"])
+    sqlite_queue.release_block(block)
+
+
+def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
+    from airflow_mq.operators.enqueue import message_key
+
+    assert message_key("dag/run/task/-1", "0") == "dag/run/task/-1/0"
+    assert message_key("x" * 900, "0").startswith("sha256:")
+    assert message_key("run", "a\nb") != message_key("run", "a\nc")

@@ -1,0 +1,255 @@
+"""Triggers and sensors: told at once, one poller for all, and never in the way of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from tests.airflow.stage import CONN_ID, Airflow, fill
+
+pytestmark = pytest.mark.airflow
+
+
+async def first_event(trigger: Any, seconds: float = 15.0) -> Any:
+    """What a trigger tells first."""
+    async for event in _within(trigger.run(), seconds):
+        return event.payload
+
+
+async def _within(events: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
+    try:
+        while True:
+            yield await asyncio.wait_for(anext(events), seconds)
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]
+
+
+def ready(**kwargs: Any) -> Any:
+    from airflow_mq.triggers import QueueReadyTrigger
+
+    return QueueReadyTrigger(CONN_ID, **kwargs)
+
+
+def test_what_is_ready_is_told_at_once(queue: MessageQueue) -> None:
+    fill(queue, {"a": [b"x"], "b": [b"y"]})
+    queue.pause("a")
+
+    event = asyncio.run(first_event(ready(poll_interval=60)))
+
+    assert event == {"ring": "default", "ready": ["b"], "due": False}
+
+
+def test_what_is_sent_later_is_told_soon(queue: MessageQueue) -> None:
+    postgres = queue.store.address.driver == "postgresql"
+
+    async def scene() -> float:
+        waiting = asyncio.create_task(first_event(ready(poll_interval=60 if postgres else 0.2)))
+        await asyncio.sleep(1.5)
+        assert not waiting.done()
+        sent = time.monotonic()
+        await asyncio.to_thread(fill, queue, {"a": [b"x"]})
+        assert (await waiting)["ready"] == ["a"]
+        return time.monotonic() - sent
+
+    assert asyncio.run(scene()) < 3
+
+
+def test_each_send_is_told_once_and_what_stays_is_told_again(queue: MessageQueue) -> None:
+    async def scene() -> list[int]:
+        counts, told = [], 0
+        trigger = ready(poll_interval=0.1, repeat_after=3.0)
+        fill(queue, {"a": [b"x"]})
+
+        async def listen() -> None:
+            nonlocal told
+            async for _ in trigger.run():
+                told += 1
+
+        listening = asyncio.create_task(listen())
+        for wait in (1.0, 1.0, 3.0):
+            await asyncio.sleep(wait)
+            counts.append(told)
+            if len(counts) == 1:
+                fill(queue, {"a": [b"y"]})
+        listening.cancel()
+        return counts
+
+    first, second, third = asyncio.run(scene())
+    assert first == 1 and second == 2 and third >= 3
+
+
+def test_delayed_mail_is_told_when_it_is_due(sqlite_queue: MessageQueue) -> None:
+    sqlite_queue.enqueue_message("a", b"x", not_before=1)
+    assert not sqlite_queue.pulse()
+
+    assert asyncio.run(first_event(ready(poll_interval=0.2)))["due"] is True
+
+
+def test_set_aside_messages_are_told(queue: MessageQueue) -> None:
+    from airflow_mq.triggers import OverweightTrigger
+
+    queue.enqueue_message("a", b"x", weight=Weight(10**9, 0))
+    queue.settle_block(queue.plan_block())
+
+    assert asyncio.run(first_event(OverweightTrigger(CONN_ID))) == {"ring": "default", "waiting": 1}
+
+
+def test_a_lost_connection_is_made_again(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    from airflow_mq.store import parse, upgrade
+    from tests.airflow.conftest import connection_of
+
+    upgrade(parse(pg_uri))
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", connection_of(pg_uri))
+
+    async def scene() -> Any:
+        waiting = asyncio.create_task(first_event(ready(poll_interval=60), 30))
+        await asyncio.sleep(1.5)
+        with psycopg.connect(pg_uri, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                " AND datname = current_database()"
+            )
+        await asyncio.sleep(2.5)
+        with MessageQueue(pg_uri) as queue:
+            await asyncio.to_thread(fill, queue, {"a": [b"x"]})
+        return await waiting
+
+    assert asyncio.run(scene())["ready"] == ["a"]
+
+
+def test_the_loop_goes_on_while_the_store_does_not_answer(
+    sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MessageQueue, "pulse", lambda queue, most: time.sleep(1.0))
+
+    async def scene() -> float:
+        waiting = asyncio.create_task(first_event(ready()))
+        longest, last = 0.0, time.monotonic()
+        for _ in range(60):
+            await asyncio.sleep(0.02)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        waiting.cancel()
+        return longest
+
+    assert asyncio.run(scene()) < 0.6
+
+
+def test_all_triggers_of_a_ring_share_a_poller() -> None:
+    from airflow_mq.triggers import OverweightTrigger
+
+    keys = {ready().shared_stream_key(), ready(repeat_after=7).shared_stream_key(),
+            OverweightTrigger(CONN_ID).shared_stream_key()}  # fmt: skip
+    assert len(keys) == 1
+    assert ready(ring="other").shared_stream_key() not in keys
+
+
+def test_the_shared_poller_feeds_every_trigger(sqlite_queue: MessageQueue) -> None:
+    fill(sqlite_queue, {"a": [b"x"]})
+    trigger = ready()
+
+    async def scene() -> Any:
+        stream = type(trigger).open_shared_stream(trigger.serialize()[1])
+        async for event in _within(trigger.filter_shared_stream(stream), 10):
+            return event.payload
+
+    assert asyncio.run(scene())["ready"] == ["a"]
+
+
+def test_a_trigger_is_made_anew_from_what_it_was_kept_as() -> None:
+    from airflow.sdk.module_loading import import_string
+
+    path, kwargs = ready(ring="night", poll_interval=3.0).serialize()
+
+    assert json.loads(json.dumps(kwargs)) == kwargs
+    assert import_string(path)(**kwargs).serialize() == (path, kwargs)
+
+
+def test_the_scheme_leads_to_the_trigger() -> None:
+    from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
+
+    trigger = MessageQueueTrigger(scheme="airflow-mq", mq_conn_id=CONN_ID, ring="night")
+
+    assert trigger.serialize() == ready(ring="night").serialize()
+
+
+# -- sensors --
+
+
+def sensor(kind: str = "QueueReadySensor", **kwargs: Any) -> Any:
+    import airflow_mq.sensors as sensors
+
+    return getattr(sensors, kind)(task_id="wait", mq_conn_id=CONN_ID, **kwargs)
+
+
+def test_a_sensor_that_pokes(queue: MessageQueue) -> None:
+    waiting = sensor()
+    assert not waiting.poke({}).is_done
+    fill(queue, {"a": [b"x"]})
+
+    assert (waiting.poke({}).is_done, waiting.poke({}).xcom_value["ready"]) == (True, ["a"])
+    assert not sensor("OverweightSensor").poke({}).is_done
+
+
+def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    waiting, run = sensor(deferrable=True, poll_interval=2.0), Airflow().run()
+    with pytest.raises(TaskDeferred) as deferred:
+        run.execute(waiting)
+
+    assert deferred.value.trigger.serialize() == ready(poll_interval=2.0).serialize()
+    assert waiting.execute_complete({}, {"ready": ["a"]}) == {"ready": ["a"]}
+    fill(sqlite_queue, {"a": [b"x"]})
+    assert run.execute(waiting)["ready"] == ["a"]
+
+
+# -- what the engine tells --
+
+
+def listened(uri: str, channel: str, scene: Callable[[], None]) -> int:
+    """How many notifications a scene causes."""
+    import psycopg
+
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute(f'LISTEN "{channel}"')
+        scene()
+        return len(list(connection.notifies(timeout=0.5)))
+
+
+def test_a_burst_is_told_once_and_the_next_one_again(pg_uri: str) -> None:
+    from airflow_mq.store import parse, upgrade
+    from airflow_mq.store.postgres import wake_channel
+
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        channel = wake_channel(queue.store.address.schema, queue.ring_id)
+
+        def burst() -> None:
+            for number in range(20):
+                queue.enqueue_message("a", b"x")
+                queue.enqueue_message("a", b"y", key=f"key {time.monotonic()} {number}")
+
+        assert listened(pg_uri, channel, burst) in (1, 2)
+        time.sleep(0.3)
+        assert listened(pg_uri, channel, lambda: fill(queue, {"b": [b"x"] * 1000})) == 1
+
+
+def test_a_wake_up_that_fails_fails_no_send(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import airflow_mq.store.postgres as postgres
+    from airflow_mq.store import parse, upgrade
+
+    upgrade(parse(pg_uri))
+    monkeypatch.setattr(postgres, "wake_channel", lambda schema, ring: "x" * 100)
+    with MessageQueue(pg_uri) as queue:
+        queue.enqueue_message("a", b"x")
+        queue.enqueue_message("a", b"x", key="k")
+        assert queue.footprint("a").count == 2
+        assert queue.check() == []
