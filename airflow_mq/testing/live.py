@@ -353,9 +353,7 @@ class LiveAirflow:
             body["task_ids"] = list(task_ids)
         self.call("POST", f"dags/{dag_id}/clearTaskInstances", body)
 
-    def answer(
-        self, dag_id: str, run_id: str, task_id: str, option: str, params: Mapping[str, Any] | None = None
-    ) -> None:
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str, **params: Any) -> None:
         """Answer a task that waits for a person."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/-1/hitlDetails"
         self.call("PATCH", path, {"chosen_options": [option], "params_input": params})
