@@ -114,3 +114,44 @@ def test_the_setting_may_be_left_out_or_set(monkeypatch: pytest.MonkeyPatch) -> 
     assert _sqlite_root() is None
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "/srv/queues")
     assert _sqlite_root() == Path("/srv/queues")
+
+
+def test_everything_that_is_named_is_there() -> None:
+    from importlib import import_module
+
+    from airflow.sdk.module_loading import import_string
+
+    info = get_provider_info()
+
+    for kind in ("operators", "sensors", "triggers", "hooks"):
+        for one in info[kind]:
+            for module in one["python-modules"]:
+                assert import_module(module).__doc__
+    named = [*info["extra-links"], *info["notifications"], *info["queues"], *info["cli"]]
+    for path in [*named, *(one["class-name"] for one in info["task-decorators"])]:
+        assert callable(import_string(path))
+
+
+def test_every_operator_link_is_named_to_airflow() -> None:
+    from airflow_mq.operators import blocks
+
+    used = {
+        f"{type(link).__module__}.{type(link).__qualname__}"
+        for operator in (blocks.ServiceQueuesOperator, blocks.ProcessMessagesOperator, blocks.SettleBlockOperator)
+        for link in operator.operator_extra_links
+    }
+    assert used == set(get_provider_info()["extra-links"])
+
+
+def test_links_lead_to_tasks_of_the_same_run() -> None:
+    from airflow_mq.links import BlockLink, PlanLink
+
+    key = SimpleNamespace(dag_id="d", run_id="scheduled__2026-11-21T00:00:00+00:00", task_id="block.settle")
+    operator = SimpleNamespace(plan_task_id="block.plan")
+
+    assert (
+        PlanLink()
+        .get_link(operator, ti_key=key)
+        .endswith("/dags/d/runs/scheduled__2026-11-21T00%3A00%3A00%2B00%3A00/tasks/block.plan")
+    )
+    assert BlockLink().get_link(operator, ti_key=key).endswith("/tasks/block.plan/xcom")
