@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
@@ -147,8 +147,11 @@ def message_processor_task(
     python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
     """Make a task of a function that processes messages; see `MessageProcessorOperator` for what can be said."""
+    if python_callable is None:
+        return partial(message_processor_task, multiple_outputs=multiple_outputs, **kwargs)  # type: ignore[no-any-return]
     made: TaskDecorator = task_decorator_factory(
-        python_callable=python_callable,
+        # Before Airflow looks at what the function may be called, and mapped, with.
+        python_callable=_given_later(python_callable),
         multiple_outputs=multiple_outputs,
         decorated_operator_class=MessageProcessorOperator,
         **kwargs,

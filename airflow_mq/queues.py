@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
+try:
+    from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+except ImportError as error:
+    raise AirflowOptionalProviderFeatureException(error) from None
 
 if TYPE_CHECKING:
     from airflow_mq.triggers import QueueReadyTrigger

@@ -147,9 +147,9 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
     over, dead, keeping = airflow.run("over"), airflow.run("dead"), airflow.run("keeping")
     fill(queue, {"a": [b"x"]})
     over.plan()
-    airflow.runs["dag", "over"] = "failed"
     fill(queue, {"b": [b"x"]})
     dead.plan(lease="0.001")
+    airflow.runs["dag", "over"] = "failed"
     queue.change_ring(max_stale=0)
 
     operator = HousekeepingOperator(task_id="keep", reap=True, check=True, mq_conn_id=CONN_ID)
