@@ -75,7 +75,7 @@ def test_what_was_not_executed_waits_where_it_was(
 
 @pytest.mark.parametrize(
     ("address", "says"),
-    [("nonsense", "ORIGIN:PAGE:INDEX"), ("zebra:0:0", "no processor takes 'zebra'"), ("a:7:0", "")],
+    [("nonsense", "ORIGIN:PAGE:INDEX"), ("zebra:0:0", "no processor takes 'zebra'"), ("a:7:0", ".")],
 )
 def test_an_address_that_leads_nowhere_is_refused(
     sqlite_queue: MessageQueue, run: Run, address: str, says: str

@@ -42,8 +42,6 @@ class Submitted:
     def popen(self, argv: list[str], env: dict[str, str] | None = None, **kwargs: Any) -> Any:
         self.argv.append(list(argv))
         self.env.append(dict(env or {}))
-        made = subprocess.Popen(["true"], stdout=subprocess.PIPE, text=True)
-        made.wait()
         return _Ended(self.exit_code, iter(self.lines))
 
 
@@ -63,10 +61,12 @@ def submitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitted:
     import airflow.providers.apache.spark.hooks.spark_submit as hook
 
     import airflow_mq.spark.java as java
+    import airflow_mq.spark.local as local
 
     made = Submitted()
     monkeypatch.setattr(hook.subprocess, "Popen", made.popen)
-    monkeypatch.setattr(java, "java_home", lambda known=None: tmp_path)
+    monkeypatch.setattr(java, "spark_environment", lambda *args, **kwargs: {"JAVA_HOME": str(tmp_path)})
+    monkeypatch.setattr(local, "local_conf", lambda *args, **kwargs: {"spark.local": "quick"})
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     return made
 
@@ -101,7 +101,7 @@ def test_a_job_is_told_the_authors_words_and_numbers(
     job_at = next(place for place, word in enumerate(argv) if word.endswith("airflow_mq/spark/job.py"))
     assert argv[:3] == ["spark-submit", "--master", "local[2]"]
     assert argv[3:job_at] == [
-        "--conf", "spark.z=1", "--conf", "spark.x=y", "--driver-memory", "1g", "--name", "orders",
+        "--conf", "spark.local=quick", "--conf", "spark.z=1", "--conf", "spark.x=y", "--driver-memory", "1g", "--name", "orders",
     ]  # fmt: skip
     assert argv[job_at + 1 :] == [
         "--ring", "default", "--routes", PROCESSORS.routes_json(), "--processors", "all", "--part", "0", "--parts", "1",
@@ -164,7 +164,7 @@ def test_secrets_travel_by_environment_alone(
     ("connection", "says"),
     [
         (None, "isn't defined"),
-        ("spark://local[*]", ""),
+        ("spark://local[*]", "."),
         (json.dumps({"conn_type": "spark"}), "names no master"),
         (json.dumps({"conn_type": "spark", "host": "spark://h", "extra": {"deploy-mode": "cluster"}}), "deploy mode"),
     ],
