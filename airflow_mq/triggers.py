@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -264,8 +264,3 @@ def _look(queue: Any) -> Look:
     pulse = queue.pulse(10)
     waiting = len(queue.overweight(limit=1_000)) if pulse.set_aside else 0
     return Look(tuple(pulse.ready), pulse.due, pulse.newest, pulse.set_aside, waiting, queue.ring)
-
-
-def event_of(event: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An event as a task gets it back."""
-    return dict(event or {})
