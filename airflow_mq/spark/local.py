@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import subprocess
 import tempfile
@@ -77,17 +78,17 @@ def make_archive(environment: Mapping[str, str] | None = None) -> Path:
     with tempfile.TemporaryDirectory(prefix="airflow_mq_", dir=archive.parent) as folder:
         classes, script = Path(folder) / "classes", Path(folder) / "warm_up.py"
         script.write_text(_WARM_UP.format(frames=_FRAMES))
-        _run([
+        said = _run([
             str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]",
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
             "--conf", f"spark.driver.extraJavaOptions=-Xshare:off -XX:DumpLoadedClassList={classes}", str(script),
-        ], known)  # fmt: skip
+        ], {**known, "SPARK_PRINT_LAUNCH_COMMAND": "1"})  # fmt: skip
         made = archive.with_name(f".{secrets.token_hex(8)}.jsa")
         try:
             _run([
                 str(Path(known["JAVA_HOME"]) / "bin" / "java"), "-Xshare:dump", "-XX:+UseSerialGC",
                 f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}",
-                "--add-modules=jdk.incubator.vector", "-cp", _class_path(),
+                "--add-modules=jdk.incubator.vector", "-cp", _class_path(said),
             ], known)  # fmt: skip
             os.replace(made, archive)
         finally:
@@ -95,13 +96,15 @@ def make_archive(environment: Mapping[str, str] | None = None) -> Path:
     return archive
 
 
-def _class_path() -> str:
+def _class_path(said: str) -> str:
     """As Spark's launcher has it: an archive is good for the same class path only."""
-    home = spark_home()
-    return f"{home}/conf/:{home}/jars/*"
+    found = re.search(r"^Spark Command: .*? -cp (.+?) -X", said, re.MULTILINE)
+    if not found:
+        raise MessageQueueError("the archive of Spark's classes could not be made: Spark does not tell its class path")
+    return found[1]
 
 
-def _run(command: list[str], environment: Mapping[str, str]) -> None:
+def _run(command: list[str], environment: Mapping[str, str]) -> str:
     try:
         ran = subprocess.run(  # noqa: S603 - Spark and Java of this environment
             command, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -113,3 +116,4 @@ def _run(command: list[str], environment: Mapping[str, str]) -> None:
         raise MessageQueueError(
             f"the archive of Spark's classes could not be made; {Path(command[0]).name} said: {ran.stdout[-500:]}"
         )
+    return ran.stdout
