@@ -1,0 +1,102 @@
+"""From rows to what the core works with; rows that make no sense are told by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from ..core.book import DEFAULT_STANDING, Standing
+from ..core.errors import StoreCorrupt
+from ..core.page import PROCESSED, Mail, Note, Page
+from ..core.weight import Weight
+from . import codec
+from .rows import MailRow, PageRow
+
+
+@codec.reading("what is set for an origin")
+def standing_of(value: Any) -> Standing:
+    """What is set for an origin."""
+    if value is None or value == {}:
+        return DEFAULT_STANDING
+    plain = codec.read_json(value) if isinstance(value, str) else value
+    if not plain.keys() <= {"share", "least", "most", "ordered"}:
+        raise ValueError(f"it has {', '.join(plain)}")
+    return Standing(
+        plain.get("share", 1),
+        Weight(*plain["least"]) if plain.get("least") else None,
+        Weight(*plain["most"]) if plain.get("most") else None,
+        plain.get("ordered"),
+    )
+
+
+@codec.reading("a page")
+def page_of(row: PageRow) -> Page:
+    """A page as it is stored."""
+    page = Page(row.page)
+    page.slices = codec.unpack_slices(row.slices)
+    page.lengths = codec.unpack_numbers(row.lengths)[0]
+    page.notes = codec.unpack_notes(row.notes)
+    page.first_index, page.used = row.first_index, row.used
+    page.remaining, page.remaining_size = row.remaining, row.remaining_size
+    page.marks = bytearray(row.marks) or bytearray([PROCESSED]) * row.first_index + bytes(row.items - row.first_index)
+    if len(page.lengths) != row.items or len(page.marks) != row.items:
+        raise StoreCorrupt(f"page {row.page} of {row.origin!r} has {row.items} items, but {len(page.lengths)} lengths")
+    return page
+
+
+def mail_of(row: MailRow) -> Mail:
+    """A mail as it is stored, without its bytes."""
+    lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
+    return Mail(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
+
+
+def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
+    """What the sender said about single messages that matters to planning."""
+    if not attributes:
+        return {}
+    with codec.reading("what a sender said of a message"):
+        return _notes(codec.read_json(attributes), items)
+
+
+def _notes(plain: Any, items: int) -> dict[int, Note]:
+    notes: dict[int, Note] = {}
+    for item in range(items):
+        own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
+        weight = own.get("weight")
+        note = Note(Weight(*weight) if weight else None, own.get("attempts", 0), own.get("expires"))
+        if any(part is not None and part != 0 for part in note):
+            notes[item] = note
+    return notes
+
+
+def headers_of(page: Page, said: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
+    """What was said beside each item of a page, by what was said in its mails."""
+    found: dict[int, Mapping[str, str]] = {}
+    places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+    for item, (mail, place) in enumerate(places) if said else ():
+        its = said.get(mail, {})
+        headers = its.get("each", {}).get(str(place), {}).get("headers") or its.get("all", {}).get("headers")
+        if headers:
+            found[item] = headers
+    return found
+
+
+def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
+    """The messages of a mail."""
+    if row.items == 1 and len(heap) == row.size:
+        return [heap]
+    return split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
+
+
+def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """The messages of a mail."""
+    if len(heap) != sum(lengths):
+        raise StoreCorrupt(f"a mail of {sum(lengths)} bytes has {len(heap)}")
+    if len(lengths) == 1:
+        return [heap]
+    length = lengths[0]
+    if min(lengths) == length == max(lengths):
+        return [heap[start : start + length] for start in range(0, len(heap), length)]
+    ends = list(accumulate(lengths, initial=0))
+    return [heap[start:stop] for start, stop in pairwise(ends)]
