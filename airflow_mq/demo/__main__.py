@@ -20,6 +20,7 @@ from .telling import Progress, show
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m airflow_mq.demo", description="Run the orders example.")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the summary goes as JSON")
+    parser.add_argument("--loud", type=int, default=300, metavar="N", help="files of the loud tenant (300)")
     stays = parser.add_mutually_exclusive_group()
     stays.add_argument("--stay", action="store_true", help="keep the UI until Ctrl-C, also without a terminal")
     stays.add_argument("--leave", action="store_true", help="end when all is done, also on a terminal")
@@ -29,7 +30,8 @@ def main() -> int:
     stays_up = options.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not options.leave)
     stage = Stage.embedded()
     try:
-        return _perform(stage, console, options.json or stage.place / "summary.json", stays_up)
+        file = options.json or stage.place / "summary.json"
+        return _perform(stage, console, file, stays_up, options.loud)
     except AirflowFailed as error:
         console.print(f"[red]The demo failed.[/] Its logs are in {stage.place}.", highlight=False)
         console.print(str(error), markup=False, highlight=False)
@@ -43,9 +45,9 @@ def main() -> int:
         stage.airflow.stop()
 
 
-def _perform(stage: Stage, console: Console, file: Path, stays_up: bool) -> int:
+def _perform(stage: Stage, console: Console, file: Path, stays_up: bool, loud: int) -> int:
     with Progress(console) as progress:
-        summary = Story(stage, progress.tell).run(by_hand=not stays_up)
+        summary = Story(stage, progress.tell).run(by_hand=not stays_up, loud_files=loud)
     file.write_text(summary.to_json() + "\n")
     file.chmod(0o600)
     show(console, summary)

@@ -72,11 +72,11 @@ class Story:
         ui = {"url": stage.airflow.url, "user": user, "password": password}
         self.summary = Summary(ui=ui, folder=str(stage.place))
 
-    def run(self, by_hand: bool) -> Summary:
+    def run(self, by_hand: bool, **sizes: int) -> Summary:
         """Everything; with `by_hand` also what a person would do in the UI."""
         self.tell("Airflow starts; meanwhile tenants drop their files")
         self.stage.start_airflow()
-        manifest = self.stage.set_up()
+        manifest = self.stage.set_up(**sizes)
         self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants lie there")
         self.stage.airflow.wait_healthy(["api-server"])
         self._lap("api")
