@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,14 +84,15 @@ class WatchTrigger(BaseEventTrigger):
         return ("airflow_mq", self.mq_conn_id, self.ring or "", str(self.poll_interval))
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Look]:
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Look, None]:
         """Look for as long as anybody wants to know."""
         interval = float(kwargs.get("poll_interval") or POLL_INTERVAL)
         conn_id = kwargs.get("mq_conn_id") or MessageQueueHook.default_conn_name
-        async for look in looks(conn_id, kwargs.get("ring"), interval):
-            yield look
+        async with aclosing(looks(conn_id, kwargs.get("ring"), interval)) as looking:
+            async for look in looking:
+                yield look
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Look]) -> AsyncIterator[TriggerEvent]:
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Look]) -> AsyncGenerator[TriggerEvent, None]:
         """The looks that this trigger tells of."""
         last: Look | None = None
         told_at = 0.0
@@ -103,11 +104,13 @@ class WatchTrigger(BaseEventTrigger):
                 last, told_at = look, time.monotonic()
                 yield TriggerEvent(news)
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Look alone: for a deferred task, and where Airflow shares no pollers."""
+        # Closed here, and not when somebody collects garbage: a poller holds a connection.
         looking = looks(self.mq_conn_id, self.ring, self.poll_interval)
-        async for event in self.filter_shared_stream(looking):
-            yield event
+        async with aclosing(looking), aclosing(self.filter_shared_stream(looking)) as events:
+            async for event in events:
+                yield event
 
     def news(self, look: Look, last: Look | None) -> dict[str, Any] | None:
         """What there is to tell; nothing if there is nothing to do."""
@@ -151,7 +154,7 @@ class OverweightTrigger(WatchTrigger):
 # -- the poller --
 
 
-async def looks(mq_conn_id: str, ring: str | None, poll_interval: float) -> AsyncIterator[Look]:
+async def looks(mq_conn_id: str, ring: str | None, poll_interval: float) -> AsyncGenerator[Look, None]:
     """Look again and again, for ever. A store that cannot be reached is tried again, ever more patiently."""
     retry, poller = FIRST_RETRY, Poller(mq_conn_id, ring)
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -18,16 +19,8 @@ pytestmark = pytest.mark.airflow
 
 async def first_event(trigger: Any, seconds: float = 15.0) -> Any:
     """What a trigger tells first."""
-    async for event in _within(trigger.run(), seconds):
-        return event.payload
-
-
-async def _within(events: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
-    try:
-        while True:
-            yield await asyncio.wait_for(anext(events), seconds)
-    finally:
-        await events.aclose()  # type: ignore[attr-defined]
+    async with aclosing(trigger.run()) as events:
+        return (await asyncio.wait_for(anext(events), seconds)).payload
 
 
 def ready(**kwargs: Any) -> Any:
@@ -78,6 +71,7 @@ def test_each_send_is_told_once_and_what_stays_is_told_again(queue: MessageQueue
             if len(counts) == 1:
                 fill(queue, {"a": [b"y"]})
         listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
         return counts
 
     first, second, third = asyncio.run(scene())
@@ -137,6 +131,7 @@ def test_the_loop_goes_on_while_the_store_does_not_answer(
             await asyncio.sleep(0.02)
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
         waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
         return longest
 
     assert asyncio.run(scene()) < 0.6
@@ -157,8 +152,8 @@ def test_the_shared_poller_feeds_every_trigger(sqlite_queue: MessageQueue) -> No
 
     async def scene() -> Any:
         stream = type(trigger).open_shared_stream(trigger.serialize()[1])
-        async for event in _within(trigger.filter_shared_stream(stream), 10):
-            return event.payload
+        async with aclosing(stream), aclosing(trigger.filter_shared_stream(stream)) as events:
+            return (await asyncio.wait_for(anext(events), 10)).payload
 
     assert asyncio.run(scene())["ready"] == ["a"]
 
