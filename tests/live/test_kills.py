@@ -16,7 +16,7 @@ import pytest
 from airflow_mq.testing.live import LiveAirflow
 from tests.live.conftest import World
 
-COUNT = 60
+COUNT = 40
 SEED = int(os.environ.get("MQ_SEED", "0")) or random.randrange(1, 1 << 30)
 
 
