@@ -148,7 +148,7 @@ def message_processor_task(
 ) -> TaskDecorator:
     """Make a task of a function that processes messages; see `MessageProcessorOperator` for what can be said."""
     if python_callable is None:
-        return partial(message_processor_task, multiple_outputs=multiple_outputs, **kwargs)  # type: ignore[no-any-return]
+        return partial(message_processor_task, multiple_outputs=multiple_outputs, **kwargs)
     made: TaskDecorator = task_decorator_factory(
         # Before Airflow looks at what the function may be called, and mapped, with.
         python_callable=_given_later(python_callable),
