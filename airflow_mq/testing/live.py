@@ -41,6 +41,8 @@ HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "tri
 USER = "admin"
 START_SECONDS = 180.0
 STOP_SECONDS = 15.0
+#: What does not end by itself within so many seconds at the end of all has nothing left worth finishing.
+PATIENCE = 5.0
 ENDED = ("success", "failed")
 
 #: Quick to notice and quick to react; a production Airflow wants longer breaths.
@@ -207,7 +209,7 @@ class LiveAirflow:
 
     def stop(self) -> None:
         """End every process in good order, and what does not listen by force."""
-        end_sessions(self._sessions, STOP_SECONDS)
+        end_sessions(self._sessions, PATIENCE)
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
