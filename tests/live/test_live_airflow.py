@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from airflow_mq.testing.live import AirflowFailed, LiveAirflow
-from tests.live.conftest import DAGS
+
+DAGS = Path(__file__).parent / "dags"
 
 PARENT = """
 import sys, time
