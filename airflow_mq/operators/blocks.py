@@ -16,7 +16,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,8 @@ from airflow_mq.operators.base import (
     release_finished,
     weight_of,
 )
+from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
+from airflow_mq.operators.processes import end_tree
 from airflow_mq.processors import Part, Processor, Processors
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
     :param plan_task_id: the task that planned the block
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring (templated)
-    :param conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`
+    :param conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`; of a Spark Connect
+        server, say `{"conn_type": "spark_connect", "host": "spark", "port": 15002}`, no JVM is started for a job
     :param exchange: an object-storage path by which messages and outcomes travel, for clusters whose
         executors cannot reach the store (templated)
     :param lease: seconds by which a running job renews its block's life (templated)
@@ -245,6 +247,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self.lease = lease
         self._running_in_place = False
         self._store: dict[str, str] = {}
+        self._client: ConnectClient | None = None
 
     def execute(self, context: Any) -> None:
         """Process the part; end well if there is nothing left to do."""
@@ -299,16 +302,31 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 self.log.info("%s: %d messages have an answer.", part["name"], take_back(queue, token, folder))
 
     def _submit(self, context: Any) -> None:
+        server = server_of(BaseHook.get_connection(self._conn_id), self._conn_id)
         try:
-            super().execute(context)
+            if server is None:
+                super().execute(context)
+            else:
+                self._run_client(server)
         except AirflowException as error:
-            hook = self._hook
-            if isinstance(hook, MessageSparkHook) and hook.returncode == REFUSED:
+            job = self._client or self._hook
+            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == REFUSED:
                 raise AirflowFailException(
                     "the job came too late: its block was settled or released meanwhile, and what it had not "
                     "reported before is back in its queues"
                 ) from error
             raise
+
+    def _run_client(self, server: Server) -> None:
+        """Run the job's client here; its work is done by a server that is warm."""
+        settings = processors_of(self.processors)[self.part["processors"][0]].spark
+        if ignored := not_used(settings, self.conf):
+            self.log.warning("A Spark Connect server has its own settings; not used here: %s.", ", ".join(ignored))
+        self.log.info("The job runs on the Spark Connect server %s.", server.address)
+        said = {name: str(value) for name, value in (self.env_vars or {}).items()}
+        environment = {**said, **server.environment, **self._store}
+        self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
+        self._client.run()
 
     def _take_settings(self, context: Any, processor: Processor) -> None:
         """What the processor's author says to Spark, in place of what the task's author said."""
@@ -348,7 +366,9 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         if self._running_in_place:
             # The signal came while a function of the author's ran, which would take an Exception for its own.
             raise TaskStopped("the task was told to end; what it reported stays, the rest goes back")
-        if isinstance(self._hook, MessageSparkHook):
+        if self._client is not None:
+            self._client.end()
+        elif isinstance(self._hook, MessageSparkHook):
             self._hook.end_job()
             super().on_kill()
 
@@ -602,21 +622,3 @@ def refuse_other_master(hook: SparkSubmitHook, connection: Any, conn_id: str) ->
         )
     if not connection.host and connection.conn_type == "spark":
         raise AirflowFailException(f"the Spark connection {conn_id!r} names no master; say host, for example local[*]")
-
-
-def end_tree(pid: int, patience: float = 5.0) -> None:
-    """End a process with all its descendants: asked first, then made to."""
-    import psutil
-
-    try:
-        root = psutil.Process(pid)
-        family = [*root.children(recursive=True), root]
-    except psutil.NoSuchProcess:
-        return
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, left = psutil.wait_procs(family, timeout=patience)
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()

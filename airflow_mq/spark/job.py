@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -117,11 +118,19 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def unwind_when_told_to_end() -> None:
+    """A client of a server that is told to end tells the server so; a JVM of its own would end with it anyway."""
+    if os.environ.get("SPARK_REMOTE"):
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+
+
 if __name__ == "__main__":
     # Run as a file, Python looks for modules beside it first, where ours would hide others of the same name.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]
     from airflow_mq.spark.job import leave as leave_job
     from airflow_mq.spark.job import main as run_job
+    from airflow_mq.spark.job import unwind_when_told_to_end
 
+    unwind_when_told_to_end()
     leave_job(run_job())

@@ -265,7 +265,7 @@ def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
 
     import psutil
 
-    from airflow_mq.operators.blocks import end_tree
+    from airflow_mq.operators.processes import end_tree
 
     parent = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"])
     wait_for(lambda: len(psutil.Process(parent.pid).children()) == 2)

@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from airflow_mq import MessageQueue, Processor
-from airflow_mq.spark import job, local
-from airflow_mq.spark.java import spark_environment
-from tests.spark.conftest import ROOT, free_port, job_environment, processors, run_job
-from tests.spark.watching import eventually
+from airflow_mq.spark import job
+from tests.spark.conftest import job_environment, processors, run_job
+from tests.spark.connecting import connect_server
 
 MakeRing = Callable[..., MessageQueue]
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    port = free_port()
-    conf = {**local.local_conf(), "spark.connect.grpc.binding.port": str(port),
-            "spark.connect.grpc.binding.address": "127.0.0.1"}  # fmt: skip
-    said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    log = tmp_path / "connect.log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            ["spark-submit", "--master", "local[2]", *said, "--class",
-             "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"],
-            env={**os.environ, **spark_environment(), "PYTHONPATH": str(ROOT)}, stdout=stream,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-
-    def listens() -> bool:
-        assert process.poll() is None, log.read_text()
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return True
-        return False
-
-    family: list[psutil.Process] = []
-    try:
-        eventually(listens, 90)
+    with connect_server(tmp_path) as port:
         yield f"sc://127.0.0.1:{port}"
-        family = psutil.Process(process.pid).children(recursive=True)
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
-        for one in psutil.wait_procs(family, timeout=10)[1]:
-            one.kill()
 
 
 @pytest.mark.spark

@@ -1,0 +1,59 @@
+"""A Spark Connect server of this machine's, from the package pyspark: for tests and for what measures it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from airflow_mq.operators.processes import end_tree
+from airflow_mq.spark.java import spark_environment
+from airflow_mq.spark.local import local_conf
+
+ROOT = Path(__file__).resolve().parents[2]
+KIND = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+@contextmanager
+def connect_server(folder: Path, *, small: bool = True, **environment: str) -> Iterator[int]:
+    """A server on loopback, by its port; it ends with all its workers when this is left, however it is left.
+
+    :param environment: told to the server, say the token that it asks for
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    conf = {**local_conf(small=small), "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.grpc.binding.address": "127.0.0.1"}  # fmt: skip
+    said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    log = folder / "connect.log"
+    known: Mapping[str, str] = {
+        **os.environ, **spark_environment(), "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", **environment,
+    }  # fmt: skip
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            ["spark-submit", "--master", "local[2]", *said, "--class", KIND, "spark-internal"],
+            env=known, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not _listens(port):
+            if time.monotonic() > until or process.poll() is not None:
+                raise RuntimeError(f"the Spark Connect server did not start: {log.read_text()[-5000:]}")
+            time.sleep(0.2)
+        yield port
+    finally:
+        end_tree(process.pid, 30)
+        process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
