@@ -11,6 +11,7 @@ jobs. Each of the three may be retried, and cleared, at any time and in any orde
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -281,7 +282,10 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self, context: Any, queue: MessageQueue, processors: Processors, part: Part, block: Mapping[str, Any]
     ) -> None:
         self._take_settings(context, processors[part["processors"][0]])
-        self._store = {} if self.exchange else {STORE: queue.store.address.uri, TOKEN: str(block["token"])}
+        token = str(block["token"])
+        self._store = {} if self.exchange else {STORE: queue.store.address.uri, TOKEN: token}
+        # The provider remembers a cluster's job by task, also when a run is cleared and has another block.
+        self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
         self.application = str(JOB)
         lease = number_of(self.lease, "lease")
         if not self.exchange:
@@ -291,7 +295,6 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         from airflow_mq.spark.exchange import hand_over, take_back
         from airflow_mq.spark.reporting import keeping_lease
 
-        token = str(block["token"])
         with keeping_lease(queue, token, lease):
             folder = hand_over(queue, token, processors, part, self.exchange)
             self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
@@ -345,9 +348,10 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         connection = BaseHook.get_connection(self._conn_id)
         made = super()._get_hook()
         made.__class__ = MessageSparkHook
-        made.environment = {**job_environment(made._connection["master"]), **self._store}
+        on_cluster = made._connection["deploy_mode"] == "cluster"
+        made.environment = {**job_environment(made._connection["master"], on_cluster), **self._store}
         refuse_other_master(made, connection, self._conn_id)
-        if made._connection["deploy_mode"] == "cluster" and not self.exchange:
+        if on_cluster and not self.exchange:
             raise AirflowFailException(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster, where a driver has not this "
                 "task's environment, and so no way to the store that is not public: say exchange='s3://…', or use "
@@ -598,11 +602,23 @@ def job_arguments(
     return said
 
 
-def job_environment(master: str) -> dict[str, str]:
-    """What `spark-submit` needs of its environment: this Python, its Spark unless there is another, and a Java."""
+def resume_keys(token: str) -> tuple[str, str]:
+    """Under which keys a block's job on a cluster is remembered: a retry finds it again, another block does not."""
+    block = hashlib.sha256(token.encode()).hexdigest()[:16]
+    return f"spark_job_id_{block}", f"k8s_driver_status_{block}"
+
+
+def job_environment(master: str, on_cluster: bool = False) -> dict[str, str]:
+    """What `spark-submit` needs of its environment: this Python, its Spark unless there is another, and a Java.
+
+    :param on_cluster: the driver runs elsewhere, where this Python is not
+    """
     from airflow_mq.spark.java import spark_environment
 
     said = spark_environment(loopback=master.startswith("local"))
+    if on_cluster:
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            said.pop(name, None)
     found = shutil.which("spark-submit")
     if "SPARK_HOME" in os.environ or (found and Path(found).parent != Path(sys.executable).parent):
         # Somebody chose a Spark for this machine.

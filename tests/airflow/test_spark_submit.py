@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -238,6 +239,45 @@ def test_through_the_exchange_a_job_knows_neither_address_nor_token(
     assert not any(name.startswith("AIRFLOW_MQ_") for name in submitted.env[0])
     run.settle(exchange=str(folder))
     assert not Path(given).exists()
+
+
+def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    import airflow_mq.spark.java as java
+
+    said = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": "http://127.0.0.1:1"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "yarn", "extra": said}))
+    here = {"PYSPARK_PYTHON": "/here", "PYSPARK_DRIVER_PYTHON": "/here"}
+    monkeypatch.setattr(java, "spark_environment", lambda *args, **kwargs: here)
+    monkeypatch.setattr(
+        hook.SparkSubmitHook, "_start_yarn_application_status_tracking", lambda self, name: None, raising=True
+    )
+    monkeypatch.setattr(hook.SparkSubmitHook, "query_yarn_application_status", lambda self, name: "SUCCEEDED")
+    remembered: dict[str, Any] = {}
+    store = SimpleNamespace(get=remembered.get, set=remembered.__setitem__)
+
+    def process() -> None:
+        context = run.context("process", 0)
+        context["ti"].stats_tags = {}
+        operator = job(run, exchange=str(tmp_path / "exchange"), yarn_track_via_rm_api=True)
+        operator.execute({**context, "task_state_store": store})
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    for jobs in (1, 2):
+        submitted.lines = [f"INFO Submitted application application_1_000{jobs}\n"]
+        run.plan(PROCESSORS)
+        process()
+        # The task died here, and is tried again.
+        process()
+        assert len(submitted.argv) == jobs and len(remembered) == jobs
+        run.settle(exchange=str(tmp_path / "exchange"))
+
+    argv = submitted.argv[0]
+    assert argv[argv.index("--deploy-mode") + 1] == "cluster"
+    assert "/here" not in submitted.env[0].values(), "where the driver is, this Python is not"
 
 
 @pytest.mark.parametrize("name", ["application", "application_args", "env_vars"])
