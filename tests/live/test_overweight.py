@@ -102,6 +102,7 @@ def test_a_message_stays_where_it_is_when_somebody_rejects(world: World) -> None
     world.airflow.answer(dag, run, "approve", "Reject", **ENOUGH)
     world.airflow.wait(dag, run)
     states = {task["task_id"]: task["state"] for task in world.airflow.tasks(dag, run)}
-    assert states == {"describe": "success", "approve": "success", "execute": "skipped"}
+    expected = {"describe": "success", "approve": "success", "execute": "skipped"}
+    assert states == expected, world.airflow.log(dag, run, "approve")
     assert is_waiting(world, address)
     assert world.processed("default")[number] == 0
