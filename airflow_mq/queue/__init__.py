@@ -2,7 +2,7 @@
 
 `MessageQueue` is what everybody holds in the hand: a DAG, a Spark job, a service, a
 person at a terminal. Its parts are what they come for: sending, serving in place, blocks
-that take time, deciding about single messages, and looking without touching.
+that take time, deciding about single messages, looking without touching, and looking ahead.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
 from .blocks import Block, Blocks
 from .deciding import Deciding
+from .explaining import Explaining, Explanation
+from .foreseeing import ForeseenBlock, ForeseenQueue
 from .reading import Reading
 from .sending import Sending
 from .serving import Serving
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 
 
-class MessageQueue(Sending, Serving, Blocks, Deciding, Reading):
+class MessageQueue(Sending, Serving, Explaining, Blocks, Deciding, Reading):
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::
@@ -53,6 +55,9 @@ __all__ = [
     "Block",
     "Delivery",
     "Enqueued",
+    "Explanation",
+    "ForeseenBlock",
+    "ForeseenQueue",
     "LedgerBlock",
     "Listener",
     "MessageQueue",

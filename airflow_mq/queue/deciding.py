@@ -205,8 +205,8 @@ class Deciding(QueueBase):
     ) -> None:  # fmt: skip
         """Say how an origin is served; what is not said goes back to the ring's default."""
         self._refuse_nested()
-        if share is not None and (type(share) is not int or not 1 <= share <= 1 << 20):
-            raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+        if share is not None:
+            check_share(share)
         if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
             raise ConfigRefused(f"an origin cannot be promised {Weight.of(least)} and get {Weight.of(most)} at most")
         said = {"share": share, "least": Weight.of(least) if least is not None else None,
@@ -239,6 +239,12 @@ class Deciding(QueueBase):
         """The names of all rings of the store."""
         with self.store.loose() as unit:
             return [row[0] for row in unit.rows("ring_names")]
+
+
+def check_share(share: object) -> None:
+    """Refuse what is no share of an origin."""
+    if type(share) is not int or not 1 <= share <= 1 << 20:
+        raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
 
 
 def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:

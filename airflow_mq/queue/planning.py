@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from ..core.claims import Claiming, Scales
+from ..core.claims import Claim, Claiming, Scales
 from ..core.errors import InFlight, InvalidInput
 from ..core.orders import Ledger
 from ..core.service import Ladder, overweight_limit
@@ -42,7 +42,7 @@ class Planner:
             twin = self._twin(unit)
             if twin is not None:
                 return twin
-            self._walk(shelf)
+            self.walk(shelf)
             return self._write(unit, shelf)
 
     def _twin(self, unit: Unit) -> Block | None:
@@ -62,7 +62,7 @@ class Planner:
         try:
             with queue.store.loose() as unit, renewing(queue, token):
                 shelf = queue._shelf(unit, locked, passes_in_flight=False)
-                self._walk(shelf)
+                self.walk(shelf)
             with queue._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token or locked.state.version != shelf.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
@@ -77,7 +77,8 @@ class Planner:
         finally:
             queue._let_go(token)
 
-    def _walk(self, shelf: SqlShelf) -> None:
+    def walk(self, shelf: SqlShelf) -> None:
+        """Claim what fits, in the ring's order; what lies on the shelf is as before then."""
         config = shelf.config
         shelf.planning = True
         self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
@@ -86,7 +87,8 @@ class Planner:
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
         shelf.forget_plan()
 
-    def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
+    def held(self) -> tuple[list[Claim], Weight, Weight]:
+        """What the walk came to: the claims, what is planned for them, and what servicing itself costs."""
         for claim in self.claiming.claims:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
         # A queue that was only looked at, because its next message did not fit, is not in flight.
@@ -95,7 +97,10 @@ class Planner:
         for claim in claims:
             planned = planned.plus(claim.planned)
         consumed = self.meter.consumed
-        overhead = Weight(consumed[0] - planned[0], consumed[1] - planned[1])
+        return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
+
+    def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
+        claims, planned, overhead = self.held()
         messages = sum(claim.messages for claim in claims)
         row = new_block(unit, self.key, self.lease, shelf.now, by_hand=False, details={
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,

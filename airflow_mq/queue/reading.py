@@ -75,7 +75,7 @@ class Reading(QueueBase):
             shelf.page_look[origin] = 256
             while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
                 pass
-            claimed, reported = _in_flight(unit, self.ring_id, origin)
+            claimed, reported = in_flight(unit, self.ring_id, origin)
             found: list[Peeked] = []
             pages = range(book.begin, book.end) if page is None else [page]
             for index in pages:
@@ -190,7 +190,8 @@ def _without_reported(
     return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
 
 
-def _in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+def in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """What live blocks hold of this origin, and what of that was answered for: pages and indices."""
     claimed = _claimed(unit, ring, [origin]).get(origin, set())
     answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(
         origin

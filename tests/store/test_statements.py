@@ -23,7 +23,7 @@ QUERIES = PACKAGE / "store" / "queries"
 NAMES = {dialect: {path.stem for path in (QUERIES / dialect).glob("*.sql")} for dialect in ("sqlite", "postgres")}
 #: What only one database needs: the other has no COPY, no snapshots, or no DELETE … RETURNING into an INSERT.
 ONLY_POSTGRES = {"copy_mail", "insert_one", "last_id", "promote_due", "snapshot"}
-ONLY_SQLITE = {"delete_due", "due"}
+ONLY_SQLITE = {"delete_due"}
 #: What grows with the backlog, or with history.
 GROWING = {
     "mail", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "aside",
@@ -34,6 +34,7 @@ ON_PURPOSE = {
     "count_before": "forcing the head counts the circle",
     "tickets_before": "forcing the head moves the smaller side of the circle",
     "advance_tickets": "forcing the head moves the smaller side of the circle",
+    "delayed_of": "explaining an origin counts what is not due yet",
     "copy_mail": "has no plan: it is a COPY",
 }
 

@@ -1,0 +1,337 @@
+"""Why does it wait, when will it run, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..core.book import Book
+from ..core.claims import ClaimRun, Scales
+from ..core.message import Address, check_address, check_number, check_origin
+from ..core.page import ASIDE, PROCESSED, WAITING, Page
+from ..core.service import overweight_limit
+from ..core.weight import Weight
+from ..store import codec
+from ..store.rows import BlockRow
+from ..store.unit import Unit
+from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
+from .reading import in_flight
+from .values import moment
+
+#: How many blocks an explanation looks ahead.
+AHEAD = 100
+#: Ids of blocks are below this.
+_NEWEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a message waits, or the first one of a queue."""
+
+    origin: str
+    #: The message; of a queue, the first one that waits.
+    address: Address | None
+    #: In a word: `next` (it does not wait for long), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`,
+    #: `paused`, `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, or `chance`.
+    reason: str
+    #: The same in a sentence.
+    sentence: str
+    #: In which of the next blocks it is tried if nothing changes, from 1; none where that is never, or nobody knows.
+    block: int | None = None
+    #: What would change that.
+    remedies: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a live block holds of a queue."""
+
+    block: BlockRow
+    runs: Sequence[ClaimRun]
+
+    def has(self, address: Address) -> bool:
+        return any(run.page == address.page and run.first <= address.index < run.first + run.count for run in self.runs)
+
+
+class Explaining(Foreseeing):
+    """The part of the queue that answers for it."""
+
+    def explain(
+        self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
+    ) -> Explanation:
+        """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
+
+        :param limit: what blocks may cost; the ring's service weight where it is not said.
+        :param seed: of a ring that shuffles, the seed of the next blocks.
+        :param ahead: how many blocks to look ahead.
+        """
+        check_origin(origin)
+        check_number(ahead, "a number of blocks")
+        with self.store.reading() as unit:
+            return _Asked(self, unit, origin, limit, seed, ahead).queue()
+
+    def explain_message(
+        self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
+    ) -> Explanation:
+        """The same for one message, by its address."""
+        check_address(address)
+        check_number(ahead, "a number of blocks")
+        with self.store.reading() as unit:
+            found = _Asked(self, unit, address.origin, limit, seed, ahead).message(address)
+        return self._with_fate(found) if found.reason == "gone" else found
+
+    def _with_fate(self, found: Explanation) -> Explanation:
+        """What is gone may have left an event."""
+        address, fate = found.address, None
+        for event in self.events(origin=found.origin):
+            if address is not None and (event.page, event.index) == (address.page, address.index):
+                fate = event
+        if fate is None:
+            return found
+        block = "" if fate.block is None else f" in block {fate.block}"
+        return replace(found, sentence=f"{address} is gone: {fate.name}{block}.")
+
+
+class _Asked:
+    """A question about one queue, or one of its messages."""
+
+    def __init__(
+        self, asker: Explaining, unit: Unit, origin: str, limit: Weight | None, seed: bytes | None, ahead: int
+    ) -> None:
+        self.asker, self.real, self.origin, self.ahead = asker, unit, origin, ahead
+        self.known = seed is not None or asker._remember_config(unit.ring(asker.ring).config).order != "shuffle"
+        self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
+        self.future = Foresight(asker, unit, self.conditions)
+        self.unit = self.future.unit
+        self.shelf = self.future.shelf()
+        self.book: Book = self.shelf.book(origin)
+        self.held = list(self._held())
+        self.taken = {
+            (run.page, item)
+            for one in self.held for run in one.runs for item in range(run.first, run.first + run.count)
+        }  # fmt: skip
+
+    # What is asked.
+
+    def queue(self) -> Explanation:
+        """Why the first message waits."""
+        address = self._first_waiting()
+        if address is None:
+            return self._nothing_waits()
+        return self._waits(address, f"the first message of {self.origin}, {address},")
+
+    def message(self, address: Address) -> Explanation:
+        """Why this message waits."""
+        held = next((one for one in self.held if one.has(address)), None)
+        if held is not None:
+            return self._is_held(address, held)
+        while self.book.end <= address.page and self.shelf.pull(self.book):
+            pass
+        page = self.shelf.page(self.origin, address.page)
+        while page is not None and address.index >= len(page.lengths) and self.shelf.pull(self.book):
+            pass
+        if page is None or address.index >= len(page.lengths):
+            return self._is_not_there(address)
+        mark = page.marks[address.index]
+        if mark == PROCESSED:
+            return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
+        if mark == ASIDE or address.page < self.book.begin:
+            return self._is_set_aside(address)
+        return self._waits(address, str(address))
+
+    # What may stand in its way.
+
+    def _nothing_waits(self) -> Explanation:
+        if self.held:
+            return self._of_queue("in flight", f"all that waits of {self.origin} is in flight, in {self._holders()}.")
+        count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.origin, now=self.unit.began)[0]
+        if count:
+            return self._of_queue("not due", f"{_messages(count, f' of {self.origin}')} not due before {moment(due)}.")
+        if self.book.message_count:
+            return self._of_queue(
+                "set aside", f"all that is left of {self.origin} is set aside ({self.book.message_count:,}), "
+                "and waits for a person.", f"airflow-mq overweight list --origin {self.origin}",
+            )  # fmt: skip
+        return self._of_queue("empty", f"{self.origin} has no messages.")
+
+    def _of_queue(self, reason: str, sentence: str, *remedies: str) -> Explanation:
+        return Explanation(self.origin, None, reason, sentence, None, remedies)
+
+    def _is_held(self, address: Address, held: _Held) -> Explanation:
+        if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.origin)[1]:
+            sentence = f"{address} was answered for in block {held.block.id}, and goes when that is settled."
+            return Explanation(self.origin, address, "reported", sentence)
+        doing = "is being executed by hand" if held.block.by_hand else "is being processed"
+        sentence = f"{address} {doing} in {_named(held.block)}."
+        return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
+
+    def _is_not_there(self, address: Address) -> Explanation:
+        if address.page < self.book.end and self.shelf.page(self.origin, address.page) is None:
+            return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
+        later = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.origin, now=self.unit.began)[0][0]
+        more = f"; {_messages(later)} not due yet, and have no address" if later else ""
+        return Explanation(self.origin, address, "nowhere", f"no message was ever at {address}{more}.")
+
+    def _is_set_aside(self, address: Address) -> Explanation:
+        rows = self.real.rows_for("asides", {"origin": [self.origin], "page": [address.page]}, ring=self.asker.ring_id)
+        row = next((row for row in rows if row[2] == address.index), None)
+        behind = row is None and address.page < self.book.begin
+        why = "it was swept" if behind else "it was tried too often without an outcome"
+        if row is not None and row[6] == "overweight":
+            weight, limit = codec.unpack_weight(row[4]), codec.unpack_weight(row[5])
+            why = f"it weighs {weight}, more than the {limit} that a block can carry"
+        return Explanation(
+            self.origin, address, "set aside", f"{address} is set aside: {why}. It waits for a person.", None,
+            (f"airflow-mq overweight execute {address} --processor module:function",
+             f"airflow-mq overweight discard {address} --why …"),
+        )  # fmt: skip
+
+    def _waits(self, address: Address, subject: str) -> Explanation:
+        if self.book.passed_by:
+            reason, sentence, *remedies = self._passed_by()
+            return Explanation(self.origin, address, reason, sentence, None, remedies)
+        if not self.known:
+            return Explanation(
+                self.origin, address, "chance",
+                f"{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles.", None,
+                ("say the seed of the next blocks to know",),
+            )  # fmt: skip
+        first: ForeseenBlock | None = None
+        for block in self.future.blocks(self.ahead):
+            first = first or block
+            verdict = block.verdict(address)
+            if verdict is not None:
+                return self._is_taken(address, subject, first, block, verdict)
+        reason, why = self._reason(address, first)
+        sentence = f"{subject} is not tried in the next {self.ahead:,} blocks: {why}."
+        return Explanation(self.origin, address, reason, sentence, None, self._remedies(address, self.ahead))
+
+    def _passed_by(self) -> Sequence[str]:
+        if self.book.passed_by == "paused":
+            rows = self.real.rows("paused", ring=self.asker.ring_id, now=self.unit.began)
+            _, why, who, _, until = next(row for row in rows if row[0] == self.origin)
+            ends = "" if until is None else f" until {moment(until)}"
+            sentence = f"{self.origin} is paused{ends} by {who}{': ' if why else ''}{why}."
+            return "paused", sentence, f"airflow-mq resume {self.origin}"
+        if self.book.passed_by == "in flight":
+            sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
+            return "in flight", sentence, _UNHOLD
+        wake_at = self.shelf.origins[self.origin].row.wake_at
+        sentence = f"a message of {self.origin} went back; its queue is tried again from {moment(wake_at)} on."
+        return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
+
+    # In which block, and why not before.
+
+    def _is_taken(
+        self, address: Address, subject: str, first: ForeseenBlock, block: ForeseenBlock, verdict: str
+    ) -> Explanation:
+        when = "the next block" if block.number == 1 else f"block {block.number} from now"
+        if verdict == "expired":
+            sentence = f"nobody wants {address} any more: {when} drops it."
+            return Explanation(self.origin, address, "expired", sentence, block.number)
+        if verdict == "set aside":
+            weight, limit = self._weight(address), self._most()
+            sentence = f"{subject} weighs {weight}, more than the {limit} that a block can carry: {when} sets it aside."
+            remedies = (f"a limit that leaves {weight} for a message: airflow-mq ring change --service-weight …",)
+            return Explanation(self.origin, address, "overweight", sentence, block.number, remedies)
+        if block.number == 1:
+            return Explanation(self.origin, address, "next", f"{subject} runs in the next block.", 1)
+        reason, why = self._reason(address, first)
+        sentence = f"{subject} runs in {when}: {why}."
+        return Explanation(
+            self.origin, address, reason, sentence, block.number, self._remedies(address, block.number - 1)
+        )
+
+    def _reason(self, address: Address, first: ForeseenBlock | None) -> tuple[str, str]:
+        behind = self._behind(address)
+        if behind:
+            return "behind", f"{behind:,} of its own queue come before it"
+        weight, reason = self._weight(address), first.queue(self.origin).reason if first else ""
+        if reason == "spent":
+            return "spent", f"it weighs {weight}, for which its queue has not saved enough yet"
+        if reason == "limit" and first and not _is_full(first, weight):
+            return "limit", f"it weighs {weight}, more than others leave of the blocks before"
+        return "turn", "the blocks before are full when its turn would come"
+
+    def _remedies(self, address: Address, most: int) -> list[str]:
+        """What brings it forward: found by trying."""
+        limit, found = self.future.limit or Weight(0, 0), []
+        twice = Weight(2 * limit[0], 2 * limit[1])
+        sooner = self._first_block(address, replace(self.conditions, limit=twice), most)
+        if sooner:
+            found.append(f"with a limit of {twice}, it runs in block {sooner} from now")
+        if self.future.config.order == "deficit":
+            share = min(2 * self.book.standing.share, 1 << 20)
+            sooner = self._first_block(address, replace(self.conditions, shares={self.origin: share}), most)
+            if sooner:
+                found.append(f"with a share of {share}, it runs in block {sooner} from now")
+        return found
+
+    def _first_block(self, address: Address, conditions: Conditions, most: int) -> int | None:
+        blocks = Foresight(self.asker, self.real, conditions).blocks(most)
+        return next((block.number for block in blocks if block.verdict(address) == "processed"), None)
+
+    # What lies there.
+
+    def _held(self) -> Iterator[_Held]:
+        """The live blocks that hold something of this queue."""
+        if not self.unit.claims_of(self.asker.ring_id, [self.origin]):
+            return
+        for row in self.real.rows("blocks", ring=self.asker.ring_id, state=0, before=_NEWEST, limit=_NEWEST):
+            block = BlockRow(*row)
+            for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
+                if origin == self.origin:
+                    yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
+
+    def _holders(self) -> str:
+        return " and ".join(dict.fromkeys(_named(one.block) for one in self.held if not one.block.by_hand))
+
+    def _first_waiting(self) -> Address | None:
+        index = self.book.begin
+        while index < self.book.end or self.shelf.pull(self.book):
+            page = self.shelf.page(self.origin, index)
+            for item in self._waiting(page) if page is not None else ():
+                return Address(self.origin, index, item)
+            if index < self.book.end - 1 or not self.shelf.pull(self.book):
+                index += 1
+        return None
+
+    def _waiting(self, page: Page) -> Iterator[int]:
+        for item, mark in enumerate(page.marks):
+            if mark == WAITING and (page.index, item) not in self.taken:
+                yield item
+
+    def _behind(self, address: Address) -> int:
+        """How many messages of its own queue come before it."""
+        count = 0
+        for index in range(self.book.begin, address.page + 1):
+            page = self.shelf.page(self.origin, index)
+            if page is not None:
+                count += sum(1 for item in self._waiting(page) if index < address.page or item < address.index)
+        return count
+
+    def _weight(self, address: Address) -> Weight | None:
+        page = self.shelf.page(self.origin, address.page)
+        return None if page is None else Scales(self.shelf).weight(self.origin, page, address.index)
+
+    def _most(self) -> Weight:
+        limit = overweight_limit(self.shelf, self.future.limit or Weight(0, 0))
+        most = self.book.standing.most
+        return Weight(*map(min, limit, most)) if most else limit
+
+
+def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:
+    """Whether nothing at all is left in a block of what a message needs."""
+    left = [block.limit[part] - block.planned[part] - block.overhead[part] for part in (0, 1)]
+    return weight is not None and any(weight[part] and not left[part] for part in (0, 1))
+
+
+_UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq blocks list --state planned"
+
+
+def _named(block: BlockRow) -> str:
+    return f"block {block.id}, which lives until {moment(block.deadline)}"
+
+
+def _messages(count: int, whose: str = "") -> str:
+    return f"{count:,} messages{whose} are" if count != 1 else f"1 message{whose} is"

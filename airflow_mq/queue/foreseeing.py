@@ -1,0 +1,274 @@
+"""Looking ahead: what the next blocks would take, and nothing of it is written.
+
+Blocks are planned and settled by the code that does it in earnest, over a store that forgets.
+So what is foreseen is what happens, if nothing changes meanwhile: nobody sends, pauses or
+decides, no live block ends, and every message is done for what it was weighed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.claims import Claim, Verdict
+from ..core.config import RingConfig
+from ..core.errors import ConfigRefused, InvalidInput
+from ..core.message import Address, check_number, check_origin
+from ..core.orders import Ledger
+from ..core.outcome import DONE
+from ..core.page import Page
+from ..core.settle import Answers
+from ..core.weight import ZERO, Weight
+from ..store import codec
+from ..store.pretend import PretendUnit
+from ..store.rows import BlockRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .blocks import Blocks
+from .deciding import check_share
+from .planning import PLANNED, Planner
+from .reading import Reading
+from .reports import answers_of
+
+
+@dataclass(frozen=True)
+class ForeseenQueue:
+    """What a block would do for one queue that it looks at."""
+
+    origin: str
+    #: Messages that would go to a processor, and what they weigh.
+    messages: int = 0
+    weight: Weight = ZERO
+    #: Messages that would be set aside, as no block can carry them, or dropped, as nobody wants them any more.
+    set_aside: int = 0
+    expired: int = 0
+    #: Deficit order: what the queue could spend, and what it would keep, in parts of a block.
+    offered: int = 0
+    deficit: int = 0
+    #: Why the block would stop there, as in the ledger.
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ForeseenBlock:
+    """A block that was not planned, as it would be."""
+
+    #: Which of the next blocks it is, from 1.
+    number: int
+    limit: Weight
+    planned: Weight
+    #: What servicing itself costs, beside the messages.
+    overhead: Weight
+    order: str
+    #: The queues it looks at, in the order of their first visits.
+    queues: Sequence[ForeseenQueue]
+    claims: Sequence[Claim] = field(default=(), repr=False)
+    seed: bytes | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many messages go to a processor."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def origins(self) -> list[str]:
+        """The queues of which it takes something, in the order of service."""
+        return list(dict.fromkeys(claim.origin for claim in self.claims if claim.messages))
+
+    def queue(self, origin: str) -> ForeseenQueue:
+        """What it does for this queue; nothing, if it does not look at it."""
+        return next((one for one in self.queues if one.origin == origin), ForeseenQueue(origin))
+
+    def verdict(self, address: Address) -> str | None:
+        """What becomes of this message in it: `processed`, `set aside` or `expired`; nothing, if it is not taken."""
+        for claim in self.claims:
+            for run in claim.runs if claim.origin == address.origin else ():
+                if run.page == address.page and run.first <= address.index < run.first + run.count:
+                    decision = run.decisions.get(address.index)
+                    if decision is None:
+                        return "processed"
+                    return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
+        return None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what is looked ahead; the ring's own settings where nothing is said."""
+
+    limit: Weight | None = None
+    shares: Mapping[str, int] = field(default_factory=dict)
+    seed: bytes | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            object.__setattr__(self, "limit", Weight.of(self.limit))
+        for origin, share in self.shares.items():
+            check_share(share)
+            check_origin(origin)
+        if "heap_size" in self.changes:
+            raise ConfigRefused("heap_size says how messages lie in pages; what a block takes of it is not foreseen")
+
+
+class _WordlessShelf(SqlShelf):
+    """A shelf that never fetches what messages say: nothing ahead depends on it."""
+
+    def payloads(self, origin: str, page: Page) -> list[bytes]:
+        """As many messages as there are, and nothing in them."""
+        return [b""] * len(page.lengths)
+
+    def fetch_payloads(self, pages: Any) -> None:
+        """Nothing to fetch."""
+
+
+class Foresight:
+    """A ring as it will be, block after block."""
+
+    def __init__(self, queue: Blocks, unit: Unit, conditions: Conditions) -> None:
+        self.queue, self.conditions, self.number = queue, conditions, 0
+        self.config: RingConfig = queue._remember_config(unit.ring(queue.ring).config).changed(**conditions.changes)
+        self.limit = conditions.limit or self.config.service_weight
+        if self.limit is None:
+            raise InvalidInput("this ring has no service weight; say what a block may cost: limit=Weight(time, size)")
+        if self.config.order == "shuffle" and conditions.seed is None:
+            raise InvalidInput(
+                "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one"
+            )
+        self.unit = PretendUnit(unit, queue.ring_id, conditions.shares)
+        self._end_dead_blocks()
+
+    def shelf(self, *, passes_in_flight: bool = False) -> SqlShelf:
+        """The ring as it stands by now, as a plan sees it."""
+        return _WordlessShelf(
+            self.unit, self.queue.ring_id, self.config, self.unit.state,
+            now=self.unit.began, horizon=self.unit.horizon, passes_in_flight=passes_in_flight,
+        )  # fmt: skip
+
+    def blocks(self, most: int) -> Iterator[ForeseenBlock]:
+        """The next blocks, until nothing is left that they could take."""
+        while self.number < most:
+            block = self._plan()
+            if not any(claim.runs for claim in block.claims) and self._is_idle():
+                return
+            yield block
+            if self.number < most:
+                self._settle(block.claims, self._all_done(block.claims), self.limit)
+
+    def next_block(self) -> ForeseenBlock:
+        """The next block, whatever there is in it."""
+        return self._plan()
+
+    def _plan(self) -> ForeseenBlock:
+        self.number += 1
+        shelf = self.shelf()
+        planner = Planner(self.queue, None, self.limit, 0.0, None, self.conditions.seed)
+        planner.walk(shelf)
+        claims, planned, overhead = planner.held()
+        shelf.save()
+        return ForeseenBlock(
+            self.number, planner.meter.limit, planned, overhead, self.config.order,
+            _queues(planner.ledger, claims), claims, planner.seed,
+        )  # fmt: skip
+
+    def _is_idle(self) -> bool:
+        """Whether every ready queue is passed by: then no later block will find more."""
+        shelf = self.shelf()
+        origin = shelf.ring.head()
+        while origin is not None:
+            if not shelf.book(origin).passed_by:
+                return False
+            origin = shelf.ring.next_in_line(origin)
+        return True
+
+    def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
+        found: dict[str, Answers] = {}
+        for claim in claims:
+            answers = found.setdefault(claim.origin, Answers())
+            for run in claim.runs:
+                if run.count:
+                    answers.add(run.page, run.first, run.first + run.count - 1, DONE)
+        return found
+
+    def _settle(self, claims: Sequence[Claim], answers: Mapping[str, Answers], limit: Weight | None) -> None:
+        details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
+        row = BlockRow(0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
+        shelf = self.shelf(passes_in_flight=True)
+        self.queue._settle_claims(self.unit, shelf, claims, answers, row)
+        shelf.save()
+
+    def _end_dead_blocks(self) -> None:
+        """Whoever plans releases first what is past its deadline: what was reported counts, the rest goes back."""
+        dead = [BlockRow(*row) for row in self.unit.rows("dead_blocks", ring=self.queue.ring_id, now=self.unit.began)]
+        for row in dead:
+            claims = [
+                codec.unpack_claim(origin, bytes(data)) for origin, data in self.unit.rows("claims", block=row.id)
+            ]
+            answers = answers_of(bytes(data) for (data,) in self.unit.rows("outcomes", block=row.id))
+            shelf = self.shelf(passes_in_flight=True)
+            if row.by_hand:
+                self.queue._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+            else:
+                self.queue._settle_claims(self.unit, shelf, claims, answers, row)
+            shelf.save()
+        if dead:
+            self.unit.end_blocks({row.id for row in dead})
+
+
+class Foreseeing(Blocks, Reading):
+    """The part of the queue that looks ahead, and never writes."""
+
+    def dry_run(
+        self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
+        seed: bytes | None = None, **changes: Any,
+    ) -> ForeseenBlock:  # fmt: skip
+        """What the next block would take, queue by queue.
+
+        :param limit: what the block may cost; the ring's service weight where it is not said.
+        :param shares: shares of some origins, instead of theirs.
+        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
+        :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
+        :param changes: other settings of the ring, instead of its own.
+        """
+        conditions = _conditions(limit, shares, order, seed, changes)
+        with self.store.reading() as unit:
+            return Foresight(self, unit, conditions).next_block()
+
+    def forecast(
+        self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
+        order: str | None = None, seed: bytes | None = None, **changes: Any,
+    ) -> list[ForeseenBlock]:  # fmt: skip
+        """The next blocks, if nothing changes and every message is done; fewer, if nothing is left before.
+
+        The rest is as in `dry_run`; a seed counts for each of the blocks.
+        """
+        check_number(blocks, "a number of blocks")
+        conditions = _conditions(limit, shares, order, seed, changes)
+        with self.store.reading() as unit:
+            return list(Foresight(self, unit, conditions).blocks(blocks))
+
+
+def _conditions(
+    limit: Weight | None, shares: Mapping[str, int] | None, order: str | None, seed: bytes | None,
+    changes: Mapping[str, Any],
+) -> Conditions:  # fmt: skip
+    ordered = {} if order is None else {"order": order}
+    return Conditions(limit, dict(shares or {}), seed, {**changes, **ordered})
+
+
+def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
+    by_origin: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_origin.setdefault(claim.origin, []).append(claim)
+    found = []
+    for entry in ledger.entries.values():
+        own = by_origin.get(entry.origin, ())
+        weight = ZERO
+        for claim in own:
+            weight = weight.plus(claim.planned)
+        verdicts = [decision.verdict for claim in own for run in claim.runs for decision in run.decisions.values()]
+        found.append(ForeseenQueue(
+            entry.origin, sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
+            verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason,
+        ))  # fmt: skip
+    return found

@@ -1,0 +1,237 @@
+"""A store that forgets: what is written through it is read back through it, and goes nowhere.
+
+Whoever wants to know what blocks would do lets them do it here. Only what the next block
+could see is remembered: books, pages, and mail. Everything else that is written is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..core.errors import StoreReadOnly
+from ..core.events import EventRun
+from ..core.message import Address
+from ..core.page import Page
+from ..core.shelf import Aside
+from . import codec
+from .rows import BookRow, Locked, MailRow, PageRow, StateRow
+from .unit import Unit, _page_row
+
+#: Ids that are given out here: above all that are stored, below those of mail that is not written yet.
+FIRST_ID = 1 << 61
+#: How much mail one look for the first that is left brings.
+LOOK = 16
+
+
+class PretendUnit(Unit):
+    """Reads of one moment, and above them what would have been written since."""
+
+    def __init__(self, unit: Unit, ring: int, shares: Mapping[str, int] | None = None) -> None:
+        self.unit, self.ring_id, self.shares = unit, ring, dict(shares or {})
+        self.began = unit.now()
+        ticket_floor, look_floor = unit.only("floors", ring=ring)
+        self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
+        self.last_id = int(unit.rows("pulse", ring=ring, now=self.began)[0][0])
+        #: Mail below this is all there: nothing comes late into reads of one moment.
+        self.horizon = self.last_id + 1
+        self._next_id = FIRST_ID
+        self._books: dict[str, BookRow] = {}
+        self._pages: dict[str, dict[int, PageRow | None]] = {}
+        self._mail: dict[str, list[MailRow]] = {}
+        self._gone: set[tuple[str, int]] = set()
+        #: What is in flight, by origin, once a block has ended here: its claims, and whether each holds anything.
+        self._held: dict[str, list[tuple[bytes, bool]]] | None = None
+        self._promote_due()
+
+    # The primitives.
+
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Read what is stored."""
+        return self.unit.rows(statement, **values)
+
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+        """Read what is stored."""
+        return self.unit.rows_for(statement, columns, **values)
+
+    def run(self, statement: str, **values: Any) -> int:
+        """Nothing else that is written matters to the next block."""
+        return 0
+
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+        """Nothing else that is written matters to the next block."""
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """New ids, larger than all that are stored."""
+        self._next_id += count
+        return list(range(self._next_id - count, self._next_id))
+
+    def now(self) -> int:
+        """Time stands still."""
+        return self.began
+
+    def lock(self, ring: int) -> Locked:
+        """Nobody holds a ring by this."""
+        raise StoreReadOnly("a ring is not locked by whoever only looks ahead")
+
+    # Books and the ring.
+
+    def ready_books(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
+        """Ready books in the ring's order."""
+        found: list[BookRow] = []
+        at, more = after, True
+        while more and len(found) < limit:
+            rows = self.unit.ready_books(ring, at, limit, now)
+            found += [self._seen(row) for row in rows if row.origin not in self._books]
+            more = len(rows) == limit
+            at = rows[-1].ticket or 0 if rows else at
+        found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
+        return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
+
+    def books(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
+        """Books by name."""
+        unknown = [origin for origin in origins if origin not in self._books]
+        rows = [self._seen(row) for row in self.unit.books(ring, unknown, now)] if unknown else []
+        return rows + [self._books[origin] for origin in origins if origin in self._books]
+
+    def _seen(self, row: BookRow) -> BookRow:
+        """A stored book under other shares, with what is in flight by now."""
+        if row.origin in self.shares:
+            plain = codec.read_json(row.standing) if isinstance(row.standing, str) else row.standing or {}
+            row = row._replace(standing={**plain, "share": self.shares[row.origin]})
+        if self._held is not None and row.in_flight:
+            row = row._replace(in_flight=any(held for _, held in self._held.get(row.origin, ())))
+        return row
+
+    def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Remember books as they stand."""
+        known = {row.origin: row for row in self.books(ring, [row[0] for row in rows], self.began)}
+        for row in rows:
+            self._books[row[0]] = BookRow(*row, *known[row[0]][len(row) :])
+
+    def news_by_id(self, ring: int, start: int, below: int) -> list[tuple[str, int]]:
+        """Origins that are not ready and have mail among these ids, with their first one."""
+        return self._news(self.unit.news_by_id(ring, start, below), start, below)
+
+    def news_by_origin(self, ring: int) -> list[tuple[str, int]]:
+        """Origins that are not ready and have mail, with their first one."""
+        return self._news(self.unit.news_by_origin(ring), 0, FIRST_ID << 1)
+
+    def _news(self, stored: Iterable[tuple[str, int]], start: int, below: int) -> list[tuple[str, int]]:
+        found = [(origin, id_) for origin, id_ in stored if origin not in self._books]
+        waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
+        while waiting:
+            rows = self.mail(self.ring_id, list(waiting.items()), LOOK)
+            later: dict[str, int] = {}
+            for origin in waiting:
+                its = [row.id for row in rows if row.origin == origin]
+                left = [id_ for id_ in its if (origin, id_) not in self._gone]
+                if left and left[0] < below:
+                    found.append((origin, left[0]))
+                elif not left and len(its) == LOOK:
+                    later[origin] = its[-1]
+            waiting = later
+        return sorted(found, key=lambda one: one[1])
+
+    # Pages.
+
+    def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """For each (origin, first, last): its pages from the first on, so many at most."""
+        plain = [one for one in wanted if one[0] not in self._pages]
+        found = self.unit.pages(ring, plain, limit) if plain else []
+        for origin, first, last in wanted:
+            own = self._pages.get(origin)
+            if own is not None:
+                stored = self.unit.pages(ring, [(origin, first, last)], limit + len(own))
+                pages: dict[int, PageRow | None] = {row.page: row for row in stored}
+                pages.update((page, row) for page, row in own.items() if first <= page <= last)
+                found += [row for _, row in sorted(pages.items()) if row is not None][:limit]
+        return found
+
+    def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
+        """Remember pages as they stand."""
+        for entry in pages:
+            row = _page_row(*entry)
+            self._pages.setdefault(row[0], {})[row[1]] = PageRow(*row[:7], *row[10:])
+
+    def delete_pages(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Forget pages."""
+        for origin, page in keys:
+            self._pages.setdefault(origin, {})[page] = None
+
+    # Mail.
+
+    def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        """For each (origin, id): the mail after that id, so many at most; what is in pages, or gone, among it."""
+        found = self.unit.mail(ring, wanted, limit, inline)
+        for origin, after in wanted if self._mail else ():
+            if origin in self._mail:
+                room = limit - sum(row.origin == origin for row in found)
+                found += [row for row in self._mail[origin] if row.id > after][:room]
+        return found
+
+    def insert_mail(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Remember what processors sent."""
+        self._add([MailRow(origin, id_, len(payload), 1, False, b"", b"") for id_, origin, payload in rows])
+
+    def delete_mail(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Forget mail that lay in a single page."""
+        self._gone.update(keys)
+
+    def delete_shared_mail(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Forget mail at the edge of a page, unless a neighbouring page still holds some of it."""
+        if not keys:
+            return
+        near = self.pages(ring, [(origin, page - 2, page + 2) for origin, _, page in keys], 5)
+        kept = set()
+        for row in near:
+            slices = codec.unpack_slices(row.slices)
+            kept |= {(row.origin, slices[0].mail), (row.origin, slices[-1].mail)}
+        self._gone.update((origin, id_) for origin, id_, _ in keys if (origin, id_) not in kept)
+
+    def _promote_due(self) -> None:
+        """Mail that is due joins its queue, as it would when the next block is planned."""
+        rows = self.unit.rows("due", ring=self.ring_id, now=self.began)
+        ids = self.fresh_ids(len(rows))
+        self._add([MailRow(origin, id_, size, items, more, bytes(lengths), bytes(attributes))
+                   for id_, (_, _, size, items, more, origin, lengths, attributes, _) in zip(ids, rows)])  # fmt: skip
+
+    def _add(self, rows: Sequence[MailRow]) -> None:
+        for row in rows:
+            self._mail.setdefault(row.origin, []).append(row)
+        fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
+        for book in self.books(self.ring_id, fresh, self.began) if fresh else ():
+            self._books[book.origin] = book
+
+    # What became of messages is of no concern here.
+
+    def save_asides(
+        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None
+    ) -> None:
+        """Not remembered."""
+
+    def save_events(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
+        """Not remembered."""
+
+    def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
+        """Remember the floors."""
+        self.state = state._replace(ticket_floor=ticket_floor, look_floor=look_floor)
+
+    # Blocks.
+
+    def claims_of(self, ring: int, origins: Sequence[str]) -> list[tuple[str, bytes]]:
+        """What live blocks hold of these origins."""
+        if self._held is None:
+            return self.unit.claims_of(ring, origins)
+        return [(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
+
+    def end_blocks(self, ended: Collection[int]) -> None:
+        """Let go of what these blocks held."""
+        self._held = {}
+        for row in self.unit.rows("blocks", ring=self.ring_id, state=0, before=FIRST_ID, limit=FIRST_ID):
+            id_, by_hand = row[0], bool(row[4])
+            for origin, data in self.unit.rows("claims", block=id_) if id_ not in ended else ():
+                held = not by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
+                self._held.setdefault(origin, []).append((bytes(data), held))
+        for origin, book in self._books.items():
+            self._books[origin] = self._seen(book)

@@ -1,0 +1,370 @@
+"""Looking ahead: what is foreseen is what happens then, and looking changes nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from airflow_mq import Address, Block, Costs, LinearWeigher, MessageQueue, Overweight, Weight, Yield
+from airflow_mq.core.errors import ConfigRefused, InvalidInput
+from airflow_mq.queue import ForeseenBlock
+from tests.crash.states import everything
+from tests.queue.conftest import Maker
+
+ORDERS = ("rotation", "deficit", "shuffle")
+SEED = b"a seed"
+
+
+@contextmanager
+def untouched(queue: MessageQueue) -> Iterator[None]:
+    """Nothing that is stored changes."""
+    before = everything(queue)
+    yield
+    assert everything(queue) == before
+
+
+def seed_of(queue: MessageQueue) -> dict[str, Any]:
+    return {"seed": SEED} if queue.config.order == "shuffle" else {}
+
+
+def taken(block: Block | ForeseenBlock) -> list[Any]:
+    """What a block holds, to the last item."""
+    return [
+        (claim.origin, [(run.page, run.first, run.count, run.closed, run.decisions) for run in claim.runs])
+        for claim in block.claims
+    ]
+
+
+def same(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
+    """What was foreseen is what was planned: the claims, the weights, and the ledger."""
+    assert taken(foreseen) == taken(block)
+    assert (foreseen.planned, foreseen.overhead, foreseen.limit) == (block.planned, block.overhead, block.limit)
+    assert (foreseen.messages, foreseen.origins) == (block.messages, block.origins)
+    ledger = [entry for page in queue.ledger(block=block.id) for entry in page.entries]
+    assert [(one.origin, one.offered, one.deficit, one.reason) for one in foreseen.queues] == [
+        (entry.origin, entry.offered, entry.deficit, entry.reason) for entry in ledger
+    ]
+    assert [(one.origin, one.messages + one.expired) for one in foreseen.queues] == [
+        (entry.origin, entry.messages) for entry in ledger
+    ]
+
+
+def do(queue: MessageQueue, block: Block) -> None:
+    """Every message is done."""
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    queue.settle_block(block)
+
+
+class Life:
+    """A ring to which anything may have happened before somebody looks ahead."""
+
+    def __init__(self, queue: MessageQueue, dice: random.Random) -> None:
+        self.queue, self.dice = queue, dice
+        self.origins = [f"o{number}" for number in range(dice.choice([1, 3, 8]))]
+        for _ in range(dice.randrange(2, 12)):
+            dice.choice([self.send, self.send, self.send, self.pause, self.set, self.block, self.late])()
+
+    def send(self) -> None:
+        dice = self.dice
+        declared = dice.choice([None, None, Weight(dice.randrange(8), dice.randrange(8)), Weight(40, 1)])
+        count = dice.choice([1, 2, 5, 30])
+        how = {"expires": 0} if dice.random() < 0.1 else {"not_before": 0} if dice.random() < 0.2 else {}
+        payloads = [bytes(dice.randrange(1, 9)) for _ in range(count)]
+        self.queue.enqueue_messages(dice.choice(self.origins), payloads, weight=declared, **how)  # type: ignore[arg-type]
+
+    def late(self) -> None:
+        self.queue.enqueue_message(self.dice.choice(self.origins), b"later", not_before=3600)
+
+    def pause(self) -> None:
+        self.queue.pause(self.dice.choice(self.origins))
+
+    def set(self) -> None:
+        dice = self.dice
+        self.queue.set_origin(
+            dice.choice(self.origins), share=dice.choice([None, 1, 3]), least=dice.choice([None, None, Weight(3, 3)]),
+            most=dice.choice([None, None, Weight(6, 6)]), ordered=dice.choice([None, False]),
+        )  # fmt: skip
+
+    def block(self) -> None:
+        """A block that is done, or not, or has died, with some of it reported."""
+        queue, dice = self.queue, self.dice
+        fate = dice.choice(["done", "done", "half", "dead", "dead", "lives"])
+        block = queue.plan_block(lease=1e-6 if fate == "dead" else None, **seed_of(queue))
+        batches = list(block.batches())
+        answered = batches if fate == "done" else batches[: len(batches) // 2]
+        if fate != "dead":
+            outcomes = [Yield("later")] if dice.random() < 0.3 else []
+            queue.report(block, [batch.answer(*outcomes) for batch in answered])
+        if fate in ("done", "half"):
+            queue.settle_block(block)
+
+
+def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
+    """A ring in a state that its number decides."""
+    dice = random.Random(number)
+    costs = Costs(service_queue_base=Weight(1, 0), service_page_item=Weight(0, 1)) if dice.random() < 0.4 else Costs()
+    queue = make_queue(
+        f"{order}-{number}", order=order, heap_size=dice.choice([48, 150, 4096]),
+        service_weight=dice.choice([Weight(12, 12), Weight(30, 40), Weight(200, 300)]), costs=costs,
+        rounds_per_block=dice.choice([1, 3, 8]), ordered=dice.random() < 0.7,
+        weigher=LinearWeigher(Weight(1, 1), Weight(0, 0)), max_attempts=dice.choice([None, 1, 2]),
+        backoff=dice.choice([0.0, 0.0, 3600.0]),
+    )  # fmt: skip
+    Life(queue, dice)
+    return queue
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) -> None:
+    for number in range(25):
+        queue = a_ring(make_queue, order, number)
+        with untouched(queue):
+            foreseen = queue.dry_run(**seed_of(queue))
+        same(queue, foreseen, queue.plan_block(**seed_of(queue)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker, order: str) -> None:
+    for number in range(100, 120):
+        queue = a_ring(make_queue, order, number)
+        with untouched(queue):
+            foreseen = queue.forecast(12, **seed_of(queue))
+        assert [one.number for one in foreseen] == list(range(1, len(foreseen) + 1))
+        for one in foreseen:
+            block = queue.plan_block(**seed_of(queue))
+            same(queue, one, block)
+            do(queue, block)
+        if len(foreseen) < 12:
+            assert taken(queue.plan_block(**seed_of(queue))) == []
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker, order: str) -> None:
+    for number in range(200, 215):
+        queue, dice = a_ring(make_queue, order, number), random.Random(number)
+        found = [one.address for origin, _ in queue.footprints() for one in queue.peek(origin, limit=200)]
+        asked = dice.sample(found, min(len(found), 6))
+        with untouched(queue):
+            told = {address: queue.explain_message(address, ahead=8) for address in asked}
+            first = {origin: queue.explain(origin, ahead=8) for origin in {address.origin for address in asked}}
+        ran: dict[Address, int] = {}
+        for at in range(1, 9):
+            block = queue.plan_block()
+            for claim in block.claims:
+                for run in claim.runs:
+                    ran.update({Address(claim.origin, run.page, run.first + i): at for i in range(run.count)})
+            do(queue, block)
+        assert {address: one.block for address, one in told.items()} == {address: ran.get(address) for address in asked}
+        for origin, one in first.items():
+            assert one.origin == origin and one.sentence
+            assert one.block == (ran.get(one.address) if one.address else None)
+            assert one.block == min((at for address, at in ran.items() if address.origin == origin), default=None)
+
+
+def test_under_other_conditions(make_queue: Maker) -> None:
+    """A dry run under other shares, limits and orders is the block of a ring that is set like this."""
+    for number in range(300, 312):
+        queue, dice = a_ring(make_queue, "deficit", number), random.Random(number)
+        # What else was set for it goes with a new share.
+        queue.set_origin("o1")
+        limit, share, rounds = Weight(20, 25), dice.choice([2, 5]), dice.choice([1, 4])
+        order = dice.choice(["rotation", "deficit"])
+        with untouched(queue):
+            foreseen = queue.dry_run(limit, shares={"o1": share}, order=order, rounds_per_block=rounds)
+        queue.set_origin("o1", share=share)
+        queue.change_ring(order=order, rounds_per_block=rounds)
+        same(queue, foreseen, queue.plan_block(limit=limit))
+
+
+def test_shares_change_who_gets_what(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(32, 1 << 20), rounds_per_block=32)
+    for origin in ("acme", "globex"):
+        queue.enqueue_messages(origin, [b"x"] * 100)
+    assert [queue.dry_run().queue(one).messages for one in ("acme", "globex")] == [16, 16]
+    assert [queue.dry_run(shares={"acme": 3}).queue(one).messages for one in ("acme", "globex")] == [24, 8]
+    assert queue.dry_run(Weight(10, 1 << 20)).messages == 10
+    assert queue.dry_run(order="rotation").origins == ["acme"]
+    assert [one.messages for one in queue.forecast(order="rotation")] == [32, 32, 32, 32, 32, 32, 8]
+    assert queue.dry_run().verdict(Address("acme", 0, 0)) == "processed"
+    assert queue.dry_run().verdict(Address("acme", 0, 99)) is None
+
+
+def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
+    queue = make_queue(order="shuffle")
+    queue.enqueue_message("acme", b"x")
+    with pytest.raises(InvalidInput, match="seed"):
+        queue.dry_run()
+    assert queue.dry_run(seed=SEED).messages == queue.dry_run(order="rotation").messages == 1
+    told = queue.explain("acme")
+    assert (told.reason, told.block) == ("chance", None) and "shuffles" in told.sentence
+    assert queue.explain("acme", seed=SEED).block == 1
+    for wrong, match in (
+        ({"shares": {"acme": 0}}, "share"),
+        ({"heap_size": 1 << 20}, "heap_size"),
+        ({"odd": 1}, "odd"),
+    ):
+        with pytest.raises(ConfigRefused, match=match):
+            queue.dry_run(seed=SEED, **wrong)  # type: ignore[arg-type]
+    with make_queue("free", service_weight=None, order="rotation") as free:
+        with pytest.raises(InvalidInput, match="service weight"):
+            free.forecast()
+        assert free.forecast(limit=Weight(1, 1)) == []
+
+
+# Every reason why something waits.
+
+
+@pytest.fixture
+def small(make_queue: Maker) -> MessageQueue:
+    """A ring whose blocks take ten messages."""
+    return make_queue(
+        order="rotation", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
+    )
+
+
+def why(queue: MessageQueue, address: str) -> tuple[str, int | None]:
+    with untouched(queue):
+        told = queue.explain_message(Address.parse(address))
+    assert told.address == Address.parse(address) and told.sentence.endswith(".")
+    return told.reason, told.block
+
+
+def test_its_turn_comes(small: MessageQueue) -> None:
+    for origin in ("acme", "globex"):
+        small.enqueue_messages(origin, [b"x"] * 12)
+    assert why(small, "acme:0:0") == ("next", 1)
+    assert why(small, "acme:0:9") == ("next", 1)
+    assert why(small, "acme:0:10") == ("behind", 3)
+    assert why(small, "globex:0:0") == ("turn", 2)
+    told = small.explain("globex")
+    assert (told.address, told.reason, told.block) == (Address("globex", 0, 0), "turn", 2)
+    assert told.sentence == (
+        "the first message of globex, globex:0:0, runs in block 2 from now: "
+        "the blocks before are full when its turn would come."
+    )
+    assert told.remedies == ["with a limit of 20/2,097,152, it runs in block 1 from now"]
+    assert small.explain("globex", limit=Weight(13, 13)).block == 1
+    assert "not tried in the next 1 blocks" in small.explain("globex", ahead=1).sentence
+
+
+def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(40, 1 << 20), rounds_per_block=40,
+                       weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
+    for origin in ("acme", "globex"):
+        queue.enqueue_messages(origin, [b"x"] * 100)
+    assert queue.explain_message(Address("acme", 0, 25)).remedies == [
+        "with a limit of 80/2,097,152, it runs in block 1 from now",
+        "with a share of 2, it runs in block 1 from now",
+    ]
+
+
+def test_it_weighs_more_than_is_left(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20), rounds_per_block=1,
+                       weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
+    queue.enqueue_messages("acme", [b"x"] * 5)
+    queue.enqueue_message("globex", b"y", weight=Weight(8, 0))
+    assert why(queue, "globex:0:0") == ("limit", 2)
+
+
+def test_it_is_too_heavy(small: MessageQueue) -> None:
+    small.enqueue_message("acme", b"x", weight=Weight(11, 0))
+    assert why(small, "acme:0:0") == ("overweight", 1)
+    assert "weighs 11/0, more than the 10/1,048,576" in small.explain("acme").sentence
+    do(small, small.plan_block())
+    assert why(small, "acme:0:0") == ("set aside", None)
+    assert small.explain("acme").reason == "set aside"
+    assert "weighs 11/0" in small.explain_message(Address("acme", 0, 0)).sentence
+
+
+def test_other_ways_to_be_set_aside(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", max_attempts=1)
+    queue.enqueue_message("acme", b"x")
+    queue.settle_block(queue.plan_block())
+    assert "too often" in queue.explain_message(Address("acme", 0, 0)).sentence
+    queue.enqueue_message("globex", b"x")
+    queue.sweep("globex")
+    assert "swept" in queue.explain_message(Address("globex", 0, 0)).sentence
+    block = queue.plan_overweight(Address("acme", 0, 0), Weight(50, 50))
+    assert why(queue, "acme:0:0") == ("in flight", None)
+    assert "by hand" in queue.explain_message(Address("acme", 0, 0)).sentence
+    queue.release_block(block)
+
+
+def test_nobody_wants_it(small: MessageQueue) -> None:
+    small.enqueue_message("acme", b"x", expires=0)
+    assert why(small, "acme:0:0") == ("expired", 1)
+
+
+def test_it_is_paused(small: MessageQueue) -> None:
+    small.enqueue_message("acme", b"x")
+    small.pause("acme", "holidays", until=3600)
+    assert why(small, "acme:0:0") == ("paused", None)
+    assert small.explain("acme").reason == "paused"
+    assert "by tester: holidays" in small.explain("acme").sentence
+    assert small.explain("acme").remedies == ["airflow-mq resume acme"]
+
+
+def test_it_is_in_flight(small: MessageQueue) -> None:
+    small.enqueue_messages("acme", [b"x"] * 12)
+    block = small.plan_block()
+    assert why(small, "acme:0:9") == ("in flight", None)
+    assert why(small, "acme:0:10") == ("in flight", None)
+    told = small.explain("acme")
+    assert (told.address, told.reason) == (Address("acme", 0, 10), "in flight")
+    assert f"block {block.id}, which lives until" in told.sentence
+    small.report(block, [batch.answer() for batch in block.batches()])
+    assert why(small, "acme:0:9") == ("reported", None)
+    small.set_origin("acme", ordered=False)
+    assert why(small, "acme:0:10") == ("next", 1)
+    small.settle_block(block)
+    assert why(small, "acme:0:9") == ("gone", None)
+    assert small.explain_message(Address("acme", 0, 9)).sentence == f"acme:0:9 is gone: Processed in block {block.id}."
+    do(small, small.plan_block())
+    assert small.explain("acme").reason == "empty"
+    assert small.explain_message(Address("acme", 0, 9)).reason == "gone"
+
+
+def test_all_of_it_is_in_flight(small: MessageQueue) -> None:
+    small.enqueue_message("acme", b"x")
+    small.plan_block()
+    told = small.explain("acme")
+    assert (told.address, told.reason) == (None, "in flight")
+
+
+def test_it_tries_again_later(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", backoff=3600.0)
+    queue.enqueue_message("acme", b"x")
+    queue.settle_block(queue.plan_block())
+    assert why(queue, "acme:0:0") == ("backoff", None)
+    assert queue.explain("acme").reason == "backoff"
+
+
+def test_it_is_not_due(small: MessageQueue) -> None:
+    small.enqueue_message("acme", b"x", not_before=3600)
+    told = small.explain("acme")
+    assert (told.reason, told.block) == ("not due", None) and told.sentence.startswith("1 message of acme is not due")
+    assert why(small, "acme:0:0") == ("nowhere", None)
+    assert "not due yet" in small.explain_message(Address("acme", 0, 0)).sentence
+    small.enqueue_message("globex", b"x", not_before=0)
+    assert why(small, "globex:0:0") == ("next", 1)
+
+
+def test_it_is_not_there(small: MessageQueue) -> None:
+    assert small.explain("acme").reason == "empty"
+    assert why(small, "acme:0:0") == ("nowhere", None)
+    small.enqueue_message("acme", b"x")
+    assert why(small, "acme:0:1") == ("nowhere", None)
+    assert why(small, "acme:7:0") == ("nowhere", None)
+
+
+def test_what_a_processor_finds_out_counts(small: MessageQueue) -> None:
+    small.enqueue_messages("acme", [b"x", b"y"])
+    block = small.plan_block()
+    small.report(block, [batch.answer(Overweight(Weight(10, 0))) for batch in block.batches()])
+    small.settle_block(block)
+    assert why(small, "acme:0:0") == ("next", 1)
+    assert why(small, "acme:0:1") == ("behind", 2)
