@@ -72,8 +72,8 @@ def ledger(session: Session, args: Namespace) -> None:
         session.out.remark("the ledger is empty; each block that is planned writes a page of it")
     else:
         rows = [
-            (one.block, one.at, entry.origin, entry.messages, str(entry.granted), _parts(entry.offered),
-             _parts(entry.deficit), entry.reason)
+            (one.block, one.at, entry.origin, entry.messages, str(entry.granted), as_percent(entry.offered),
+             as_percent(entry.deficit), entry.reason)
             for one in found for entry in one.entries
         ]  # fmt: skip
         session.out.table(("block>", "at", "origin", "messages>", "granted>", "offered>", "kept>", "stopped by"), rows)
@@ -83,7 +83,7 @@ def _entry(entry: Any) -> dict[str, Any]:
     return {**asdict(entry), "granted": entry.granted}
 
 
-def _parts(parts: int) -> str:
+def as_percent(parts: int) -> str:
     """A deficit, which is counted in parts of a block."""
     from ..core.config import BLOCK_PARTS
 
