@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +17,19 @@ from airflow_mq.spark.local import local_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+#: Becomes a program that is told to end when this process dies, which cannot clean up after it if it is killed.
+_BOUND = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 15)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def bound(command: Sequence[str]) -> list[str]:
+    """The command of a child that does not outlive us, however we end (on Linux)."""
+    return [sys.executable, "-IS", "-c", _BOUND, *command]
 
 
 @contextmanager
@@ -38,7 +51,7 @@ def connect_server(folder: Path, *, small: bool = True, **environment: str) -> I
     }  # fmt: skip
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            ["spark-submit", "--master", "local[2]", *said, "--class", KIND, "spark-internal"],
+            bound(["spark-submit", "--master", "local[2]", *said, "--class", KIND, "spark-internal"]),
             env=known, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
