@@ -9,24 +9,28 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import psutil
+
 from airflow_mq import Block, MessageQueue, Processor, Processors
+from airflow_mq.operators.processes import end_tree
 from airflow_mq.spark import job
 from airflow_mq.spark.java import java_home, spark_environment
 from airflow_mq.spark.local import QUICK_JAVA, local_conf, make_archive
 from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse, upgrade
 from tests.benchmarks.about import machine
+from tests.spark.connecting import bound, connect_server
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = Path(__file__).parent / "report" / "spark.md"
@@ -35,6 +39,7 @@ ROUTES = Processors([
     Processor("second", "tests.spark.functions:process", ("second/*",)),
 ])  # fmt: skip
 MESSAGES = 100
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Run(NamedTuple):
@@ -67,14 +72,19 @@ def _job(command: list[str], uri: str, block: Block, names: str, **more: str) ->
     }  # fmt: skip
     words = [job.__file__, "--routes", ROUTES.routes_json(), "--processors", names]
     begun, at = time.monotonic(), time.time()
-    ran = subprocess.run(
-        [*command, *words], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    with subprocess.Popen(
+        bound([*command, *words]), env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            said, _ = process.communicate()
+        finally:
+            if process.poll() is None:
+                end_tree(process.pid)
     total = time.monotonic() - begun
-    if ran.returncode:
-        sys.exit(ran.stdout)
-    there, tried = (float(found) for found in re.findall(r"after ([0-9.]+) s", ran.stdout)[:2])
-    told = re.search(r"job begins at ([0-9.]+)", ran.stdout)
+    if process.returncode:
+        sys.exit(said)
+    there, tried = (float(found) for found in re.findall(r"after ([0-9.]+) s", said)[:2])
+    told = re.search(r"job begins at ([0-9.]+)", said)
     return Run(total, float(told[1]) - at if told else 0.0, there, tried)
 
 
@@ -100,43 +110,33 @@ def in_place(queue: MessageQueue, uri: str, block: Block) -> Run:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[int]:
-    """A Spark Connect server on this machine alone."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    conf = {**local_conf(small=False), "spark.connect.grpc.binding.port": str(port),
-            "spark.connect.grpc.binding.address": "127.0.0.1"}  # fmt: skip
-    said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    kind = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    environment = {**os.environ, **spark_environment(), "PYTHONPATH": str(ROOT)}
-    with (folder / "connect.log").open("wb") as log:
-        server = subprocess.Popen(
-            ["spark-submit", "--master", "local[2]", *said, "--class", kind, "spark-internal"],
-            env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+def nothing_left() -> Iterator[None]:
+    """Told to end, unwind; and whichever way this is left, end whatever was started meanwhile."""
+
+    def unwind(number: int, _frame: object) -> None:
+        # Once is enough: a second signal would cut short the ending of what the first one ends.
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, unwind) for number in SIGNALS}
     try:
-        until = time.monotonic() + 120
-        while True:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            if time.monotonic() > until or server.poll() is not None:
-                sys.exit((folder / "connect.log").read_text())
-            time.sleep(0.2)
-        yield port
+        yield
     finally:
-        os.killpg(server.pid, 15)
-        server.wait(30)
+        for child in psutil.Process().children():
+            end_tree(child.pid)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def measure(ways: dict[str, Way], rounds: int, folder: Path) -> dict[str, list[Run]]:
+def measure(ways: dict[str, Way], turns: int, folder: Path) -> dict[str, list[Run]]:
     """Let the ways take turns."""
     uri = f"sqlite:///{folder / 'store.db'}"
     upgrade(parse(uri))
     found: dict[str, list[Run]] = {name: [] for name in ways}
     with MessageQueue(uri) as queue:
         # The first turn warms up files and servers; it does not count.
-        for turn in range(-1, rounds):
+        for turn in range(-1, turns):
             for name, way in ways.items():
                 for origin in ("first/a", "first/b", "second/a", "second/b"):
                     queue.enqueue_messages(origin, [b"plain"] * (MESSAGES // 4))
@@ -150,14 +150,14 @@ def measure(ways: dict[str, Way], rounds: int, folder: Path) -> dict[str, list[R
     return found
 
 
-def table(found: dict[str, list[Run]], made: float) -> str:
+def table(found: dict[str, list[Run]], turns: int, made: float) -> str:
     """The report."""
     lines = [
         "# Where the seconds of a small Spark block go",
         "",
         f"One run of `python -m tests.benchmarks.spark_startup`: a block of {MESSAGES} messages of two processors on "
-        "`local[2]`, medians, seconds. *JVM* is until the job's own code begins, *session* until Spark is there, "
-        "*work* until all messages are tried, *end* until `spark-submit` has gone.",
+        f"`local[2]`, medians of {turns} turns, seconds. *JVM* is until the job's own code begins, *session* until "
+        "Spark is there, *work* until all messages are tried, *end* until `spark-submit` has gone.",
         "",
         "| way | all | JVM | session | work | end |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -175,10 +175,12 @@ def table(found: dict[str, list[Run]], made: float) -> str:
 def main() -> None:
     """Measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=REPORT)
+    parser.add_argument("--turns", type=int, default=3, help="how often each way is measured, after one that warms up")
+    parser.add_argument("--out", type=Path, default=REPORT, help="where the report goes")
     said = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    if said.turns < 1:
+        parser.error("--turns: at least 1")
+    with tempfile.TemporaryDirectory() as name, nothing_left():
         folder = Path(name)
         os.environ["XDG_CACHE_HOME"] = str(folder)
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -189,7 +191,7 @@ def main() -> None:
         make_archive()
         made = time.monotonic() - begun
         full, shared = local_conf(small=False), local_conf()
-        with connect_server(folder) as port:
+        with connect_server(folder, small=False) as port:
             found = measure(
                 {
                     "plain, a job for each of two processors": submit({}, ("first", "second")),
@@ -200,10 +202,10 @@ def main() -> None:
                     "warm Spark Connect server": remote(port),
                     "in place, without Spark": in_place,
                 },
-                said.rounds,
+                said.turns,
                 folder,
             )
-    said.out.write_text(table(found, made))
+    said.out.write_text(table(found, said.turns, made))
     print(said.out.read_text())
 
 
