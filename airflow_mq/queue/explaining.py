@@ -204,7 +204,7 @@ class _Asked:
                 return self._is_taken(address, subject, first, block, verdict)
         reason, why = self._reason(address, first)
         sentence = f"{subject} is not tried in the next {self.ahead:,} blocks: {why}."
-        return Explanation(self.origin, address, reason, sentence, None, self._remedies(address, self.ahead))
+        return Explanation(self.origin, address, reason, sentence, None, self._remedies(address, reason, self.ahead))
 
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
@@ -239,7 +239,7 @@ class _Asked:
         reason, why = self._reason(address, first)
         sentence = f"{subject} runs in {when}: {why}."
         return Explanation(
-            self.origin, address, reason, sentence, block.number, self._remedies(address, block.number - 1)
+            self.origin, address, reason, sentence, block.number, self._remedies(address, reason, block.number - 1)
         )
 
     def _reason(self, address: Address, first: ForeseenBlock | None) -> tuple[str, str]:
@@ -253,14 +253,15 @@ class _Asked:
             return "limit", f"it weighs {weight}, more than others leave of the blocks before"
         return "turn", "the blocks before are full when its turn would come"
 
-    def _remedies(self, address: Address, most: int) -> list[str]:
+    def _remedies(self, address: Address, reason: str, most: int) -> list[str]:
         """What brings it forward: found by trying."""
         limit, found = self.future.limit or Weight(0, 0), []
         twice = Weight(2 * limit[0], 2 * limit[1])
         sooner = self._first_block(address, replace(self.conditions, limit=twice), most)
         if sooner:
             found.append(f"with a limit of {twice}, it runs in block {sooner} from now")
-        if self.future.config.order == "deficit":
+        # A share counts where it is visited, and the turn comes when it comes.
+        if self.future.config.order == "deficit" and reason != "turn":
             share = min(2 * self.book.standing.share, 1 << 20)
             sooner = self._first_block(address, replace(self.conditions, shares={self.origin: share}), most)
             if sooner:

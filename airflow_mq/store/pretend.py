@@ -6,6 +6,7 @@ could see is remembered: books, pages, and mail. Everything else that is written
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -121,15 +122,16 @@ class PretendUnit(Unit):
         found = [(origin, id_) for origin, id_ in stored if origin not in self._books]
         waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
         while waiting:
-            rows = self.mail(self.ring_id, list(waiting.items()), LOOK)
+            its: dict[str, list[int]] = {origin: [] for origin in waiting}
+            for row in self.mail(self.ring_id, list(waiting.items()), LOOK):
+                its[row.origin].append(row.id)
             later: dict[str, int] = {}
-            for origin in waiting:
-                its = [row.id for row in rows if row.origin == origin]
-                left = [id_ for id_ in its if (origin, id_) not in self._gone]
-                if left and left[0] < below:
-                    found.append((origin, left[0]))
-                elif not left and len(its) == LOOK:
-                    later[origin] = its[-1]
+            for origin, ids in its.items():
+                left = next((id_ for id_ in ids if (origin, id_) not in self._gone), None)
+                if left is not None and left < below:
+                    found.append((origin, left))
+                elif left is None and len(ids) == LOOK:
+                    later[origin] = ids[-1]
             waiting = later
         return sorted(found, key=lambda one: one[1])
 
@@ -137,15 +139,19 @@ class PretendUnit(Unit):
 
     def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """For each (origin, first, last): its pages from the first on, so many at most."""
+        changed = [one for one in wanted if one[0] in self._pages]
         plain = [one for one in wanted if one[0] not in self._pages]
         found = self.unit.pages(ring, plain, limit) if plain else []
-        for origin, first, last in wanted:
-            own = self._pages.get(origin)
-            if own is not None:
-                stored = self.unit.pages(ring, [(origin, first, last)], limit + len(own))
-                pages: dict[int, PageRow | None] = {row.page: row for row in stored}
-                pages.update((page, row) for page, row in own.items() if first <= page <= last)
-                found += [row for _, row in sorted(pages.items()) if row is not None][:limit]
+        if not changed:
+            return found
+        more = max(len(self._pages[origin]) for origin, _, _ in changed)
+        stored: dict[str, dict[int, PageRow | None]] = {}
+        for row in self.unit.pages(ring, changed, limit + more):
+            stored.setdefault(row.origin, {})[row.page] = row
+        for origin, first, last in changed:
+            pages = {page: row for page, row in stored.get(origin, {}).items() if first <= page <= last}
+            pages |= {page: one for page, one in self._pages[origin].items() if first <= page <= last}
+            found += [one for _, one in sorted(pages.items()) if one is not None][:limit]
         return found
 
     def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
@@ -164,9 +170,10 @@ class PretendUnit(Unit):
     def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
         """For each (origin, id): the mail after that id, so many at most; what is in pages, or gone, among it."""
         found = self.unit.mail(ring, wanted, limit, inline)
+        counts = Counter(row.origin for row in found) if self._mail else {}
         for origin, after in wanted if self._mail else ():
             if origin in self._mail:
-                room = limit - sum(row.origin == origin for row in found)
+                room = limit - counts.get(origin, 0)
                 found += [row for row in self._mail[origin] if row.id > after][:room]
         return found
 
