@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Block,
         Delivery,
         Enqueued,
+        Explanation,
+        ForeseenBlock,
         MessageQueue,
         Peeked,
         Report,
@@ -53,17 +55,17 @@ _HOMES = {
     "core.weight": ("Costs", "Weight"),
     "processors": ("Part", "Processor", "Processors"),
     "queue": (
-        "Batch", "Block", "Delivery", "Enqueued", "MessageQueue", "Peeked", "Report", "Serviced", "SetAside",
-        "batch_processor",
+        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForeseenBlock", "MessageQueue", "Peeked", "Report",
+        "Serviced", "SetAside", "batch_processor",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event", "Footprint",
-    "LinearWeigher", "Message", "MessageQueue", "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors",
-    "Report", "RingConfig", "Serviced", "SetAside", "StackLimitReached", "Unsupported", "Violation",
-    "Weight", "Yield", "batch_processor",
+    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
+    "Explanation", "Footprint", "ForeseenBlock", "LinearWeigher", "Message", "MessageQueue", "Outcome",
+    "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced", "SetAside",
+    "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 

@@ -31,6 +31,9 @@ from .planning import PLANNED, Planner
 from .reading import Reading
 from .reports import answers_of
 
+#: Bytes of a seed.
+MOST_SEED = 64
+
 
 @dataclass(frozen=True)
 class ForeseenQueue:
@@ -104,6 +107,8 @@ class Conditions:
     def __post_init__(self) -> None:
         if self.limit is not None:
             object.__setattr__(self, "limit", Weight.of(self.limit))
+        if self.seed is not None and not 1 <= len(self.seed) <= MOST_SEED:
+            raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
         for origin, share in self.shares.items():
             check_share(share)
             check_origin(origin)

@@ -65,8 +65,9 @@ class Life:
     def __init__(self, queue: MessageQueue, dice: random.Random) -> None:
         self.queue, self.dice = queue, dice
         self.origins = [f"o{number}" for number in range(dice.choice([1, 3, 8]))]
-        for _ in range(dice.randrange(2, 12)):
-            dice.choice([self.send, self.send, self.send, self.pause, self.set, self.block, self.late])()
+        events = [self.pause, self.late] + [self.set, self.block] * 3 + [self.send] * 8
+        for _ in range(dice.randrange(2, 20)):
+            dice.choice(events)()
 
     def send(self) -> None:
         dice = self.dice
@@ -198,6 +199,8 @@ def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
     queue.enqueue_message("acme", b"x")
     with pytest.raises(InvalidInput, match="seed"):
         queue.dry_run()
+    with pytest.raises(InvalidInput, match="64 bytes"):
+        queue.dry_run(seed=b"x" * 65)
     assert queue.dry_run(seed=SEED).messages == queue.dry_run(order="rotation").messages == 1
     told = queue.explain("acme")
     assert (told.reason, told.block) == ("chance", None) and "shuffles" in told.sentence
