@@ -1,0 +1,41 @@
+"""The benchmark of Spark's start leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.spark.connecting import ROOT
+
+PROGRAM = """
+import subprocess, time
+from tests.benchmarks.spark_startup import nothing_left
+from tests.spark.connecting import bound
+
+with nothing_left():
+    child = subprocess.Popen(bound(["sleep", "61"]), start_new_session=True)
+    while open(f"/proc/{child.pid}/comm").read() != "sleep\\n":
+        time.sleep(0.01)
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_what_it_started_ends_with_it(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        child = psutil.Process(int(program.stdout.readline()))
+        program.send_signal(number)
+
+    assert program.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    for _ in range(100):
+        if not child.is_running() or child.status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child lives on")
