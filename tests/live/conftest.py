@@ -30,6 +30,7 @@ CHANGES = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder is slow, needs Airflow, and runs in one process, because starting Airflow takes long."""
     for item in items:
