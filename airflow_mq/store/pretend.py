@@ -49,7 +49,14 @@ class PretendUnit(Unit):
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
         """Read what is stored."""
-        return self.unit.rows(statement, **values)
+        found = self.unit.rows(statement, **values)
+        return self._by_ticket(found) if statement == "guaranteed" else found
+
+    def _by_ticket(self, rows: Sequence[Sequence[Any]]) -> list[tuple[str]]:
+        """Origins with what is ready by now first, in the ring's order."""
+        books = self.books(self.ring_id, [row[0] for row in rows], self.began) if rows else []
+        books.sort(key=lambda book: (book.ticket is None, book.ticket or 0, book.origin))
+        return [(book.origin,) for book in books]
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
         """Read what is stored."""
