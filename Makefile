@@ -40,10 +40,10 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff format .
 
 test: lint ## Lint, then every test, slow ones too
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 25 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --durations 25 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## The tests that are not slow
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) $(PYTEST_ARGS)
 
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)

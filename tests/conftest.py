@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
 
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+#: What shares an Airflow, a Spark session or a cluster, and so has to run in one process.
+TOGETHER = ("tests/live/", "tests/spark/test_source.py", "tests/spark/test_cluster.py", "tests/spark/test_job.py")
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Hand out tests one by one, but for those that run together; these go first, because they take longest."""
+    # Marks of a group would say the same, but this version of pytest does not let them be heard.
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -30,14 +30,12 @@ CHANGES = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder is slow, needs Airflow, and runs in one process, because starting Airflow takes long."""
+    """All of this folder is slow, and needs Airflow."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.airflow)
-            item.add_marker(pytest.mark.xdist_group("live"))
 
 
 @dataclass

@@ -26,7 +26,7 @@ from tests.spark.functions import all_tried
 from tests.spark.watching import Watched, eventually, files_with
 
 MakeRing = Callable[..., MessageQueue]
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-cluster")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 class Cluster:

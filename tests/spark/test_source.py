@@ -11,7 +11,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-session")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ODD = ["{{ ds }}", "--conf spark.master=x", "a b/ü\N{SNOWMAN}", "'; DROP TABLE", "*"]
 
