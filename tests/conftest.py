@@ -14,8 +14,8 @@ from tests.postgres_server import Server, Servers
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-#: What shares an Airflow, a Spark session or a cluster, and so has to run in one process.
-TOGETHER = ("tests/live/", "tests/spark/test_source.py", "tests/spark/test_cluster.py", "tests/spark/test_job.py")
+#: What shares a Spark session or a cluster, and so has to run in one process.
+TOGETHER = ("tests/spark/test_source.py", "tests/spark/test_cluster.py", "tests/spark/test_job.py")
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
 
 
