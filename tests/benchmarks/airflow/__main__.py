@@ -168,7 +168,7 @@ def report(count: int, blocks: list[dict[str, float]], tasks: float, waits: list
         "|---|---:|",
         f"| the trigger saw it, and the run was made | {median(waits, 'run made'):.1f} |",
         *(f"| {step} | {median(waits, step):.1f} |" for step in STEPS),
-        f"| settled, as a reader of the queue sees it | **{median(waits, 'seconds'):.1f}** |",
+        f"| processed, as a reader of the queue sees it | **{median(waits, 'seconds'):.1f}** |",
         "",
         "All samples:",
         "",
