@@ -41,7 +41,11 @@ class MailBox:
     def __init__(self, floor: int, horizon: int) -> None:
         self.after = floor - 1
         #: Mail below this was there for everybody to see before the first look into this box.
-        self.horizon = horizon
+        self.horizon = max(horizon, floor)
+        #: Mail from the horizon on that was read. Between two looks a sender may commit mail with a
+        #: smaller id than these, and then more with a larger one: a look that began behind what was
+        #: read would bring the second before the first. So each look begins at the horizon again.
+        self.read: set[int] = set()
         self.rows: deque[MailRow] = deque()
         self.look = FIRST_LOOK
         self.empty = False
@@ -302,12 +306,17 @@ class SqlShelf(Shelf):
 
     def _fill(self, hungry: list[str], look: int) -> None:
         inline = INLINE if self.wants_payloads else 0
-        rows = self.unit.mail(self.ring_id, [(one, self.boxes[one].after) for one in hungry], look, inline)
+        most = look + max(len(self.boxes[one].read) for one in hungry)
+        starts = [(one, min(self.boxes[one].after, self.boxes[one].horizon - 1)) for one in hungry]
         counts = dict.fromkeys(hungry, 0)
-        for row in rows:
+        for row in self.unit.mail(self.ring_id, starts, most, inline):
             box = self.boxes[row.origin]
             counts[row.origin] += 1
-            box.after = row.id
+            if row.id in box.read:
+                continue
+            box.after = max(box.after, row.id)
+            if row.id >= box.horizon:
+                box.read.add(row.id)
             if row.id not in self.origins[row.origin].ahead:
                 box.rows.append(row)
                 if row.heap is not None:
@@ -315,8 +324,9 @@ class SqlShelf(Shelf):
                     self.fetched += row.size
         for one in hungry:
             box = self.boxes[one]
-            box.look = min(look * 2, 4096)
-            box.empty = counts[one] < look
+            # What is read again is no more than half of what is new.
+            box.look = max(min(look * 2, 4096), 2 * len(box.read))
+            box.empty = counts[one] < most
 
     def look_at(self, origins: list[str]) -> None:
         """Fetch what looking at all of these will need, in a few statements."""

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.store import Outgoing, parse, upgrade
+from airflow_mq.store.unit import Unit
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 
@@ -24,7 +25,10 @@ def queues(pg_uri: str) -> Iterator[tuple[MessageQueue, MessageQueue]]:
 
 def send(queue: MessageQueue, stack: ExitStack, origin: str, *payloads: bytes) -> None:
     """Send in a transaction that stays open as long as the stack."""
-    unit = stack.enter_context(queue.store.writing())
+    send_in(stack.enter_context(queue.store.writing()), queue, origin, *payloads)
+
+
+def send_in(unit: Unit, queue: MessageQueue, origin: str, *payloads: bytes) -> None:
     for payload in payloads:
         queue.store.send(unit, queue.ring_id, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
 
@@ -68,3 +72,39 @@ def test_pages_over_mail_in_any_order(queues: tuple[MessageQueue, MessageQueue])
     assert len(ids) == len(set(ids)) == 5 + 4 + 3 + 12
     with queue.store.loose() as unit:
         assert unit.rows("uncut", ring=queue.ring_id, after=-1, limit=10) == []
+
+
+@pytest.mark.parametrize("waiting", [0, 5, 40])
+@pytest.mark.parametrize("look", range(1, 5))
+def test_a_sender_commits_between_two_looks(
+    queues: tuple[MessageQueue, MessageQueue], waiting: int, look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first message has a smaller id than what was read before, its last a larger one: still first is first."""
+    queue, sender = queues
+    queue.enqueue_messages("a", [b"waiting"] * waiting)
+    looks = 0
+    with ExitStack() as stack:
+        unit = stack.enter_context(sender.store.writing())
+        send_in(unit, sender, "a", b"late 1")
+        for number in range(200):
+            queue.enqueue_message("a", b"%d" % number)
+        send_in(unit, sender, "a", b"late 2")
+
+        def commit_before(statement: str) -> None:
+            nonlocal looks
+            looks += statement == "mail"
+            if statement == "mail" and looks == look:
+                stack.close()
+                sender.enqueue_message("a", b"late 3")
+
+        monkeypatch.setattr(queue.store, "probe", commit_before)
+        done: list[bytes] = []
+        queue.service_queues(lambda delivery: done.append(delivery.payload))
+        monkeypatch.undo()
+        stack.close()
+    queue.service_queues(lambda delivery: done.append(delivery.payload))
+    assert looks >= look
+    assert [payload for payload in done if payload.isdigit()] == [b"%d" % number for number in range(200)]
+    assert [payload for payload in done if payload.startswith(b"late")] == [b"late 1", b"late 2", b"late 3"]
+    assert len(done) == waiting + 203
+    assert queue.check() == []
