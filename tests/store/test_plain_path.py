@@ -1,0 +1,83 @@
+"""What nobody asked for costs nothing: the statements of the plain path, one by one.
+
+Whoever adds a feature finds here what it adds for those who do not use it. That should be nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.store import parse, upgrade
+
+#: How a ring is held, and what a settled page leaves behind, where the two stores differ.
+HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}
+SEND = {"postgresql": "insert_mail", "sqlite": "begin fresh_ids insert_mail commit committed"}
+ONE = {"postgresql": ("insert_mail", "insert_one"), "sqlite": ("", "")}
+EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
+LOOK = {"postgresql": "begin ring_by_name now {} commit committed", "sqlite": "ring_by_name now {}"}
+REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        # What is kept no longer is looked for now and then; not while statements are counted.
+        queue.housekeep()
+        yield queue
+
+
+@pytest.fixture
+def kind(store_uri: str) -> str:
+    return "".join(takewhile(str.isalpha, store_uri))
+
+
+def statements(queue: MessageQueue, work: Callable[[], object]) -> str:
+    seen: list[str] = []
+    queue.store.probe = seen.append
+    try:
+        work()
+    finally:
+        queue.store.probe = None
+    return " ".join(seen)
+
+
+def test_a_send(queue: MessageQueue, kind: str) -> None:
+    assert statements(queue, lambda: queue.enqueue_message("a", b"one")) == SEND[kind].replace(*ONE[kind])
+    assert statements(queue, lambda: queue.enqueue_messages("a", [b"1", b"2"])) == SEND[kind]
+    assert statements(queue, lambda: queue.enqueue_messages([("a", b"1"), ("b", b"2")])) == SEND[kind]
+
+
+def test_a_service(queue: MessageQueue, kind: str) -> None:
+    queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
+    assert statements(queue, lambda: queue.service_queues(lambda delivery: None)) == " ".join([
+        HOLD[kind], "take_lease commit committed", "guaranteed ready_books news_by_id books mail news_by_id",
+        HOLD[kind], "delete_page delete_shared_mail save_book", EVENT[kind],
+        "save_state fresh_ids insert_ledger drop_lease commit committed",
+    ])  # fmt: skip
+
+
+def test_a_block(queue: MessageQueue, kind: str) -> None:
+    queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
+    block = queue.plan_block()
+    queue.release_block(block)
+    assert statements(queue, queue.plan_block) == " ".join([
+        "now dead_blocks", HOLD[kind], "guaranteed ready_books news_by_id pages mail news_by_id",
+        "fresh_ids insert_block insert_claim insert_ledger fresh_ids save_book save_state commit committed",
+    ])  # fmt: skip
+    block = queue.block(queue.blocks(limit=1)[0].token)
+    batches = list(block.batches())
+    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format("books pages heaps mail_attributes")
+    assert statements(queue, lambda: queue.report(block, [batch.answer() for batch in batches])) == (
+        f"begin {REPORT[kind]} commit committed"
+    )
+    assert statements(queue, lambda: queue.settle_block(block)) == " ".join([
+        HOLD[kind], "lock_block claims outcomes books pages heaps mail",
+        "end_block delete_claims delete_outcomes delete_page delete_shared_mail save_book", EVENT[kind],
+        "save_state commit committed",
+    ])  # fmt: skip
+    assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books mail due_mail reported")
