@@ -6,7 +6,7 @@ the keys of `extra` are closed sets, and what they name is checked as every addr
 
     PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, connect_timeout
     SQLite       extra: path
-    both         extra: driver (told by host or path if left out), ring
+    both         extra: driver (told by host or path if left out), ring; origins and priority: who may send
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from airflow_mq.store.address import (
     DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_PORT,
     DEFAULT_SCHEMA,
+    PERMITTED,
     StoreAddress,
     refuse_network_file_system,
     sqlite_address,
@@ -44,7 +45,7 @@ from airflow_mq.store.address import (
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
 
-EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", "connect_timeout", "ring")
+EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", "connect_timeout", "ring", "origins", "priority")
 DEFAULT_RING = "default"
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
@@ -142,8 +143,9 @@ def read_connection(connection: Any, *, root: Path | None = None) -> _Target:
     }
     driver, ring = _driver(fields), fields.pop("ring") or DEFAULT_RING
     if driver == "sqlite":
-        _refuse_filled(fields, driver, but=("driver", "path"))
-        return _Target(sqlite_address(fields["path"] or "", root=root), ring)
+        _refuse_filled(fields, driver, but=("driver", "path", *PERMITTED))
+        permitted = {name: fields[name] for name in PERMITTED}
+        return _Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
     _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
     address = StoreAddress(
         "postgresql",
@@ -155,6 +157,8 @@ def read_connection(connection: Any, *, root: Path | None = None) -> _Target:
         schema=fields["db_schema"] or DEFAULT_SCHEMA,
         sslmode=fields["sslmode"],
         connect_timeout=_whole_number("connect_timeout", fields["connect_timeout"], DEFAULT_CONNECT_TIMEOUT),
+        origins=fields["origins"],
+        priority=fields["priority"],
     )
     return _Target(address, ring)
 

@@ -61,6 +61,7 @@ def _connection_type() -> dict[str, Any]:
                 "path": "/var/lib/airflow-mq/store.db",
                 "db_schema": "airflow_mq",
                 "ring": "default",
+                "origins": "acme|acme/*",
             },
         },
         "conn-fields": _connection_fields(),
@@ -98,6 +99,15 @@ def _connection_fields() -> dict[str, Any]:
             maximum=60,
         ),
         "ring": _field("Ring", "The ring to use where none is named; default if left empty."),
+        "origins": _field(
+            "Origins to send with",
+            "Who uses this connection may send with origins that match, say acme|acme/*; with any if left empty.",
+        ),
+        "priority": _field(
+            "Priority to send with",
+            "Whether who uses this connection may send messages of regular priority only; of any if left empty.",
+            enum=["regular"],
+        ),
     }
 
 

@@ -26,7 +26,11 @@ The tree::
     │   ├── KeyConflict
     │   ├── UnknownRing
     │   ├── RingExists
+    │   ├── NotPermitted
+    │   ├── TooManyOrigins
     │   ├── UnknownBlock
+    │   ├── BlobMissing
+    │   ├── UploadGivenUp
     │   └── TokenRefused
     └── StoreError                     the place where the queue is kept
         ├── AddressRefused
@@ -154,8 +158,34 @@ class RingExists(Refused):
     """There is a ring of this name already."""
 
 
+class NotPermitted(Refused):
+    """Whoever made this connection did not permit to send like this; nothing was sent."""
+
+
+class TooManyOrigins(Refused):
+    """The ring takes no further origins now; nothing was sent."""
+
+
 class UnknownBlock(Refused):
     """There is no such block in this ring."""
+
+
+class BlobMissing(Refused):
+    """The payload that a message refers to is not there; upload it again, or restore it from a backup."""
+
+    def __init__(self, hash_: bytes) -> None:
+        super().__init__(
+            f"there is no payload {hash_.hex()} in this store: it was never uploaded, or nobody referred to it "
+            "any more; upload it again"
+        )
+        self.hash = hash_
+
+    def __reduce__(self) -> tuple[type[BlobMissing], tuple[bytes]]:
+        return type(self), (self.hash,)
+
+
+class UploadGivenUp(Refused):
+    """The upload was idle for longer than the ring's keep_uploads, and is gone; begin it again."""
 
 
 class TokenRefused(Refused):

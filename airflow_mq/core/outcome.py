@@ -8,7 +8,8 @@ from enum import Enum, auto
 from typing import Any
 
 from .errors import InvalidInput
-from .message import check_origin, check_payload
+from .message import check_payload
+from .permit import OPEN, Permit
 from .weight import Weight
 
 
@@ -75,10 +76,11 @@ DONE = Done()
 ID_BYTES = 32
 
 
-def check_outcome(answer: Outcome, most: int) -> Outcome:
+def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
     """An outcome as a processor gave it, or the reason why it is none: once stored, it must settle.
 
     :param most: how long a message may be that is to be enqueued with it.
+    :param permit: with which origins.
     """
     if answer is DONE:
         return DONE
@@ -89,7 +91,7 @@ def check_outcome(answer: Outcome, most: int) -> Outcome:
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
         raise InvalidInput(f"the id of a message is {ID_BYTES} bytes, not {str(name)[:80]!r}")
     if isinstance(answer, Done):
-        return _check_done(answer, most)
+        return _check_done(answer, most, permit)
     if isinstance(answer, Overweight):
         return Overweight(Weight.of(answer.weight), answer.id)
     if isinstance(answer, Yield) and answer.reason:
@@ -97,21 +99,21 @@ def check_outcome(answer: Outcome, most: int) -> Outcome:
     return answer
 
 
-def _check_done(done: Done, most: int) -> Done:
+def _check_done(done: Done, most: int, permit: Permit) -> Done:
     if done.success not in (True, False):
         raise InvalidInput(f"success is true or false, not {type(done.success).__name__}")
     used = None if done.used is None else Weight.of(done.used)
     if not isinstance(done.enqueue, (list, tuple)):
         raise InvalidInput(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
-    enqueue = [check_sent(entry, most) for entry in done.enqueue]
+    enqueue = [check_sent(entry, most, permit) for entry in done.enqueue]
     return Done(done.success, done.id, used, enqueue)
 
 
-def check_sent(entry: Any, most: int) -> tuple[str, bytes]:
+def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[str, bytes]:
     """What a processor enqueues: a pair of origin and payload."""
     if not isinstance(entry, (tuple, list)) or len(entry) != 2:
         raise InvalidInput(f"what an outcome enqueues is pairs of origin and payload, not {type(entry).__name__}")
-    return check_origin(entry[0]), check_payload(entry[1], most)
+    return permit.check_origin(entry[0]), check_payload(entry[1], most)
 
 
 class PageStatus(Enum):

@@ -16,6 +16,7 @@ from .config import RingConfig
 from .events import EventRun, Fate
 from .message import Address, Footprint
 from .page import Mail, Page
+from .permit import OPEN, Permit
 from .ring import Ring
 from .weight import Weight
 
@@ -33,6 +34,9 @@ class Aside:
 
 class Shelf(ABC):
     """Everything a ring holds, as far as somebody asked for it, and all that changed."""
+
+    #: What processors may enqueue here.
+    permit: Permit = OPEN
 
     def __init__(self, config: RingConfig, now: int, *, listening: bool = False) -> None:
         self.config = config

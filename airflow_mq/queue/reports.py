@@ -9,12 +9,13 @@ from ..core.config import RingConfig
 from ..core.errors import InvalidInput
 from ..core.message import check_number, check_origin
 from ..core.outcome import check_outcome
+from ..core.permit import OPEN, Permit
 from ..core.settle import Answers
 from ..store import codec
 from .values import Report
 
 
-def plain_report(report: Report, config: RingConfig) -> list[Any]:
+def plain_report(report: Report, config: RingConfig, permit: Permit = OPEN) -> list[Any]:
     """A report as it is stored, checked: what does not settle would keep the block for ever."""
     if not isinstance(report, Report):
         raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
@@ -22,7 +23,7 @@ def plain_report(report: Report, config: RingConfig) -> list[Any]:
     # No page has as many items as it has bytes.
     if not report.first <= report.last < config.heap_size:
         raise InvalidInput(f"a page of this ring has no messages {report.first} to {report.last}")
-    outcome = check_outcome(report.outcome, config.max_message_len)
+    outcome = check_outcome(report.outcome, config.max_message_len, permit)
     return [check_origin(report.origin), *places, *codec.plain_outcome(outcome)]
 
 

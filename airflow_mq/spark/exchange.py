@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from ..core.errors import InvalidInput, StoreCorrupt
 from ..core.outcome import DONE, Outcome
+from ..core.permit import Permit
 from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
@@ -251,7 +252,8 @@ class FolderChannel:
         """How its messages are to be tried."""
         said = self.manifest()["manner"]
         largest = said["largest"]
-        return Manner(said["ordered"], said["most"], Weight(*largest) if largest else None)
+        permit = Permit(**said.get("permit", {}))
+        return Manner(said["ordered"], said["most"], Weight(*largest) if largest else None, permit)
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Its files."""

@@ -65,7 +65,7 @@ class Outcomes:
         try:
             for batch in batches:
                 for place, outcome in answers_in(batch):
-                    checked = check_outcome(outcome, self.manner.most)
+                    checked = check_outcome(outcome, self.manner.most, self.manner.permit)
                     reporter.add(*place, checked)
                     tally.count(checked)
             reporter.flush()

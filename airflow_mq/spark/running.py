@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.errors import InvalidInput, TokenRefused
 from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
 from ..core.page import Page
+from ..core.permit import OPEN, Permit
 from ..core.settle import Answers
 from ..core.weight import ZERO, Meter, Weight
 from ..processors import Processor
@@ -59,6 +60,8 @@ class Manner:
     most: int
     #: What a message may weigh at all: more than this is set aside, and its queue goes on.
     largest: Weight | None = None
+    #: With which origins a processor may enqueue.
+    permit: Permit = OPEN
 
     def stops(self, outcome: Outcome | None) -> bool:
         """Whether the later messages of the origin go back untried."""
@@ -206,7 +209,7 @@ class Attempts:
 
     def checked(self, answer: Any) -> Outcome:
         """What an answer means, and that it can be stored."""
-        return check_outcome(outcome_of(answer), self.manner.most)
+        return check_outcome(outcome_of(answer), self.manner.most, self.manner.permit)
 
 
 def attempts_of(processor: Processor, function: Any, manner: Manner) -> Attempts:
@@ -257,7 +260,8 @@ class OfMessages(Attempts):
         try:
             outcome = self.checked(self.function(item.payload, item.origin))
             if delivery.sent and isinstance(outcome, Done):
-                sent = [check_sent(entry, self.manner.most) for entry in (*delivery.sent, *outcome.enqueue)]
+                most, permit = self.manner.most, self.manner.permit
+                sent = [check_sent(entry, most, permit) for entry in (*delivery.sent, *outcome.enqueue)]
                 return Done(outcome.success, outcome.id, outcome.used, sent)
             return outcome
         except (Exception, SystemExit) as error:

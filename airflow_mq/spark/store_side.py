@@ -93,7 +93,8 @@ def manner_of(queue: MessageQueue, block: Block) -> Manner:
     """How the messages of a block are to be tried."""
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
-    return Manner(config.ordered, config.max_message_len, max_message_weight(limit, config.costs))
+    largest = max_message_weight(limit, config.costs)
+    return Manner(config.ordered, config.max_message_len, largest, queue.permit)
 
 
 def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:

@@ -3,18 +3,20 @@
     sqlite:///folder/store.db        below the root where one is set, else below the current folder
     sqlite:////folder/store.db       from the top of the file system
     postgresql://user:password@host:port/database?schema=airflow_mq&sslmode=require&connect_timeout=10
+    …?origins=acme%7Cacme/*&priority=regular      whoever uses this address sends as acme, and nothing urgent
 
 `postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
-`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The three parameters are all there
-are: whoever may write an address, say in a connection of Airflow, shall reach a store with it, and not borrow what
-the process around it is or knows. Hence
+`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The five parameters are all there
+are, and the last two go with SQLite too (`airflow_mq.core.permit` says what they mean). Whoever may write an
+address, say in a connection of Airflow, shall reach a store with it, and not borrow what the process around it is
+or knows. Hence
 
 * one host, over TCP: through a Unix socket the server would trust the account that the process runs under;
 * no other libpq option, and nothing lent from around: neither `PGPASSWORD`, `PGOPTIONS` and `PGHOSTADDR`, nor the
   password file, nor a client certificate (`StoreAddress.conninfo`). What can only make a connection stricter or tells
   whom to trust stays with the environment: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE`
   where the address names no sslmode;
-* no SQLite parameter, no `file:` address, no store in memory, no file behind a symbolic link.
+* no parameter of SQLite's own, no `file:` address, no store in memory, no file behind a symbolic link.
 
 What is refused is refused with `AddressRefused`. Its text never repeats a part of the address that could hold a
 password, however wrongly that was written.
@@ -25,13 +27,14 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
-from airflow_mq.core.errors import AddressRefused
+from airflow_mq.core.errors import AddressRefused, InvalidInput
+from airflow_mq.core.permit import OPEN, Permit
 from airflow_mq.store.files import SQLITE_FORM, checked_file, refuse_network_file_system
 
 __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]
@@ -40,7 +43,9 @@ DEFAULT_SCHEMA = "airflow_mq"
 DEFAULT_PORT = 5432
 DEFAULT_CONNECT_TIMEOUT = 10
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-PARAMETERS = ("schema", "sslmode", "connect_timeout")
+#: Who may send.
+PERMITTED = ("origins", "priority")
+PARAMETERS = ("schema", "sslmode", "connect_timeout", *PERMITTED)
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
 
@@ -59,6 +64,7 @@ _POSTGRES = re.compile(
 )
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
+_SENDERS = re.compile(r"(?:origins|priority)=[^#]*\Z")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # Below a device nothing can exist, so libpq finds no file there and says nothing. (Left empty, it would look at home.)
 _NO_FILE = os.devnull + "/none"
@@ -78,8 +84,12 @@ class StoreAddress:
     schema: str = DEFAULT_SCHEMA
     sslmode: str | None = None
     connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
+    #: What whoever uses this address is confined to when they send.
+    origins: str | None = None
+    priority: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.permit
         if self.driver == "postgresql":
             _check_postgres(self)
         elif self.path is None or not self.path.is_absolute():
@@ -87,6 +97,16 @@ class StoreAddress:
 
     def __str__(self) -> str:
         return self.safe
+
+    @property
+    def permit(self) -> Permit:
+        """Who may send."""
+        if self.origins is None and self.priority is None:
+            return OPEN
+        try:
+            return Permit(self.origins, self.priority)
+        except InvalidInput as error:
+            raise AddressRefused(str(error)) from None
 
     @property
     def safe(self) -> str:
@@ -135,15 +155,22 @@ class StoreAddress:
 
     def _written(self, *, with_password: bool) -> str:
         if self.path is not None:
-            return f"sqlite:///{quote(str(self.path))}"
+            return f"sqlite:///{quote(str(self.path))}{self._parameters(PERMITTED)}"
         host = f"[{self.host}]" if ":" in (self.host or "") else self.host
         secret = f":{quote(self.password, safe='')}" if with_password and self.password else ""
         written = f"postgresql://{quote(self.user or '', safe='')}{secret}@{host}:{self.port}"
-        named = [f"{name}={getattr(self, name)}" for name in PARAMETERS if getattr(self, name) != _DEFAULTS[name]]
-        return f"{written}/{quote(self.database or '', safe='')}{'?' if named else ''}{'&'.join(named)}"
+        return f"{written}/{quote(self.database or '', safe='')}{self._parameters(PARAMETERS)}"
+
+    def _parameters(self, names: Iterable[str]) -> str:
+        said = ((name, getattr(self, name)) for name in names)
+        named = [f"{name}={quote(str(value))}" for name, value in said if value != _DEFAULTS[name]]
+        return f"{'?' if named else ''}{'&'.join(named)}"
 
 
-_DEFAULTS = {"schema": DEFAULT_SCHEMA, "sslmode": None, "connect_timeout": DEFAULT_CONNECT_TIMEOUT}
+_DEFAULTS = {
+    "schema": DEFAULT_SCHEMA, "sslmode": None, "connect_timeout": DEFAULT_CONNECT_TIMEOUT, "origins": None,
+    "priority": None,
+}  # fmt: skip
 
 
 def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
@@ -166,18 +193,22 @@ def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
 
 
 def _parse_sqlite(rest: str, root: Path | None) -> StoreAddress:
-    if "?" in rest or "#" in rest:
-        raise AddressRefused(f"an address of SQLite takes no parameters; write {SQLITE_FORM}")
+    rest, mark, query = rest.partition("?")
+    if "#" in rest or (mark and not _SENDERS.match(query)):
+        raise AddressRefused(f"an address of SQLite takes no parameters but origins and priority; write {SQLITE_FORM}")
     if rest == ":memory:":
         rest = "/" + rest  # refused below, with the reason
     if rest and not rest.startswith("/"):
         raise AddressRefused(f"a file has no host, so it takes three slashes: {SQLITE_FORM}")
-    return sqlite_address(_decoded(rest[1:], "path"), root=root)
+    path = _decoded(rest[1:], "path")
+    return sqlite_address(path, root=root, **dict(_parameters(query if mark else None, PERMITTED)))
 
 
-def sqlite_address(path: str, *, root: Path | None = None) -> StoreAddress:
+def sqlite_address(
+    path: str, *, root: Path | None = None, origins: str | None = None, priority: str | None = None
+) -> StoreAddress:
     """Return the address of a SQLite file, given by its plain path."""
-    return StoreAddress("sqlite", path=checked_file(path, root))
+    return StoreAddress("sqlite", path=checked_file(path, root), origins=origins, priority=priority)
 
 
 # -- PostgreSQL --
@@ -204,17 +235,19 @@ def _parse_postgres(rest: str) -> StoreAddress:
         schema=given.get("schema", DEFAULT_SCHEMA),
         sslmode=given.get("sslmode"),
         connect_timeout=_number(given.get("connect_timeout", str(DEFAULT_CONNECT_TIMEOUT)), "connect_timeout"),
+        origins=given.get("origins"),
+        priority=given.get("priority"),
     )
 
 
-def _parameters(query: str | None) -> Iterator[tuple[str, str]]:
+def _parameters(query: str | None, known: Sequence[str] = PARAMETERS) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for pair in query.split("&") if query is not None else ():
         name, _, value = pair.partition("=")
-        if name not in PARAMETERS or name in seen:
+        if name not in known or name in seen:
             called = f"the parameter {name}" if name in _KNOWN_AND_REFUSED.split() or name in seen else "a parameter"
             why = "is given twice" if name in seen else "is not taken"
-            raise AddressRefused(f"{called} of the address {why}; there are only {', '.join(PARAMETERS)}, once each")
+            raise AddressRefused(f"{called} of the address {why}; there are only {', '.join(known)}, once each")
         seen.add(name)
         yield name, _decoded(value, name)
 

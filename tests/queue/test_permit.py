@@ -1,0 +1,121 @@
+"""Who may send: an address confines whoever uses it, whichever way they send."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from airflow_mq import Done, Message, MessageQueue, Report, Yield, batch_processor
+from airflow_mq.core.errors import AddressRefused, InvalidInput, NotPermitted
+from airflow_mq.core.permit import OPEN, Permit
+from airflow_mq.store import parse
+
+ACME = "origins=" + quote("acme|acme/*")
+
+
+@pytest.fixture
+def confined(make_queue: Any) -> Iterator[MessageQueue]:
+    """A sender who is acme, on a store on which everybody else is too."""
+    make_queue()
+    mark = "&" if "?" in make_queue.uri else "?"
+    with MessageQueue(f"{make_queue.uri}{mark}{ACME}&priority=regular", "test") as queue:
+        yield queue
+        assert queue.check() == []
+
+
+def test_every_call_of_a_sender_is_confined(confined: MessageQueue) -> None:
+    assert confined.enqueue_message("acme", b"1").count == 1
+    assert confined.enqueue_messages("acme/orders", [b"2", Message(b"3", key="k")]).count == 2
+    for send in (
+        lambda: confined.enqueue_message("birch", b"1"),
+        lambda: confined.enqueue_message("birch", b"1", key="k2"),
+        lambda: confined.enqueue_message("acme-evil", b"1", not_before=60),
+        lambda: confined.enqueue_messages("birch", [b"1"]),
+        lambda: confined.enqueue_messages([("acme", b"1"), ("birch", b"1")]),
+        lambda: confined.enqueue_messages([("acme", b"1"), ("Acme/x", Message(b"1", headers={"a": "b"}))]),
+    ):
+        with pytest.raises(NotPermitted, match=r"'acme\|acme/\*', and '.*' does not; send with one that does"):
+            send()
+    assert sum(footprint.count for _, footprint in confined.footprints()) == 3
+
+
+@pytest.mark.parametrize("kind", ["queue", "delivery", "done", "batch", "batch done"])
+def test_what_a_processor_enqueues_is_confined_too(confined: MessageQueue, kind: str) -> None:
+    confined.enqueue_message("acme", b"go")
+
+    def process(delivery: Any) -> Any:
+        if kind == "queue":
+            confined.enqueue_message("birch", b"1")
+        elif kind == "delivery":
+            delivery.enqueue("birch", b"1")
+        else:
+            return Done(enqueue=[("birch", b"1")])
+        return None
+
+    def process_batch(batch: Any) -> Any:
+        if kind == "batch":
+            confined.enqueue_message("birch", b"1")
+            return None
+        return [Done(enqueue=[("birch", b"1")])] * len(batch)
+
+    took: Any = batch_processor(process_batch) if kind.startswith("batch") else process
+    assert confined.service_queues(took).processed == 0
+    assert confined.footprint("birch").count == 0 and confined.footprint("acme").count == 1
+    assert confined.service_queues(lambda it: Done(enqueue=[("acme/x", b"1")] if it.origin == "acme" else [])).processed
+
+
+def test_a_report_is_confined(confined: MessageQueue) -> None:
+    confined.enqueue_message("acme", b"go")
+    block = confined.plan_block()
+    with pytest.raises(NotPermitted):
+        confined.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("birch", b"1")]))])
+    confined.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("acme/next", b"1")]))])
+    confined.settle_block(block)
+    assert confined.footprint("acme/next").count == 1
+
+
+def test_a_job_is_told_of_the_permit(confined: MessageQueue) -> None:
+    pytest.importorskip("pyarrow")
+    from airflow_mq.processors import Processor
+    from airflow_mq.spark.running import OfMessages, attempts_of, items_of
+    from airflow_mq.spark.store_side import manner_of
+
+    confined.enqueue_message("acme", b"go")
+    block = confined.plan_block()
+    manner = pickle.loads(pickle.dumps(manner_of(confined, block)))  # noqa: S301 - our own
+    of = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), manner)
+    assert isinstance(of, OfMessages)
+    ((_, outcome),) = of.outcomes(items_of(confined.block(block.token).batches()), lambda call, items: call(items))
+    assert isinstance(outcome, Yield) and outcome.reason.startswith("NotPermitted: this connection may send")
+    confined.release_block(block)
+
+
+def test_an_address_keeps_what_it_says_of_senders(tmp_path: Path) -> None:
+    for uri in (f"sqlite:///{tmp_path}/a%20b.db", "postgresql://u:p@h/d"):
+        address = parse(f"{uri}?{ACME}&priority=regular")
+        assert (address.origins, address.priority) == ("acme|acme/*", "regular")
+        assert address.permit == parse(address.uri).permit == Permit("acme|acme/*", "regular")
+        assert parse(address.safe).permit == address.permit
+        assert parse(uri).permit is OPEN
+    assert parse("postgresql://u@h/d?schema=s&origins=a&connect_timeout=9").connect_timeout == 9
+
+
+@pytest.mark.parametrize("query", ["origins=", "origins=a||b", "origins=a&origins=b", "priority=high", "origins=%0a"])
+def test_what_no_sender_can_be_confined_to(query: str, tmp_path: Path) -> None:
+    for uri in (f"sqlite:///{tmp_path}/store.db", "postgresql://u:p@h/d"):
+        with pytest.raises(AddressRefused):
+            parse(f"{uri}?{query}")
+    with pytest.raises(InvalidInput):
+        Permit(origins="a" * 2_000)
+
+
+def test_a_priority_is_confined() -> None:
+    assert OPEN.check_priority("high") == "high"
+    assert Permit(priority="regular").check_priority("regular") == "regular"
+    with pytest.raises(NotPermitted, match="regular, not 'high'; leave the priority out"):
+        Permit(priority="regular").check_priority("high")
