@@ -61,10 +61,11 @@ def reason_of(book: Book, visited: Visited) -> str:
     """Why a visit ended, in a word."""
     if book.passed_by:
         return book.passed_by
+    if not book.is_ready:
+        # Also where a walk comes once more to the last queue there was, which has left the ring by then.
+        return "emptied"
     if visited.successor is None:
         return "limit"
-    if not book.is_ready:
-        return "emptied"
     return {
         PageStatus.BAILED: "limit",
         PageStatus.SPENT: "spent",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from .accounting import Accounting
 from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
 from .blocks import Block, Blocks
@@ -21,7 +22,7 @@ from .serving import Serving
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 
 
-class MessageQueue(Sending, Serving, Explaining, Blocks, Deciding, Reading):
+class MessageQueue(Sending, Serving, Explaining, Accounting, Blocks, Deciding, Reading):
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::

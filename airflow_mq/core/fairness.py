@@ -1,0 +1,261 @@
+"""Who got what, and who waited: figures that anybody can recompute from the ledger.
+
+What a queue *got* of a block is the dominant half of what its messages and the steps around
+them used, as a part of a full block; so it is in the deficit order.
+
+*Wanting* is a queue that a block left with messages it could have taken: it stopped there for
+want of weight (`limit`) or credit (`spent`), or did not come to it at all. A queue that is
+paused, in flight or backing off wants nothing, nor does one whose processor said *not now*.
+
+*Promised* is the weighted max-min fair share of what the block gave to all: whoever was
+emptied wanted what it got and no more, whoever is wanting would have taken more; each gets its
+*least* first, nobody more than its *most*, and the rest goes by shares.
+
+What counts for the share of a queue are *contended* blocks: those in which it was wanting, and
+the block that ended that by emptying it. There,
+
+    promised = the sum of what it was promised / the sum of what these blocks gave
+    received = the sum of what it got          / the sum of what these blocks gave
+    error    = received / promised - 1
+
+    Jain's index = (sum of x)² / (n · sum of x²), where x = received / promised of each of n queues
+
+Jain's index is 1 where all got what was promised, and 1/n where one got everything. A queue that
+was promised less than a whole block, and of which nothing was started, has no error: a single
+message may be worth as much. It has its wait.
+
+A *wait* is the number of blocks in a row in which a queue was wanting and none of its messages
+was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from .config import BLOCK_PARTS
+from .orders import Entry
+from .weight import Weight
+
+#: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.
+STOPPED = ("limit", "spent")
+PASSED_BY = ("paused", "in flight", "backoff")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is set for an origin; least and most are in parts of a block."""
+
+    share: int = 1
+    least: int = 0
+    most: float = inf
+
+
+@dataclass(frozen=True)
+class Round:
+    """One block: what each queue got of it, of whom anything was started, and who was left wanting."""
+
+    granted: Mapping[str, int]
+    started: frozenset[str]
+    wanting: frozenset[str]
+
+
+@dataclass(frozen=True)
+class OriginFairness:
+    """What one origin was promised and got."""
+
+    origin: str
+    #: As it is set.
+    share: int
+    #: How many blocks count, and its shares of what these gave; none where there was no such block.
+    contended: int
+    promised: float | None
+    received: float | None
+    #: How much more than promised it received: -0.5 is half of it.
+    error: float | None
+    #: The longest row of blocks in which it waited, and that which goes on now.
+    longest_wait: int
+    waiting: int
+    #: What it got in all, in blocks.
+    granted: float
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What everybody was promised and got, over so many blocks."""
+
+    blocks: int
+    origins: Sequence[OriginFairness]
+    #: None where nobody was left wanting.
+    jain: float | None
+
+    @property
+    def longest_wait(self) -> int:
+        """The longest wait of all, in blocks."""
+        return max((one.longest_wait for one in self.origins), default=0)
+
+    @property
+    def most_error(self) -> float:
+        """The largest share error of all, whichever way."""
+        return max((abs(one.error) for one in self.origins if one.error is not None), default=0.0)
+
+    def origin(self, name: str) -> OriginFairness:
+        """The figures of this origin; nothing of everything, where it was never met."""
+        return next((one for one in self.origins if one.origin == name), _nobody(name))
+
+    def broken(
+        self, *, most_wait: int | None = None, most_error: float | None = None, least_jain: float | None = None
+    ) -> list[str]:
+        """What goes beyond these bounds, a sentence each; nothing, where all is fair."""
+        found = []
+        if most_wait is not None:
+            found += [
+                f"{one.origin} waited {_blocks(one.longest_wait)}{', and still waits' if one.waiting else ''}, "
+                f"more than {most_wait:,}"
+                for one in sorted(self.origins, key=lambda one: -one.longest_wait)
+                if one.longest_wait > most_wait
+            ]
+        if most_error is not None:
+            judged = [one for one in self.origins if one.error is not None and abs(one.error) > most_error]
+            found += [
+                f"{one.origin} received {one.received or 0:.1%} where {one.promised or 0:.1%} was promised: "
+                f"{abs(one.error or 0):.1%} {'less' if (one.error or 0) < 0 else 'more'}, beyond {most_error:.1%}"
+                for one in sorted(judged, key=lambda one: one.error or 0)
+            ]
+        if least_jain is not None and self.jain is not None and self.jain < least_jain:
+            found.append(f"Jain's index is {self.jain:.3f}, below {least_jain:g}")
+        return found
+
+
+def _nobody(name: str) -> OriginFairness:
+    return OriginFairness(name, 1, 0, None, None, None, 0, 0, 0.0)
+
+
+def _blocks(count: int) -> str:
+    return f"{count:,} blocks" if count != 1 else "1 block"
+
+
+def rounds_of(
+    pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, int]
+) -> list[Round]:
+    """The blocks of a ledger, the oldest first.
+
+    A queue that a block left wanting is wanting in the blocks that do not mention it, up to its
+    next line, unless that says that it was passed by. Behind its last line, what is ready now
+    tells: from which of these blocks on, counted from 0, a queue had something to service.
+    """
+    wanting: list[set[str]] = [set() for _ in pages]
+    lines: dict[str, list[tuple[int, Entry]]] = {origin: [] for origin in ready}
+    for at, page in enumerate(pages):
+        for entry in page:
+            lines.setdefault(entry.origin, []).append((at, entry))
+    for origin, its in lines.items():
+        for at in _wanting_in(its, ready.get(origin), len(pages)):
+            wanting[at].add(origin)
+    return [
+        Round(
+            {entry.origin: parts(entry.granted) for entry in page},
+            frozenset(entry.origin for entry in page if entry.messages),
+            frozenset(wanting[at]),
+        )
+        for at, page in enumerate(pages)
+    ]
+
+
+def _wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int) -> Iterator[int]:
+    """In which blocks a queue was wanting, by its lines and by since when it is ready now."""
+    last, stopped = -1, False
+    for at, entry in lines:
+        if stopped and entry.reason not in PASSED_BY:
+            yield from range(last + 1, at)
+        last, stopped = at, entry.reason in STOPPED
+        if stopped:
+            yield at
+    if ready is not None:
+        yield from range(last + 1 if stopped else max(last + 1, ready), count)
+
+
+@dataclass
+class _Sum:
+    """What adds up for one origin."""
+
+    contended: int = 0
+    promised: float = 0.0
+    received: int = 0
+    of: int = 0
+    granted: int = 0
+    waits: list[int] = field(default_factory=lambda: [0])
+    started: bool = False
+    #: Whether it was left wanting, and has not been emptied since.
+    open: bool = False
+
+
+def judge(rounds: Sequence[Round], promises: Mapping[str, Promise]) -> Fairness:
+    """The figures of these blocks."""
+    sums: dict[str, _Sum] = {}
+    for one in rounds:
+        _add(one, promises, sums)
+    origins = [_figures(origin, promises.get(origin, Promise()), sums[origin]) for origin in sorted(sums)]
+    ratios = [1 + one.error for one in origins if one.error is not None]
+    return Fairness(len(rounds), origins, jain(ratios))
+
+
+def _add(one: Round, promises: Mapping[str, Promise], sums: dict[str, _Sum]) -> None:
+    fair, given = fair_shares(one, promises), sum(one.granted.values())
+    for origin in {*one.granted, *one.wanting}:
+        its, got = sums.setdefault(origin, _Sum()), one.granted.get(origin, 0)
+        its.granted += got
+        wanting, started = origin in one.wanting, origin in one.started
+        if wanting or (its.open and started):
+            its.contended += 1
+            its.promised += fair[origin]
+            its.received += got
+            its.of += given
+            its.started |= started
+            its.open = wanting
+        if wanting and not started:
+            its.waits[-1] += 1
+        elif started:
+            its.waits.append(0)
+
+
+def _figures(origin: str, promise: Promise, its: _Sum) -> OriginFairness:
+    known = its.contended > 0 and its.of > 0
+    judged = its.promised > 0 and (its.started or its.promised >= BLOCK_PARTS)
+    return OriginFairness(
+        origin, promise.share, its.contended, its.promised / its.of if known else None,
+        its.received / its.of if known else None, its.received / its.promised - 1 if judged else None,
+        max(its.waits), its.waits[-1], its.granted / BLOCK_PARTS,
+    )  # fmt: skip
+
+
+def fair_shares(one: Round, promises: Mapping[str, Promise]) -> dict[str, float]:
+    """What each queue was promised of what a block gave to all: weighted max-min, leasts first."""
+    wants: dict[str, float] = dict(one.granted)
+    for origin in one.wanting:
+        got = one.granted.get(origin, 0)
+        wants[origin] = max(promises.get(origin, Promise()).most, got)
+    left = float(sum(one.granted.values()))
+    fair = {origin: min(promises.get(origin, Promise()).least, want) for origin, want in wants.items()}
+    leasts = sum(fair.values())
+    if leasts > left:
+        return {origin: least * left / leasts for origin, least in fair.items()}
+    left -= leasts
+    shares = {origin: promises.get(origin, Promise()).share for origin in wants}
+    total = sum(shares.values())
+    # Whoever wants least for its share is satisfied first; what it leaves is everybody else's.
+    for origin in sorted(wants, key=lambda origin: ((wants[origin] - fair[origin]) / shares[origin], origin)):
+        more = min(wants[origin] - fair[origin], left * shares[origin] / total)
+        fair[origin] += more
+        left -= more
+        total -= shares[origin]
+    return fair
+
+
+def jain(ratios: Sequence[float]) -> float | None:
+    """Jain's index of what each got of what it was promised; none, where there is nobody to compare."""
+    if not ratios:
+        return None
+    squares = sum(ratio * ratio for ratio in ratios)
+    return sum(ratios) ** 2 / (len(ratios) * squares) if squares else 1.0

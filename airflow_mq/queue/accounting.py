@@ -1,0 +1,94 @@
+"""Who got what, and who waited: the ledger's pages, and what waits now, as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..core.book import Book
+from ..core.errors import InvalidInput
+from ..core.fairness import Fairness, Promise, judge, rounds_of
+from ..core.message import check_number
+from ..core.orders import Entry, parts_of
+from ..core.weight import ZERO, Weight
+from ..store import codec
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .reading import Reading
+
+
+class Accounting(Reading):
+    """The part of the queue that gives account."""
+
+    def fairness(self, blocks: int = 100) -> Fairness:
+        """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
+
+        The definitions are in `airflow_mq.core.fairness`. Shares, leasts and mosts count as they are set
+        now. What waits at this moment is looked at, too: so a queue is missed by no check while it waits,
+        though a ledger has no line for a queue that a block did not come to.
+
+        :param blocks: how many blocks to look back.
+        """
+        if not check_number(blocks, "a number of blocks"):
+            raise InvalidInput("fairness is told over at least 1 block")
+        with self._looking() as (unit, shelf):
+            rows = unit.rows("ledger", ring=self.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
+            pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
+            parts = parts_of(_limit(shelf.config.service_weight, pages))
+            ready = _ready_since(unit, shelf, [row[0] for row in rows])
+            origins = {entry.origin for page in pages for entry in page} | set(ready)
+            return judge(rounds_of(pages, parts, ready), promises_of(shelf, origins, parts))
+
+
+def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
+    """What a full block is; where each call says its limit, the most that any block gave."""
+    if service_weight is not None:
+        return service_weight
+    most = ZERO
+    for page in pages:
+        given = ZERO
+        for entry in page:
+            given = given.plus(entry.granted)
+        most = most.at_least(given)
+    return most
+
+
+def promises_of(shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int]) -> Mapping[str, Promise]:
+    """What is set for these origins; a least and a most are kept by the deficit order alone."""
+    origins = sorted(origins)
+    shelf.load_books(origins)
+    found = {}
+    for origin in origins:
+        standing = shelf.book(origin).standing
+        least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
+        promise = Promise(standing.share, parts(least) if least else 0)
+        found[origin] = promise if most is None else Promise(promise.share, promise.least, parts(most))
+    return found
+
+
+def _ready_since(unit: Unit, shelf: SqlShelf, blocks: Sequence[int]) -> dict[str, int]:
+    """From which of these blocks on each queue that a block could take now had something to take."""
+    due = {row[0] for row in unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
+    found: dict[str, int] = {}
+    origin = shelf.ring.head()
+    while origin is not None:
+        book = shelf.book(origin)
+        mail = None if book.passed_by else _first_mail(shelf, book)
+        if mail is not None:
+            # Ids of mail and blocks come from one counter; what is due has not joined yet.
+            found[origin] = len(blocks) if mail in due else sum(1 for block in blocks if block < mail)
+        origin = shelf.ring.next_in_line(origin)
+    return found
+
+
+def _first_mail(shelf: SqlShelf, book: Book) -> int | None:
+    """The mail in which the first message that waits arrived."""
+    for index in range(book.begin, book.end):
+        page = shelf.page(book.origin, index)
+        if page is None or page.is_attempted:
+            continue
+        place = page.first_index
+        for part in page.slices:
+            if place < part.items:
+                return part.mail
+            place -= part.items
+    return None

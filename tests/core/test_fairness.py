@@ -1,0 +1,122 @@
+"""The figures of fairness, by hand: who was promised what of which block, and who waited."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from airflow_mq.core.config import BLOCK_PARTS
+from airflow_mq.core.fairness import Fairness, Promise, Round, fair_shares, jain, judge, rounds_of
+from airflow_mq.core.orders import Entry
+from airflow_mq.core.weight import Weight
+
+
+def line(origin: str, granted: int, reason: str, messages: int | None = None) -> Entry:
+    return Entry(origin, granted=Weight(granted, 0), messages=granted if messages is None else messages, reason=reason)
+
+
+def a_round(wanting: str = "", **granted: int) -> Round:
+    return Round(granted, frozenset(one for one, got in granted.items() if got), frozenset(wanting))
+
+
+def figures(*pages: list[Entry], ready: dict[str, int] | None = None, **promises: Promise) -> Fairness:
+    """A unit of time is a hundredth of a block."""
+    return judge(rounds_of(pages, lambda weight: weight.time * BLOCK_PARTS // 100, ready or {}), promises)
+
+
+def test_what_a_block_left_is_promised_by_shares() -> None:
+    assert fair_shares(a_round("ab", a=30, b=70), {}) == {"a": 50, "b": 50}
+    assert fair_shares(a_round("ab", a=30, b=70), {"a": Promise(3)}) == {"a": 75, "b": 25}
+    # Who was emptied wanted no more than it got; what it leaves is everybody else's.
+    assert fair_shares(a_round("ab", a=45, b=45, c=10), {}) == {"a": 45, "b": 45, "c": 10}
+    assert fair_shares(a_round("b", a=100), {}) == {"a": 50, "b": 50}
+    assert fair_shares(a_round("", a=60, b=40), {}) == {"a": 60, "b": 40}
+
+
+def test_least_and_most_bound_what_is_promised() -> None:
+    assert fair_shares(a_round("ab", a=30, b=70), {"a": Promise(least=40)}) == {"a": 70, "b": 30}
+    assert fair_shares(a_round("ab", a=30, b=70), {"a": Promise(most=20)}) == {"a": 30, "b": 70}
+    assert fair_shares(a_round("ab", a=10, b=90), {"a": Promise(most=20)}) == {"a": 20, "b": 80}
+    both = {"a": Promise(least=90), "b": Promise(least=90)}
+    assert fair_shares(a_round("ab", a=30, b=70), both) == {"a": 50, "b": 50}
+    assert fair_shares(a_round("a", b=0), {}) == {"a": 0, "b": 0}
+
+
+def test_equal_shares() -> None:
+    told = figures([line("a", 50, "limit"), line("b", 50, "spent")], [line("a", 50, "limit"), line("b", 50, "spent")])
+    assert [(one.origin, one.promised, one.received, one.error) for one in told.origins] == [
+        ("a", 0.5, 0.5, 0.0), ("b", 0.5, 0.5, 0.0),
+    ]  # fmt: skip
+    assert (told.jain, told.longest_wait, told.most_error, told.blocks) == (1.0, 0, 0.0, 2)
+    assert told.origin("a").granted == pytest.approx(1.0)
+    assert told.origin("nobody").received is None
+    assert told.broken(most_wait=0, most_error=0.0, least_jain=1.0) == []
+
+
+def test_unequal_shares() -> None:
+    page = [line("a", 75, "limit"), line("b", 25, "spent")]
+    told = figures(page, page)
+    assert (told.origin("a").error, told.origin("b").error) == (0.5, -0.5)
+    assert told.jain == pytest.approx((1.5 + 0.5) ** 2 / (2 * (1.5**2 + 0.5**2)))
+    assert figures(page, page, a=Promise(3)).jain == 1.0
+    assert told.broken(most_error=0.4, least_jain=0.9) == [
+        "b received 25.0% where 50.0% was promised: 50.0% less, beyond 40.0%",
+        "a received 75.0% where 50.0% was promised: 50.0% more, beyond 40.0%",
+        "Jain's index is 0.800, below 0.9",
+    ]
+
+
+def test_nothing_to_compare() -> None:
+    assert figures() == Fairness(0, [], None)
+    told = figures([line("a", 10, "emptied"), line("b", 0, "paused"), line("c", 0, "yielded")])
+    assert told.jain is None and told.broken(most_wait=0, most_error=0.0, least_jain=1.0) == []
+    assert [(one.contended, one.error) for one in told.origins] == [(0, None)] * 3
+
+
+def test_a_queue_that_is_not_mentioned_waits_if_it_was_left_wanting() -> None:
+    lines = [line("b", 1, "limit"), line("a", 100, "limit"), line("a", 100, "limit"), line("b", 50, "emptied")]
+    told = figures(*([one] for one in lines))
+    assert told.origin("b").longest_wait == 2 and told.origin("b").waiting == 0
+    # Both were wanting in the second and third block; b ended its wait, and a is taken to be gone.
+    assert told.origin("b").contended == 4 and told.origin("a").contended == 2
+
+
+def test_a_queue_that_was_passed_by_did_not_wait() -> None:
+    for reason in ("paused", "in flight", "backoff"):
+        told = figures([line("b", 1, "limit")], [line("a", 100, "limit")], [line("b", 0, reason)])
+        assert told.origin("b").longest_wait == 0 and told.origin("b").contended == 1
+
+
+def test_what_waits_now_is_told_by_what_is_ready_now() -> None:
+    pages = [[line("a", 100, "limit")]] * 4
+    told = figures(*pages, ready={"a": 0, "quiet": 1, "fresh": 4})
+    assert (told.origin("quiet").longest_wait, told.origin("quiet").waiting) == (3, 3)
+    assert (told.origin("fresh").longest_wait, told.origin("a").longest_wait) == (0, 0)
+    assert told.origin("quiet").error == -1.0
+    assert told.broken(most_wait=2) == ["quiet waited 3 blocks, and still waits, more than 2"]
+    # A queue that was emptied, and is ready again, waits from where it is ready again on.
+    told = figures([line("b", 1, "emptied")], [line("a", 1, "limit")], [line("a", 1, "limit")], ready={"b": 0})
+    assert told.origin("b").waiting == 2
+
+
+def test_a_message_that_is_saved_for_is_not_an_error() -> None:
+    """It waits for nine blocks, and then gets what was promised meanwhile."""
+    pages = [[line("large", 0, "spent"), line("small", 90, "limit")] for _ in range(9)]
+    saving = figures(*pages[:3], ready={"large": 0})
+    assert saving.origin("large").error == -1.0 and saving.origin("large").promised == 0.5
+    # Less than a block was promised, so that nothing can be said.
+    assert figures(*pages[:1], ready={"large": 0}).origin("large").error is None
+    few = [[line("large", 0, "spent"), *(line(f"s{n}", 10, "limit") for n in range(9))] for _ in range(9)]
+    told = figures(*few, [line("large", 90, "emptied"), line("s0", 10, "limit")])
+    assert told.origin("large").longest_wait == 9
+    assert abs(told.origin("large").error or 0) < 0.35
+    assert figures(*few).origin("large").error is None
+
+
+def test_jains_index() -> None:
+    assert jain([]) is None
+    assert jain([0.0, 0.0]) == 1.0
+    assert jain([1.0] * 7) == pytest.approx(1.0)
+    assert jain([1.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
+    assert Promise().most == inf

@@ -1,0 +1,103 @@
+"""Fairness as the ledger tells it: shares, waits, Jain's index, and what waits now."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_mq import Costs, LinearWeigher, MessageQueue, Weight
+from airflow_mq.core.errors import InvalidInput
+from tests.crash.states import everything
+from tests.queue.conftest import Maker
+
+UNIT = LinearWeigher(Weight(1, 0), Weight(0, 0))
+
+
+def ring(make_queue: Maker, order: str, **settings: object) -> MessageQueue:
+    return make_queue(order, **{"order": order, "service_weight": Weight(16, 1 << 20), "weigher": UNIT,
+                                "rounds_per_block": 16, **settings})  # fmt: skip
+
+
+def run(queue: MessageQueue, blocks: int) -> None:
+    for _ in range(blocks):
+        block = queue.plan_block()
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        queue.settle_block(block)
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
+def test_an_empty_ledger(make_queue: Maker, order: str) -> None:
+    queue = ring(make_queue, order)
+    told = queue.fairness()
+    assert (told.blocks, told.origins, told.jain, told.longest_wait, told.most_error) == (0, [], None, 0, 0.0)
+    queue.enqueue_message("acme", b"x")
+    assert queue.fairness().origin("acme").waiting == 0
+    with pytest.raises(InvalidInput, match="at least 1"):
+        queue.fairness(0)
+
+
+def test_shares_are_as_they_are_set(make_queue: Maker) -> None:
+    queue = ring(make_queue, "deficit")
+    queue.set_origin("acme", share=3)
+    for origin in ("acme", "globex"):
+        queue.enqueue_messages(origin, [b"x"] * 300)
+    run(queue, 10)
+    before = everything(queue)
+    told = queue.fairness()
+    assert everything(queue) == before
+    assert told.blocks == 10 and told.longest_wait == 0 and told.jain == pytest.approx(1.0)
+    acme, globex = told.origins
+    assert (acme.share, globex.share) == (3, 1)
+    assert acme.received == acme.promised == 0.75 and globex.received == globex.promised == 0.25
+    assert acme.granted == pytest.approx(7.5)
+    assert queue.fairness(3).blocks == 3
+
+
+def test_the_rotation_lets_a_quiet_one_wait(make_queue: Maker) -> None:
+    """Loud ones drain whole blocks; a quiet one that no block came to has no line, and is told all the same."""
+    for order, wait in (("rotation", 2), ("deficit", 0)):
+        # A look at a queue costs something, so that a full block looks at one more, and at no other.
+        queue = ring(make_queue, order, costs=Costs(service_queue_base=Weight(1, 0)))
+        for number in range(3):
+            queue.enqueue_messages(f"loud-{number}", [b"x"] * 100)
+        queue.enqueue_message("quiet", b"x")
+        run(queue, 2)
+        mentioned = any(entry.origin == "quiet" for page in queue.ledger() for entry in page.entries)
+        assert mentioned is (order == "deficit")
+        told = queue.fairness()
+        assert told.origin("quiet").waiting == wait
+        assert told.broken(most_wait=1) == ["quiet waited 2 blocks, and still waits, more than 1"] * bool(wait)
+        queue.pause("quiet")
+        assert queue.fairness().origin("quiet").longest_wait == 0
+
+
+def test_who_arrives_late_has_not_waited_before(make_queue: Maker) -> None:
+    queue = ring(make_queue, "rotation")
+    queue.enqueue_messages("loud", [b"x"] * 500)
+    run(queue, 3)
+    queue.enqueue_message("due", b"x", not_before=0)
+    queue.enqueue_message("later", b"x", not_before=3600)
+    queue.enqueue_message("quiet", b"x")
+    assert [one.origin for one in queue.fairness().origins] == ["loud"]
+    assert queue.fairness().longest_wait == 0
+
+
+def test_a_ring_without_a_limit_of_its_own(make_queue: Maker) -> None:
+    queue = ring(make_queue, "rotation", service_weight=None)
+    queue.enqueue_messages("acme", [b"x"] * 20)
+    queue.service_queues(lambda delivery: None, Weight(5, 100))
+    queue.service_queues(lambda delivery: None, Weight(10, 100))
+    assert queue.fairness().origin("acme").granted == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
+@pytest.mark.parametrize("origins", [1, 2, 3])
+def test_a_queue_that_was_emptied_was_not_stopped(make_queue: Maker, order: str, origins: int) -> None:
+    """Nor is the last one of a ring, to which a walk comes once more."""
+    queue = ring(make_queue, order)
+    for number in range(origins):
+        queue.enqueue_messages(f"o{number}", [b"x"] * 3)
+    block = queue.plan_block()
+    assert [entry.reason for page in queue.ledger() for entry in page.entries] == ["emptied"] * origins
+    queue.release_block(block)
+    queue.service_queues(lambda delivery: None)
+    assert {entry.reason for entry in queue.ledger(limit=1)[0].entries} == {"emptied"}
