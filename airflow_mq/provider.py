@@ -22,7 +22,15 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": HOOK_NAME, "tags": ["software"]}],
         "hooks": [{"integration-name": HOOK_NAME, "python-modules": ["airflow_mq.hooks"]}],
         "connection-types": [_connection_type()],
-        "operators": [_modules("operators.blocks", "operators.enqueue", "operators.overweight", "operators.queues")],
+        "operators": [
+            _modules(
+                "operators.blocks",
+                "operators.enqueue",
+                "operators.fairness",
+                "operators.overweight",
+                "operators.queues",
+            )
+        ],
         "sensors": [_modules("sensors")],
         "triggers": [_modules("triggers")],
         "extra-links": ["airflow_mq.links.BlockLink", "airflow_mq.links.PlanLink"],

@@ -78,14 +78,14 @@ def weight_of(value: Any, what: str) -> Weight | None:
         raise AirflowFailException(f"{what}: {error}") from None
 
 
-def number_of(value: Any, what: str) -> float | None:
+def number_of(value: Any, what: str, kind: str = "a number of seconds") -> float | None:
     """A number as an author wrote it, perhaps in a template."""
     if value is None or value == "":
         return None
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise AirflowFailException(f"{what} is a number of seconds, not {value!r}") from None
+        raise AirflowFailException(f"{what} is {kind}, not {value!r}") from None
 
 
 # -- which block is whose --

@@ -1,0 +1,75 @@
+"""A run that fails where somebody did not get what was promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_mq import LinearWeigher, MessageQueue, Weight
+from tests.airflow.stage import CONN_ID, Airflow, Run
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+def check(**kwargs: Any) -> Any:
+    from airflow_mq.operators.fairness import CheckFairnessOperator
+
+    return CheckFairnessOperator(task_id="check", mq_conn_id=CONN_ID, **kwargs)
+
+
+def serve(queue: MessageQueue, order: str, blocks: int) -> None:
+    """Two that send more than anybody can take."""
+    weigher = LinearWeigher(Weight(1, 0), Weight(0, 0))
+    queue.change_ring(order=order, service_weight=Weight(16, 1 << 20), weigher=weigher, rounds_per_block=16)
+    for origin in ("a", "b"):
+        queue.enqueue_messages(origin, [b"x"] * 100)
+    for _ in range(blocks):
+        block = queue.plan_block()
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        queue.settle_block(block)
+
+
+def test_an_empty_ledger_is_fair(queue: MessageQueue, run: Run) -> None:
+    told = run.execute(check(most_wait=0, most_error="0", least_jain="1.0"))
+    assert told == {"blocks": 0, "jain": None, "longest_wait": 0, "most_error": 0.0, "origins": []}
+
+
+def test_what_is_fair_passes(queue: MessageQueue, run: Run) -> None:
+    serve(queue, "deficit", 5)
+    told = run.execute(check(most_wait="0", most_error="0.01", least_jain=0.99, blocks="4"))
+    assert (told["blocks"], told["longest_wait"]) == (4, 0)
+    assert [(one["origin"], one["promised"]) for one in told["origins"]] == [("a", 0.5), ("b", 0.5)]
+
+
+def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
+    serve(queue, "rotation", 3)
+    for bounds, says in (
+        ({"most_wait": 0}, "b waited 1 block, and still waits, more than 0"),
+        ({"most_error": 0.1}, "b received 33.3% where 50.0% was promised"),
+        ({"least_jain": 0.95}, "Jain's index is 0.900, below 0.95"),
+    ):
+        with pytest.raises(Exception, match=says) as raised:
+            run.execute(check(**bounds))
+        assert "over 3 blocks" in str(raised.value) and "airflow-mq fairness" in str(raised.value)
+    assert run.execute(check())["jain"] == pytest.approx(0.9)
+    assert run.execute(check(most_error=0.1, blocks=2))["most_error"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"most_wait": "1.5"}, "most_wait is a whole number of blocks, not '1.5'"),
+        ({"blocks": -1}, "blocks is a whole number"),
+        ({"most_error": "much"}, "most_error is a part, say 0.05, not 'much'"),
+        ({"least_jain": "high"}, "least_jain is a number from 0 to 1"),
+    ],
+)
+def test_bounds_that_are_none(sqlite_queue: MessageQueue, run: Run, bounds: Any, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        run.execute(check(**bounds))
