@@ -24,6 +24,17 @@ DEFAULT_STANDING = Standing()
 
 
 @dataclass
+class Branch:
+    """Of a ring with paths, the state of a group: of all origins that begin with its path."""
+
+    path: str
+    #: How much its origins used, over its share: the more, the lower. Whose siblings have less comes later.
+    deficit: int
+    #: At which deficit its members are served by now.
+    level: int
+
+
+@dataclass
 class Book:
     """The state of one queue."""
 
@@ -34,7 +45,7 @@ class Book:
     count: int = 0
     message_count: int = 0
     size: int = 0
-    #: Deficit order: what it earned and did not spend yet, in parts of a block.
+    #: Deficit order: what it earned and did not spend yet, in parts of a block; with paths, see `paths`.
     deficit: int = 0
     #: Paused, waiting to try again, or (when ordered) in flight: servicing passes it by.
     passed_by: str = ""

@@ -34,6 +34,8 @@ class RingConfig:
     order: str = "deficit"
     #: Deficit order: what an origin of share 1 earns per round, as a fraction 1/n of a block.
     rounds_per_block: int = 256
+    #: Deficit order: whether an origin is a path (`acme/orders`), and weight is shared fairly at each level of it.
+    paths: bool = False
     #: Whether the messages of an origin are processed strictly one after the other.
     ordered: bool = True
     #: Seconds after which a block that nobody renewed may be released by anyone.
@@ -63,6 +65,13 @@ class RingConfig:
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigRefused(f"{name} is a {kind.__name__}, not {type(getattr(self, name)).__name__}")
+        if not isinstance(self.paths, bool):
+            raise ConfigRefused(f"paths is true or false, not {self.paths!r}")
+        if self.paths and self.order != "deficit":
+            raise ConfigRefused(
+                f"paths share weight by deficits, which the order {self.order!r} has not; "
+                "set order to 'deficit', or paths to false"
+            )
 
     def _check_numbers(self) -> None:
         if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:

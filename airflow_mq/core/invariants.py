@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .book import Book
+from .book import Book, Branch
 from .config import HEADER_SIZE
 from .page import ASIDE, PROCESSED, WAITING, Page
+from .paths import SEPARATOR, groups_of
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,21 @@ def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
         yield Violation(where, "an item before the first unattempted one was never attempted")
     if any(mark not in (WAITING, PROCESSED, ASIDE) for mark in page.marks):
         yield Violation(where, "an item has a mark that does not exist")
+
+
+def check_branches(branches: Collection[Branch], owed: Sequence[str], origins: Collection[str]) -> Iterator[Violation]:
+    """The groups of a ring with paths, against the origins there are."""
+    known = {path for origin in origins for path in (*groups_of(origin), origin + SEPARATOR)}
+    for branch in branches:
+        where = f"group {branch.path!r}"
+        if branch.path and branch.path not in known:
+            yield Violation(where, "no origin was ever in it")
+        if max(branch.deficit, branch.level) > 0:
+            yield Violation(where, f"its deficit is {branch.deficit} and its level {branch.level}, yet nobody saves up")
+    yield from (Violation("ring", f"{origin!r} comes first, and never was") for origin in set(owed) - set(origins))
+    heads = [origin.partition(SEPARATOR)[0] for origin in owed]
+    if len(set(heads)) != len(heads):
+        yield Violation("ring", f"of {', '.join(owed)} some are of one group, which comes first only once")
 
 
 def check_slices(

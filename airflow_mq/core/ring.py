@@ -7,7 +7,8 @@ that nobody has looked at yet. Who is knit in, or moves on from the head, goes b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 _START = "\0start"
 _GAP = "\0gap"
@@ -26,6 +27,9 @@ class Ring:
         self.unknitted: set[str] = set()
         #: Origins that come before the head now, the first of them first.
         self.favoured: list[str] = []
+        #: Who enters, while somebody wants to hear of it; and who is wanted soon, where the walk knows better.
+        self.entrants: list[str] | None = None
+        self.soon: Sequence[str] = ()
         #: Origins that were met before the walk came to the stretch in which they stand.
         self._early: set[str] = set()
 
@@ -56,6 +60,8 @@ class Ring:
         self.unknitted.discard(origin)
         self.moved.pop(origin, None)
         self.moved[origin] = None
+        if self.entrants is not None:
+            self.entrants.append(origin)
 
     def meet(self, origin: str) -> None:
         """Take in a ready origin to which the walk has not come yet. It keeps its place."""
@@ -78,6 +84,9 @@ class Ring:
 
     def upcoming(self, origin: str, most: int) -> Iterator[str]:
         """The origins after this one, round the circle, as far as they are loaded: who is wanted soon."""
+        if self.soon:
+            yield from islice((one for one in self.soon if one != origin), most)
+            return
         following = self._next.get(origin, _GAP)
         while most and following not in (_GAP, origin):
             if following is not _START:

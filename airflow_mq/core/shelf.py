@@ -8,10 +8,10 @@ anything and never know where it is kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .book import Book
+from .book import Book, Branch, Standing
 from .config import RingConfig
 from .events import EventRun, Fate
 from .message import Address, Footprint
@@ -48,6 +48,10 @@ class Shelf(ABC):
         self.ring = Ring(self.more_ready)
         self.books: dict[str, Book] = {}
         self.pages: dict[tuple[str, int], Page | None] = {}
+        #: Of a ring with paths: its groups, as far as they were asked for, and who comes first in the next block.
+        self.branches: dict[str, Branch] = {}
+        self.changed_branches: set[str] = set()
+        self.owed: list[str] = []
         self.forget_changes()
 
     def forget_changes(self) -> None:
@@ -89,6 +93,30 @@ class Shelf(ABC):
     @abstractmethod
     def post(self, origin: str, payload: bytes) -> None:
         """Enqueue on behalf of a processor; seen at once."""
+
+    # What only a ring with paths asks for.
+
+    def line(self) -> list[tuple[str, int]]:
+        """All ready origins in the ring's order, with their deficits; the groups are known then, too."""
+        found = []
+        origin = self.ring.head()
+        while origin is not None:
+            found.append((origin, self.book(origin).deficit))
+            origin = self.ring.next_in_line(origin)
+        return found
+
+    def load_branches(self) -> None:
+        """Let all groups be known."""
+        return
+
+    def load_books(self, origins: Iterable[str]) -> None:
+        """Many books at once."""
+        for origin in origins:
+            self.book(origin)
+
+    def standing(self, origin: str) -> Standing:
+        """What is set under this name, for a queue or for a group."""
+        return self.book(origin).standing
 
     # What is the same for everybody.
 

@@ -23,6 +23,7 @@ from ..core.orders import parts_of
 from ..core.outcome import Done, Outcome
 from ..core.overweight import find_set_aside, settle_execution
 from ..core.page import Page
+from ..core.paths import charge_overrun
 from ..core.service import overweight_limit
 from ..core.settle import Answers, ClaimSettler, Settlement
 from ..core.weigher import WeighPayloads
@@ -254,9 +255,7 @@ class Blocks(QueueBase):
             book = shelf.book(claim.origin)
             if row.details_json["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
-                book.deficit -= parts(result.overrun)
-                if not book.is_ready:
-                    book.deficit = min(book.deficit, 0)
+                charge_overrun(shelf, book, parts(result.overrun))
             drifting = measures.remember(unit, self.ring_id, claim.origin, result.measured)
             if drifting is not None:
                 log.warning(

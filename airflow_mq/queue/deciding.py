@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from ..core import overweight as rules
@@ -144,14 +145,22 @@ class Deciding(QueueBase):
                     raise InFlight(f"a block holds a message of page {page} of {origin!r}; wait until it ends")
             rules.reap_page(shelf, origin, page, why)
 
-    def pause(self, origin: str, reason: str = "", until: When | None = None) -> None:
-        """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped."""
+    def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
+        """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
+
+        :param below: of a ring with paths, pass by all below this origin as well, also what comes later.
+        """
         self._refuse_nested()
         check_text(reason, "a reason")
         with self.store.writing() as unit:
             now = unit.now()
+            if below and not self._remember_config(unit.ring(self.ring).config).paths:
+                raise ConfigRefused(
+                    f"ring {self.ring!r} has no groups to pause: its origins are no paths; "
+                    "change_ring(paths=True), or `airflow-mq ring change --paths`, makes them so"
+                )
             unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.who, now=now,
-                     until=None if until is None else _instant(until, now))  # fmt: skip
+                     until=None if until is None else _instant(until, now), below=below)  # fmt: skip
 
     def resume(self, origin: str) -> bool:
         """Service an origin again; tell whether it was paused."""
@@ -163,8 +172,8 @@ class Deciding(QueueBase):
         """The origins that are paused."""
         with self.store.loose() as unit:
             return [
-                Paused(origin, reason, who, moment(at), None if until is None else moment(until))
-                for origin, reason, who, at, until in unit.rows("paused", ring=self.ring_id, now=unit.now())
+                Paused(origin, reason, who, moment(at), None if until is None else moment(until), bool(below))
+                for origin, reason, who, at, until, below in unit.rows("paused", ring=self.ring_id, now=unit.now())
             ]
 
     def sweep(self, origin: str) -> int:
@@ -225,9 +234,20 @@ class Deciding(QueueBase):
             if config.heap_size != shelf.config.heap_size:
                 # What was sent before lies in pages of the old size, whether it was cut yet or not.
                 shelf.cut_everything()
+            if config.paths != shelf.config.paths:
+                self._refuse_paused_groups(unit, shelf.now)
+                # Deficits count otherwise now; nobody has used anything yet.
+                for statement in ("forget_deficits", "forget_branches"):
+                    shelf.after_save.append(partial(unit.run, statement, ring=self.ring_id))
             unit.run("change_ring", ring=self.ring_id, config=config.to_json())
         self._remember_config(config.to_json())
         return config
+
+    def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
+        """Without paths there would be no groups any more, and what is below them would run."""
+        paused = [row[0] for row in unit.rows("paused_groups", ring=self.ring_id, now=now)]
+        if paused:
+            raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
 
     def create_ring(self, name: str, config: RingConfig | None = None) -> None:
         """Make another ring in the same store."""

@@ -9,6 +9,7 @@ from ..core.book import Book
 from ..core.claims import ClaimRun, Scales
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
+from ..core.paths import names_above
 from ..core.service import overweight_limit
 from ..core.weight import Weight
 from ..store import codec
@@ -209,10 +210,14 @@ class _Asked:
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
             rows = self.real.rows("paused", ring=self.asker.ring_id, now=self.unit.began)
-            _, why, who, _, until = next(row for row in rows if row[0] == self.origin)
+            names = {self.origin, *(names_above(self.origin) if self.future.config.paths else ())}
+            whose, why, who, _, until, below = next(
+                row for row in rows if row[0] == self.origin or (row[0] in names and row[5])
+            )
             ends = "" if until is None else f" until {moment(until)}"
-            sentence = f"{self.origin} is paused{ends} by {who}{': ' if why else ''}{why}."
-            return "paused", sentence, f"airflow-mq resume {self.origin}"
+            what = f"{whose}, with all below it," if below else whose
+            sentence = f"{what} is paused{ends} by {who}{': ' if why else ''}{why}."
+            return "paused", sentence, f"airflow-mq resume {whose}"
         if self.book.passed_by == "in flight":
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD

@@ -132,7 +132,8 @@ class Foresight:
 
     def __init__(self, queue: Blocks, unit: Unit, conditions: Conditions) -> None:
         self.queue, self.conditions, self.number = queue, conditions, 0
-        self.config: RingConfig = queue._remember_config(unit.ring(queue.ring).config).changed(**conditions.changes)
+        config = queue._remember_config(unit.ring(queue.ring).config)
+        self.config: RingConfig = config.changed(**conditions.changes)
         self.limit = conditions.limit or self.config.service_weight
         if self.limit is None:
             raise InvalidInput("this ring has no service weight; say what a block may cost: limit=Weight(time, size)")
@@ -140,7 +141,7 @@ class Foresight:
             raise InvalidInput(
                 "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one"
             )
-        self.unit = PretendUnit(unit, queue.ring_id, conditions.shares)
+        self.unit = PretendUnit(unit, queue.ring_id, conditions.shares, anew=self.config.paths != config.paths)
         self._end_dead_blocks()
 
     def shelf(self, *, passes_in_flight: bool = False) -> SqlShelf:

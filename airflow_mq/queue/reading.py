@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from ..core.events import Event
-from ..core.invariants import Violation, check_book, check_slices
+from ..core.invariants import Violation, check_book, check_branches, check_slices
 from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_number, check_origin, check_text
 from ..core.page import ASIDE, PROCESSED, Page
 from ..store import codec
@@ -63,7 +63,7 @@ class Reading(QueueBase):
             ready: list[str] = []
             origin = shelf.ring.head()
             while origin is not None and len(ready) < most:
-                if origin not in paused:
+                if origin not in paused and not shelf.is_paused_below(origin):
                     ready.append(origin)
                 origin = shelf.ring.next_in_line(origin)
             return Pulse(tuple(ready), bool(due), newest, set_aside)
@@ -146,10 +146,12 @@ class Reading(QueueBase):
 
     def check(self) -> list[Violation]:
         """Look over everything that is stored, and tell every violation. Writes nothing."""
-        with self._looking() as (unit, _):
+        with self._looking() as (unit, shelf):
             found = list(_check_ring(unit, self.ring_id))
-            for name in all_origins(unit, self.ring_id):
+            origins = list(all_origins(unit, self.ring_id))
+            for name in origins:
                 found += _check_origin_of(self, unit, name)
+            found += _check_groups(shelf, origins)
             found += _check_claims(unit, self.ring_id)
             return found
 
@@ -291,7 +293,18 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
         mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
         lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
         uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
+        if queue.config.paths and book.deficit > 0:
+            found.append(
+                Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up")
+            )
         return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_groups(shelf: SqlShelf, origins: list[str]) -> Iterator[Violation]:
+    shelf.load_branches()
+    if shelf.branches and not shelf.config.paths:
+        yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
+    yield from check_branches(shelf.branches.values(), shelf.owed, origins)
 
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:

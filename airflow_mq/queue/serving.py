@@ -22,6 +22,7 @@ from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
 from ..core.page import Page
+from ..core.paths import PathRounds
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
 from ..store import codec
@@ -230,7 +231,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
         return seed
     guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
     shelf.load_books(guaranteed)
-    orders.DeficitRounds(ladder, ledger).run(guaranteed)
+    rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
+    rounds(ladder, ledger).run(guaranteed)
     return None
 
 

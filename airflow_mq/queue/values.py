@@ -188,6 +188,8 @@ class Paused:
     who: str
     since: datetime
     until: datetime | None
+    #: Whether all below it is paused with it.
+    below: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,11 @@ LOOK = 16
 class PretendUnit(Unit):
     """Reads of one moment, and above them what would have been written since."""
 
-    def __init__(self, unit: Unit, ring: int, shares: Mapping[str, int] | None = None) -> None:
+    def __init__(self, unit: Unit, ring: int, shares: Mapping[str, int] | None = None, *, anew: bool = False) -> None:
         self.unit, self.ring_id, self.shares = unit, ring, dict(shares or {})
+        #: Whether all deficits are as if nobody had used anything yet.
+        self.anew = anew
+        self._branches: dict[str, tuple[str, int, int, str]] | None = None
         self.began = unit.now()
         ticket_floor, look_floor = unit.only("floors", ring=ring)
         self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
@@ -104,12 +107,17 @@ class PretendUnit(Unit):
 
     def _seen(self, row: BookRow) -> BookRow:
         """A stored book under other shares, with what is in flight by now."""
+        if self.anew:
+            row = row._replace(deficit=0)
         if row.origin in self.shares:
-            plain = codec.read_json(row.standing) if isinstance(row.standing, str) else row.standing or {}
-            row = row._replace(standing={**plain, "share": self.shares[row.origin]})
+            row = row._replace(standing=self._with_share(row.origin, row.standing))
         if self._held is not None and row.in_flight:
             row = row._replace(in_flight=any(held for _, held in self._held.get(row.origin, ())))
         return row
+
+    def _with_share(self, origin: str, said: Any) -> Any:
+        plain = codec.read_json(said) if isinstance(said, str) else said or {}
+        return {**plain, "share": self.shares[origin]}
 
     def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Remember books as they stand."""
@@ -141,6 +149,38 @@ class PretendUnit(Unit):
                     later[origin] = ids[-1]
             waiting = later
         return sorted(found, key=lambda one: one[1])
+
+    # Groups of origins.
+
+    def line(self, ring: int) -> list[tuple[int, str, int]]:
+        """All ready books in the ring's order: ticket, origin, deficit."""
+        found = [row for row in self.unit.line(ring) if row[1] not in self._books]
+        if self.anew:
+            found = [(ticket, origin, 0) for ticket, origin, _ in found]
+        own = [(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
+        return sorted(found + own)
+
+    def branches(self, ring: int) -> list[tuple[str, int, int, str]]:
+        """All groups as they stand by now."""
+        if self._branches is None:
+            self._branches = {} if self.anew else {row[0]: row for row in self.unit.branches(ring)}
+        return list(self._branches.values())
+
+    def standings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
+        """What is set under these names, under other shares."""
+        found = dict(self.unit.standings(ring, origins))
+        found |= {name: self._with_share(name, found.get(name)) for name in origins if name in self.shares}
+        return list(found.items())
+
+    def save_branches(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
+        """Remember groups as they stand."""
+        known = {row[0]: row for row in self.branches(ring)}
+        for path, deficit, delta, level, owed in rows:
+            was = known.get(path)
+            known[path] = (path, deficit, level, owed) if was is None else (
+                path, was[1] + delta, min(was[2], level), owed
+            )  # fmt: skip
+        self._branches = known
 
     # Pages.
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..core.book import Book
+from ..core.book import DEFAULT_STANDING, Book, Branch, Standing
 from ..core.claims import Claim
 from ..core.config import RingConfig
 from ..core.errors import StoreCorrupt
 from ..core.page import WAITING, Mail, Page, Slice
+from ..core.paths import ROOT, names_above
 from ..core.shelf import Shelf
+from ..core.weight import UNLIMITED, Weight
 from . import codec
 from .rows import BookRow, MailRow, PageRow, StateRow
 from .thaw import headers_of, mail_of, page_of, split, split_mail, standing_of
@@ -105,6 +108,12 @@ class SqlShelf(Shelf):
         self.looking = False
         #: What is left to do in the same transaction once everything is written.
         self.after_save: list[Callable[[], object]] = []
+        #: Of a ring with paths: ready books by their tickets, how groups stood when they were loaded, what is
+        #: set under names, and which groups are paused.
+        self.whole_line: list[tuple[int, str]] | None = None
+        self.known_branches: dict[str, int] | None = None
+        self.standings: dict[str, Standing] = {}
+        self._paused_groups: frozenset[str] | None = None
         #: The block on whose behalf this happens.
         self.block: int | None = None
 
@@ -115,6 +124,7 @@ class SqlShelf(Shelf):
         found: list[tuple[int, str]] = []
         while not found and not self.rest_done:
             rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE, self.now)
+            self._load_standings(row.origin for row in rows)
             self.rest_done = len(rows) < RING_SLICE
             found = [(row.ticket or 0, self._load(row)) for row in rows]
             if rows:
@@ -156,6 +166,7 @@ class SqlShelf(Shelf):
         wanted = [origin for origin in dict.fromkeys(origins) if origin not in self.books]
         if not wanted:
             return
+        self._load_standings(wanted)
         for row in self.unit.books(self.ring_id, wanted, self.now):
             self._load(row)
         for origin in wanted:
@@ -174,7 +185,9 @@ class SqlShelf(Shelf):
         standing = standing_of(row.standing)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
         ordered = standing.ordered if standing.ordered is not None else self.config.ordered
-        if row.paused:
+        if self.config.paths:
+            book.standing = self._within_groups(origin, standing)
+        if row.paused or self.is_paused_below(origin):
             book.passed_by = "paused"
         elif row.in_flight and (ordered or self.passes_in_flight):
             book.passed_by = "in flight"
@@ -183,6 +196,79 @@ class SqlShelf(Shelf):
         self.books[origin] = book
         self.origins[origin] = Origin(row)
         return origin
+
+    # Groups, of a ring with paths.
+
+    def line(self) -> list[tuple[str, int]]:
+        """All ready origins in the ring's order, with their deficits, but for those in paused groups."""
+        self.load_branches()
+        rows = self.unit.line(self.ring_id)
+        self.whole_line = [(ticket, origin) for ticket, origin, _ in rows]
+        fresh = self._news(None)
+        for _, origin in fresh:
+            self.ring.meet(origin)
+        rows += [(ticket, origin, self.books[origin].deficit) for ticket, origin in fresh]
+        return [(origin, deficit) for _, origin, deficit in sorted(rows) if not self.is_paused_below(origin)]
+
+    def load_branches(self) -> None:
+        """Read all groups, once."""
+        if self.known_branches is not None:
+            return
+        self.known_branches = {}
+        for path, deficit, level, owed in self.unit.branches(self.ring_id):
+            self.branches[path] = Branch(path, deficit, level)
+            self.known_branches[path] = deficit
+            if path == ROOT:
+                with codec.reading("who comes first in the next block"):
+                    self.owed = codec.read_json(owed)["first"]
+
+    def standing(self, origin: str) -> Standing:
+        """What is set under this name, for a queue or for a group."""
+        if origin not in self.standings:
+            self._fetch_standings([origin])
+        return self.standings[origin]
+
+    def _load_standings(self, origins: Iterable[str]) -> None:
+        """What is set for these queues and for the groups that hold them."""
+        if self.config.paths:
+            names = {name for origin in origins for name in (origin, *names_above(origin))}
+            self._fetch_standings(sorted(names - self.standings.keys()))
+
+    def _fetch_standings(self, names: list[str]) -> None:
+        if names:
+            self.standings |= dict.fromkeys(names, DEFAULT_STANDING)
+            self.standings |= {name: standing_of(said) for name, said in self.unit.standings(self.ring_id, names)}
+
+    def _within_groups(self, origin: str, standing: Standing) -> Standing:
+        """No queue gets more than a group that holds it."""
+        mosts = [most for name in names_above(origin) if (most := self.standing(name).most) is not None]
+        if not mosts:
+            return standing
+        return replace(standing, most=Weight(*map(min, *mosts, standing.most or UNLIMITED)))
+
+    def is_paused_below(self, origin: str) -> bool:
+        """Whether this origin is paused together with a group that holds it, or all below it."""
+        if not self.config.paths:
+            return False
+        if self._paused_groups is None:
+            rows = self.unit.rows("paused_groups", ring=self.ring_id, now=self.now)
+            self._paused_groups = frozenset(row[0] for row in rows)
+        return bool(self._paused_groups) and not self._paused_groups.isdisjoint((origin, *names_above(origin)))
+
+    def _save_branches(self) -> None:
+        if not self.changed_branches:
+            return
+        self.load_branches()
+        assert self.known_branches is not None
+        rows = []
+        for path in sorted(self.changed_branches):
+            branch = self.branches[path]
+            owed = codec.write_json({"first": self.owed}).decode() if path == ROOT else ""
+            delta = branch.deficit - self.known_branches.get(path, branch.deficit)
+            rows.append((path, branch.deficit, delta, branch.level, owed))
+            self.known_branches[path] = branch.deficit
+        self.unit.save_branches(self.ring_id, rows)
+        self.changed_branches = set()
 
     # Pages.
 
@@ -555,6 +641,7 @@ class SqlShelf(Shelf):
         self._save_posted()
         self._save_pages()
         self._save_books()
+        self._save_branches()
         unit, ring = self.unit, self.ring_id
         unit.save_asides(ring, self.asides, self.now, self.block)
         unit.save_events(ring, self.events, self.now, self.block)
@@ -650,7 +737,10 @@ class SqlShelf(Shelf):
     def ticket_floor(self) -> int:
         """No ready book has a smaller ticket than this."""
         tickets = [known.ticket for known in self.origins.values() if known.ticket is not None]
-        if not self.rest_done:
+        if self.whole_line is not None:
+            unseen = (ticket for ticket, origin in self.whole_line if origin not in self.origins)
+            tickets += [ticket for ticket in (next(unseen, None),) if ticket is not None]
+        elif not self.rest_done:
             tickets.append(self.ticket_cursor + 1)
         return min(tickets, default=self.state.ticket_floor)
 

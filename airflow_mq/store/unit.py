@@ -103,6 +103,24 @@ class Unit(ABC):
                  "floor", "ahead", "wake_at")  # fmt: skip
         self._write("save_book", names, rows, ring=ring)
 
+    # Groups of origins.
+
+    def line(self, ring: int) -> list[tuple[int, str, int]]:
+        """All ready books in the ring's order: ticket, origin, deficit."""
+        return [tuple(row) for row in self.rows("line", ring=ring)]
+
+    def branches(self, ring: int) -> list[tuple[str, int, int, str]]:
+        """All groups: path, deficit, level, and of the outermost who is owed."""
+        return [tuple(row) for row in self.rows("branches", ring=ring)]
+
+    def standings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
+        """What is set under these names."""
+        return [tuple(row) for row in self.rows_for("standings", {"origin": origins}, ring=ring)]
+
+    def save_branches(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
+        """Write groups: path, deficit, by how much that changed, level, who is owed."""
+        self._write("save_branch", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
+
     # Pages and mail.
 
     def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:

@@ -35,6 +35,8 @@ ON_PURPOSE = {
     "tickets_before": "forcing the head moves the smaller side of the circle",
     "advance_tickets": "forcing the head moves the smaller side of the circle",
     "delayed_of": "explaining an origin counts what is not due yet",
+    "line": "a ring with paths shares weight among all that are ready",
+    "forget_deficits": "switching paths lets every queue begin anew",
     "copy_mail": "has no plan: it is a COPY",
 }
 
@@ -107,6 +109,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "heap": BYTES,
     },
     "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
+    "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "marks": "[]"},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
     "renew_lease": {"token": TOKEN, "until": 1},
@@ -117,7 +120,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_ring": {"name": "new", "config": "{}"},
     "insert_state": {"ring": 99},
     "change_ring": {"config": "{}"},
-    "pause": {"origin": "a", "reason": "", "who": "", "until": None},
+    "pause": {"origin": "a", "reason": "", "who": "", "until": None, "below": False},
     "resume": {"origin": "a"},
     "set_standing": {"origin": "a", "settings": "{}", "guaranteed": False},
     "measure": {"processor": None},

@@ -1,0 +1,509 @@
+"""Sub-origins: an origin is a path, and weight is shared fairly at each level of it.
+
+`acme/orders` is a member of the group `acme/`, which is a member of the ring. Every group is a
+small ring of its own. What a queue uses is charged to it and to each group that holds it, over
+their shares: their *deficits* fall. Whose turn it is, is decided from the top: among the members
+that have something to service the one with the largest deficit is next, then among its members,
+down to a queue. So a tenant gets the same whether it sends to one origin or to a thousand.
+
+Nobody saves up: who was away starts at the *level* at which the others of its group are served by
+now. What a group cannot use goes to the others in the same block, and is charged to them. A
+message whose turn it is and that does not fit what is left of the block is *owed*: it starts
+first in the next one, at most one for each member of the ring at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
+from heapq import heappop, heappush
+from itertools import accumulate
+
+from .book import DEFAULT_STANDING, Book, Branch
+from .config import BLOCK_PARTS
+from .orders import LOOK_PAST, Ledger, parts_of, visit
+from .service import Ladder
+from .shelf import Shelf
+from .weight import Meter, Weight
+
+SEPARATOR = "/"
+#: The path of the group that holds everything.
+ROOT = ""
+#: Deficits of members are counted in so many parts of a block each: they only ever fall, and must last.
+GRAIN = 1 << 10
+#: How many queues are loaded at once.
+LOADED = 128
+#: What a turn without rivals may spend.
+_ANY = 1 << 62
+
+
+def groups_of(origin: str) -> list[str]:
+    """The groups that hold this origin, the outermost first: `a/b/c` lies in `a/` and in `a/b/`."""
+    found, at = [], origin.find(SEPARATOR)
+    while at >= 0:
+        found.append(origin[: at + 1])
+        at = origin.find(SEPARATOR, at + 1)
+    return found
+
+
+def names_above(origin: str) -> list[str]:
+    """The names of the groups that hold this origin, under which their shares are set."""
+    return [path[:-1] for path in groups_of(origin)]
+
+
+def units_of(parts: int, share: int) -> int:
+    """By how much the deficit of a member of this share falls for what it used."""
+    return -(-parts // (share * GRAIN))
+
+
+class State(Enum):
+    """How a member stands in this block."""
+
+    #: It may get a turn.
+    OPEN = auto()
+    #: Its next message does not fit what is left; it still is where it was among its siblings.
+    WAITING = auto()
+    #: It has nothing to service, is passed by, or got its most.
+    OUT = auto()
+
+
+class Member:
+    """A queue or a group, among its siblings."""
+
+    __slots__ = ("base", "deficit", "heap", "is_group", "known", "level", "members", "met", "meter", "name", "parent",
+                 "place", "present", "share", "state", "used")  # fmt: skip
+
+    def __init__(self, name: str, parent: Member | None, place: int, deficit: int, level: int | None = None) -> None:
+        self.name, self.parent, self.place = name, parent, place
+        self.is_group = level is not None
+        self.base = self.deficit = deficit
+        self.used = 0
+        self.state = State.OUT
+        self.share = 1
+        self.meter: Meter | None = None
+        #: Whether share and meter are as they are set.
+        self.known = False
+        #: Whether it was visited.
+        self.met = False
+        # Of a group: who is in it, who may have a turn, how many are not out, and where newcomers start.
+        self.members: list[Member] = []
+        self.heap: list[tuple[int, int, Member]] = []
+        self.present = 0
+        self.level = level or 0
+
+    def __lt__(self, other: Member) -> bool:
+        """Entries of a heap that are alike are of the same member."""
+        return False
+
+    @property
+    def standing_of(self) -> str:
+        """By which name its share and its most are set."""
+        return self.name.removesuffix(SEPARATOR) if self.is_group else self.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the queue that bears the name of its group; what is set under that name is the group's."""
+        return not self.is_group and self.parent is not None and self.parent.name == self.name + SEPARATOR
+
+    def first(self) -> Member | None:
+        """The member of this group whose turn is next."""
+        while self.heap:
+            deficit, _, member = self.heap[0]
+            if member.state is State.OPEN and deficit == -member.deficit:
+                return member
+            heappop(self.heap)
+        return None
+
+    def rival(self, member: Member) -> Member | None:
+        """The member whose turn is next when this one, which is the first, has had its own."""
+        first = heappop(self.heap)
+        second = self.first()
+        while second is member:
+            heappop(self.heap)
+            second = self.first()
+        heappush(self.heap, first)
+        return second
+
+    def enqueue(self) -> None:
+        """Take the place among the siblings that the deficit says."""
+        assert self.parent is not None
+        heappush(self.parent.heap, (-self.deficit, self.place, self))
+
+    def lower(self, most: int) -> None:
+        """Who was away does not come back with what it did not use meanwhile."""
+        if self.deficit > most:
+            self.base -= self.deficit - most
+            self.deficit = most
+
+    def charge(self, parts: int) -> None:
+        """Let the deficit fall by what was used; rounded once, however many turns it took."""
+        self.used += parts
+        self.deficit = self.base - units_of(self.used, self.share)
+        if self.state is State.OPEN:
+            self.enqueue()
+
+    def now(self) -> int:
+        """Where somebody starts who joins this group now."""
+        return min(self.level, max((one.deficit for one in self.members if one.state is not State.OUT), default=_ANY))
+
+    def end_level(self) -> int:
+        """Where somebody starts who joins after this block."""
+        found = [one.deficit for one in self.members if one.state is not State.OUT]
+        return min(self.level, max(found) if found else min(one.deficit for one in self.members))
+
+
+class Tree:
+    """All ready queues in their groups."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        line = shelf.line()
+        branches = shelf.branches
+        root = branches.get(ROOT)
+        self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
+        self.groups: dict[str, Member] = {ROOT: self.root}
+        self.queues: dict[str, Member] = {}
+        #: Groups that are known, or appear now. A queue of the same name is a member of its own group.
+        self._paths = {path for path in branches if path}.union(*(groups_of(origin) for origin, _ in line))
+        self._place = 0
+        for origin, deficit in line:
+            self._enter(self._queue(origin, deficit))
+
+    def join(self, origin: str, deficit: int) -> None:
+        """A queue became ready meanwhile."""
+        queue = self.queues.get(origin) or self._queue(origin, deficit)
+        if queue.state is State.OUT and queue.parent is not None:
+            queue.lower(queue.parent.now())
+            self._enter(queue)
+
+    def _queue(self, origin: str, deficit: int) -> Member:
+        own = origin + SEPARATOR
+        paths = [*groups_of(origin), own] if own in self._paths else groups_of(origin)
+        parent = self.root
+        for path in paths:
+            parent = self.groups.get(path) or self._group(path, parent)
+        queue = self.queues[origin] = self._member(origin, parent, deficit)
+        return queue
+
+    def _group(self, path: str, parent: Member) -> Member:
+        branch = self.shelf.branches.get(path) or Branch(path, parent.level, parent.level)
+        group = self.groups[path] = self._member(path, parent, branch.deficit, branch.level)
+        return group
+
+    def _member(self, name: str, parent: Member, deficit: int, level: int | None = None) -> Member:
+        self._place += 1
+        member = Member(name, parent, self._place, min(deficit, parent.level), level)
+        parent.members.append(member)
+        return member
+
+    def _enter(self, member: Member) -> None:
+        while member.state is State.OUT and member.parent is not None:
+            member.state = State.OPEN
+            member.enqueue()
+            member.parent.present += 1
+            member = member.parent
+
+    def leave(self, member: Member) -> None:
+        """This member gets no turn any more, and who joins its group need not ask where it is."""
+        while member.state is not State.OUT and member.parent is not None:
+            member.state = State.OUT
+            member = member.parent
+            member.present -= 1
+            if member.present:
+                return
+
+    def wait(self, member: Member) -> None:
+        """This member gets no turn any more, and keeps its place among the siblings."""
+        if member.state is State.OPEN:
+            member.state = State.WAITING
+
+    def next(self) -> Member | None:
+        """The queue whose turn is next: from the top, always the member with the largest deficit."""
+        member = self.root
+        while member.is_group:
+            below = member.first()
+            if below is not None:
+                member = below
+            elif member.parent is None:
+                return None
+            else:
+                self.wait(member)
+                member = member.parent
+        return member
+
+    def path(self, member: Member) -> Iterator[Member]:
+        """A member and the groups that hold it, without the root."""
+        while member.parent is not None:
+            yield member
+            member = member.parent
+
+    def allowance(self, queue: Member, quantum: int) -> int:
+        """What the turn of this queue, which is the next, may spend: until it is somebody else's, and a quantum."""
+        least = _ANY
+        for member in self.path(queue):
+            assert member.parent is not None
+            rival = member.parent.rival(member)
+            if rival is not None:
+                least = min(least, ((member.deficit - rival.deficit) * GRAIN + quantum) * member.share)
+        return max(least, 1)
+
+    def soon(self, most: int) -> list[str]:
+        """Queues whose turns will come soon, about in that order."""
+        return list(_soon(self.root, most))
+
+    def below(self, path: str) -> Member | None:
+        """The group of this name, or the queue."""
+        return self.groups.get(path + SEPARATOR) or self.queues.get(path)
+
+    def only_met(self) -> None:
+        """Queues that were not visited yet get no turn in this block."""
+        for queue in self.queues.values():
+            if not queue.met:
+                self.wait(queue)
+
+
+def _soon(member: Member, most: int) -> Iterator[str]:
+    if not member.is_group:
+        yield member.name
+        return
+    below = [entry[2] for entry in member.heap[:most] if entry[2].state is State.OPEN]
+    for one in below:
+        yield from _soon(one, max(most // len(below), 1))
+
+
+class Turn:
+    """What a queue may spend in this turn: something may start as long as anything is left."""
+
+    def __init__(self, allowance: int, parts: Callable[[Weight], int], meters: Sequence[Meter]) -> None:
+        self.allowance, self.parts, self.meters = allowance, parts, meters
+        self.spent = 0
+        #: What of the meters had no room for the next message.
+        self.refused: Meter | None = None
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        """How many of these messages, from the first on, may start."""
+        left = self.allowance - self.spent
+        if left <= 0:
+            return 0
+        if weights.count(weights[0]) == len(weights):
+            count = -(-left // max(self.parts(weights[0]), 1))
+        else:
+            count = 1 + bisect_left(list(accumulate(map(self.parts, weights))), left)
+        count = min(count, len(weights))
+        for meter in self.meters:
+            for part in (0, 1):
+                sums = list(accumulate(weight[part] for weight in weights[:count]))
+                count = bisect_right(sums, meter.left[part])
+            if not count:
+                self.refused = meter
+                break
+        return count
+
+    def spend(self, weight: Weight) -> None:
+        """Charge what was used."""
+        self.spent += self.parts(weight)
+        for meter in self.meters:
+            meter.time += weight[0]
+            meter.size += weight[1]
+
+    def refund(self, weight: Weight) -> None:
+        """Give back what was charged for messages that were not tried."""
+        self.spent -= self.parts(weight)
+        for meter in self.meters:
+            meter.time -= weight[0]
+            meter.size -= weight[1]
+
+
+class PathRounds:
+    """Turns over the tree of ready queues, within one block."""
+
+    def __init__(self, ladder: Ladder, ledger: Ledger) -> None:
+        self.ladder, self.ledger, self.shelf = ladder, ledger, ladder.shelf
+        self.ring = ladder.shelf.ring
+        config = ladder.shelf.config
+        self.parts = parts_of(config.service_weight or ladder.meter.limit)
+        self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
+        self.owed: list[str] = []
+        self._loaded: set[str] = set()
+
+    def run(self, guaranteed: Iterable[str] = ()) -> None:
+        """Guarantees first, then what is owed, then turn after turn."""
+        if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
+            return
+        self.tree = Tree(self.shelf)
+        self.ring.entrants = []
+        try:
+            for path in guaranteed:
+                self._grant(path)
+            self._pay_owed()
+            self._take_turns()
+        finally:
+            self.ring.entrants = None
+            self.ring.soon = ()
+        self._keep()
+
+    def _take_turns(self) -> None:
+        unfit = 0
+        while True:
+            queue = self.tree.next()
+            if queue is None:
+                return
+            book = self._load(queue)
+            turn = self._turn(queue, self.tree.allowance(queue, self.quantum))
+            served = self._visit(queue, book, turn)
+            if self._end_turn(queue, book, turn, served):
+                unfit = 0
+                continue
+            if not self.ladder.meter.fits(self.ladder.visit_cost):
+                return
+            unfit = 0 if served else unfit + 1
+            if unfit == LOOK_PAST:
+                self.tree.only_met()
+
+    def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
+        """Where the queue stands after its turn; false, if its next message does not fit what is left."""
+        reason = self.ledger.entry(queue.name).reason
+        if reason == "limit" and book.is_ready and not book.passed_by:
+            self.tree.wait(queue)
+            self._owe(queue.name)
+            return False
+        if turn.refused is not None:
+            # A queue that got its most, or a group.
+            full = next(one for one in self.tree.path(queue) if one.meter is turn.refused)
+            self.tree.leave(full)
+        elif reason != "spent" or not book.is_ready:
+            self.tree.leave(queue)
+        return True
+
+    def _owe(self, origin: str) -> None:
+        """The first of each member of the ring that did not fit when its turn came is first in the next block."""
+        whose = origin.partition(SEPARATOR)[0]
+        if len(self.owed) < LOOK_PAST and all(one.partition(SEPARATOR)[0] != whose for one in self.owed):
+            self.owed.append(origin)
+
+    def _pay_owed(self) -> None:
+        for origin in self.shelf.owed:
+            queue = self.tree.queues.get(origin)
+            if queue is None or queue.state is not State.OPEN:
+                continue
+            book, turn = self._load(queue), self._turn(queue, 1)
+            self._end_turn(queue, book, turn, self._visit(queue, book, turn))
+
+    def _grant(self, path: str) -> None:
+        """What is promised to a queue or a group: it is not charged."""
+        member = self.tree.below(path)
+        least = self.shelf.standing(path).least
+        if member is None or least is None or member.state is State.OUT:
+            return
+        meter, stopped = Meter(least), []
+        while member.state is State.OPEN:
+            queue = _first_below(member)
+            if queue is None:
+                break
+            book, turn = self._load(queue), self._turn(queue, _ANY)
+            turn.meters = [meter, *turn.meters]
+            self._visit(queue, book, turn, charged=False)
+            if book.is_ready and not book.passed_by:
+                # Its next message does not fit what is promised, or left; others of the group may have smaller ones.
+                self.tree.wait(queue)
+                stopped.append(queue)
+            else:
+                self.tree.leave(queue)
+        for one in stopped:
+            one.state = State.OPEN
+            one.enqueue()
+
+    def _turn(self, queue: Member, allowance: int) -> Turn:
+        return Turn(allowance, self.parts, [one.meter for one in self.tree.path(queue) if one.meter is not None])
+
+    def _visit(self, queue: Member, book: Book, turn: Turn, *, charged: bool = True) -> bool:
+        queue.met = True
+        self.ring.bump(queue.name)
+        entry = self.ledger.entry(queue.name)
+        spent = self.parts(entry.granted)
+        entry.offered = max(entry.offered, min(spent + turn.allowance, BLOCK_PARTS))
+        self.ladder.credit = turn
+        visited = visit(self.ladder, self.ledger, queue.name)
+        self.ladder.credit = None
+        if charged and turn.spent:
+            self._charge(queue, book, turn.spent)
+        for origin in self.ring.entrants or ():
+            if origin != queue.name:
+                self.tree.join(origin, self.shelf.book(origin).deficit)
+        self.ring.entrants = []
+        return visited.progressed
+
+    def _charge(self, queue: Member, book: Book, parts: int) -> None:
+        for member in self.tree.path(queue):
+            member.charge(parts)
+            if member.is_group:
+                self._keep_group(member)
+        book.deficit = queue.deficit
+        self.shelf.changed_books.add(book.origin)
+
+    def _load(self, queue: Member) -> Book:
+        """The book of a queue, and with it those of queues whose turns will come soon."""
+        if queue.name not in self._loaded:
+            soon = dict.fromkeys([queue.name, *self.tree.soon(LOADED)])
+            self._loaded.update(soon)
+            self.shelf.load_books(soon)
+            for origin in soon:
+                self.ring.meet(origin)
+            self.ring.soon = tuple(soon)
+        book = self.shelf.book(queue.name)
+        for member in self.tree.path(queue):
+            if not member.known:
+                standing = DEFAULT_STANDING if member.is_own else self.shelf.standing(member.standing_of)
+                member.known, member.share = True, standing.share
+                member.meter = Meter(standing.most) if standing.most else None
+        return book
+
+    def _keep_group(self, group: Member) -> None:
+        self.shelf.branches[group.name] = Branch(group.name, group.deficit, group.level)
+        self.shelf.changed_branches.add(group.name)
+
+    def _keep(self) -> None:
+        """Write down where everybody stands; the levels of the groups that were touched only ever fall."""
+        for group in self.tree.groups.values():
+            if any(member.met or member.used for member in group.members):
+                group.level = group.end_level()
+                self._keep_group(group)
+        for origin, entry in self.ledger.entries.items():
+            queue = self.tree.queues[origin]
+            assert queue.parent is not None
+            entry.deficit = (queue.deficit - queue.parent.level) * GRAIN
+        if self.shelf.owed != self.owed:
+            self.shelf.owed = self.owed
+            self._keep_group(self.tree.root)
+
+
+def _first_below(member: Member) -> Member | None:
+    """The queue below this member whose turn is next, if there is one."""
+    while member.is_group:
+        below = member.first()
+        if below is None:
+            return None
+        member = below
+    return member
+
+
+def charge_overrun(shelf: Shelf, book: Book, parts: int) -> None:
+    """What processors used beyond what was planned is charged when their block settles, in any deficit order."""
+    if not shelf.config.paths:
+        book.deficit -= parts
+        if not book.is_ready:
+            book.deficit = min(book.deficit, 0)
+        return
+    if not parts:
+        return
+    shelf.load_branches()
+    own = book.origin + SEPARATOR
+    nested = own in shelf.branches
+    book.deficit -= units_of(parts, 1 if nested else shelf.standing(book.origin).share)
+    shelf.changed_books.add(book.origin)
+    for path in [*groups_of(book.origin), own]:
+        branch = shelf.branches.get(path)
+        if branch is not None:
+            branch.deficit -= units_of(parts, shelf.standing(path.removesuffix(SEPARATOR)).share)
+            shelf.changed_branches.add(path)
