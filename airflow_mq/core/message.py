@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from .blob import Reference
 from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
 from .weight import Weight
 
@@ -77,15 +78,28 @@ class Message:
     #: Free-form text, carried beside the payload; trace context travels here.
     headers: Mapping[str, str] | None = None
 
+    @classmethod
+    def of_blob(
+        cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Message:  # fmt: skip
+        """A message whose payload is kept apart: `queue.put_blob` stored it, and told the reference."""
+        if not isinstance(blob, Reference):
+            raise InvalidMessage(f"a blob is the reference that put_blob returned, not {type(blob).__name__}")
+        return cls(blob, key, weight, headers)
+
 
 def message_id(payload: bytes) -> bytes:
-    """The name of a message: the BLAKE2b-256 hash of its bytes."""
-    return blake2b(payload, digest_size=32).digest()
+    """The name of a message: the BLAKE2b-256 hash of its bytes, wherever they are kept."""
+    return payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
 
 
 def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
     """The names of many messages."""
-    return [blake2b(payload, digest_size=32).digest() for payload in payloads]
+    return [
+        payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
+        for payload in payloads
+    ]
 
 
 def check_origin(origin: object) -> str:

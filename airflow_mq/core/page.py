@@ -36,6 +36,10 @@ class Note(NamedTuple):
     attempts: int = 0
     #: When it is no longer wanted, in microseconds of the store's clock.
     expires: int | None = None
+    #: How large its payload is, where that is kept apart and the page holds only a reference.
+    blob: int | None = None
+    #: Of a message that went back into its queue after it was set aside: the first block since it was sent.
+    arrived: int | None = None
 
 
 NO_NOTE = Note()
@@ -150,6 +154,16 @@ class Page:
     def note(self, item: int) -> Note:
         """What is remembered of this item."""
         return self.notes.get(item, NO_NOTE)
+
+    def extent(self, item: int) -> int:
+        """How large the payload of this item is, wherever it is kept."""
+        note = self.notes.get(item)
+        return note.blob if note and note.blob else self.lengths[item]
+
+    def mail_of(self, item: int) -> int:
+        """The mail in which this item came."""
+        ends = list(accumulate(part.items for part in self.slices))
+        return self.slices[bisect_right(ends, item)].mail
 
     def mark_processed(self, item: int) -> int:
         """Mark an item, and tell the bytes that are now gone."""

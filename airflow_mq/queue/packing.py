@@ -8,10 +8,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, islice
 from typing import IO, Any, NamedTuple
 
+from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
 from ..core.message import Message, check_headers, check_key, check_origin, check_payload, message_id
 from ..core.weight import Weight
 from ..store import Outgoing, codec
+from ..store.unit import said_of_blobs
 
 #: Bytes of a call that are held in memory; what is more waits in a temporary file.
 HELD = 8 << 20
@@ -29,6 +31,8 @@ class Packer:
         self._common_attributes = self._attributes([])
 
     def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
+        #: The payloads kept apart that messages refer to.
+        self.blobs: set[bytes] = set()
         """Rows as they fill up. Stretches of plain bytes are sorted by origin and measured together."""
         source = iter(pairs)
         rows: dict[str, list[bytes]] = {}
@@ -140,9 +144,11 @@ class Packer:
     def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
         each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
-        if not plain:
+        if not plain and not blobs:
             return b""
-        return json.dumps(plain, separators=(",", ":"), default=dict).encode()
+        blobs = said_of_blobs(payload for payload, _ in row)
+        self.blobs.update(payload.hash for payload, _ in row if isinstance(payload, Reference))
+        return json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
 
 
 def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:

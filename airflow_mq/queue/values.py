@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from io import BytesIO
+from typing import IO, Any
 
+from ..core.blob import Reference
+from ..core.errors import BlobMissing
 from ..core.message import Address, message_id
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
@@ -32,8 +35,9 @@ class Delivery:
     __slots__ = ("_page", "_shelf", "index", "meter", "origin", "payload", "sent")
 
     def __init__(
-        self, origin: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None
-    ) -> None:
+        self, origin: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None,
+        opener: Callable[[Reference], IO[bytes]] | None = None,
+    ) -> None:  # fmt: skip
         self.origin = origin
         self.payload = payload
         self.index = index
@@ -42,6 +46,7 @@ class Delivery:
         #: What it sent so far, to be enqueued if this message is done.
         self.sent: Sequence[tuple[str, bytes]] = ()
         self._page, self._shelf = page, shelf
+        self._open = opener
 
     @property
     def page(self) -> int:
@@ -67,6 +72,24 @@ class Delivery:
     def id(self) -> bytes:
         """The message's name: the hash of its bytes."""
         return message_id(self.payload)
+
+    @property
+    def blob(self) -> Reference | None:
+        """What the message refers to, if its payload is kept apart: its `hash` and `size`; read it by `open_blob`."""
+        return self.payload if isinstance(self.payload, Reference) else None
+
+    def open_blob(self) -> IO[bytes]:
+        """The message's payload as a file to read from, wherever it is kept.
+
+        Raises `BlobMissing` if it is not there; what a processor does not catch of that means *unsupported*.
+        """
+        if not isinstance(self.payload, Reference):
+            return BytesIO(self.payload)
+        opener = self._open or getattr(self._shelf, "open_blob", None)
+        if opener is None:
+            raise BlobMissing(self.payload.hash)
+        opened: IO[bytes] = opener(self.payload)
+        return opened
 
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"

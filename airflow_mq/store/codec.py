@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
 
+from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
 from ..core.errors import StoreCorrupt
 from ..core.events import EventRun, Fate
@@ -138,6 +139,13 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
 
 
 @reading("a row of notes")
+def _plain_note(note: Note) -> list[Any]:
+    said = [note.weight, note.attempts, note.expires]
+    if note.arrived:
+        return [*said, note.blob, note.arrived]
+    return [*said, note.blob] if note.blob else said
+
+
 def unpack_notes(data: bytes) -> dict[int, Note]:
     """What `pack_notes` wrote."""
     if not data:
@@ -291,6 +299,15 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
 
 @reading("an outcome")
 def outcome_of(plain: Sequence[Any]) -> Outcome:
+def _plain_sent(origin: str, payload: bytes) -> list[Any]:
+    return [origin, payload.hex(), "blob"] if isinstance(payload, Reference) else [origin, payload.hex()]
+
+
+def _sent_of(origin: str, payload: str, kind: str = "") -> tuple[str, bytes]:
+    data = bytes.fromhex(payload)
+    return origin, Reference.read(data) if kind == "blob" else data
+
+
     """What `plain_outcome` wrote."""
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
     id_ = bytes.fromhex(said["id"]) if said.get("id") else None

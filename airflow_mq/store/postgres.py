@@ -42,6 +42,8 @@ _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea"
 class PostgresUnit(Unit):
     """One transaction on PostgreSQL."""
 
+    store: PostgresStore
+
     def __init__(self, store: PostgresStore, connection: Connection) -> None:
         self.store, self.connection = store, connection
         self.prefix = store.prefix

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Generic, NamedTuple, TypeVar
 
 from .address import StoreAddress
+from .blob_files import FileSystemOf, by_fsspec
 from .unit import Unit
 
 Connection = TypeVar("Connection")
@@ -35,6 +36,8 @@ class Store(ABC, Generic[Connection]):
         self.busy_timeout = busy_timeout
         #: Called with the name of each statement before it runs, and around each commit. For tests.
         self.probe: Callable[[str], None] | None = None
+        #: How files are reached that hold payloads kept apart.
+        self.filesystem_of: FileSystemOf = by_fsspec
         self._local = threading.local()
         self._open: list[Connection] = []
         self._lock = threading.Lock()

@@ -61,10 +61,13 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
 
 def _notes(plain: Any, items: int) -> dict[int, Note]:
     notes: dict[int, Note] = {}
+    blobs = plain.get("blobs", {})
     for item in range(items):
         own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
         weight = own.get("weight")
-        note = Note(Weight(*weight) if weight else None, own.get("attempts", 0), own.get("expires"))
+        blob = int(blobs[str(item)].partition(":")[2]) if str(item) in blobs else None
+        declared = Weight(*weight) if weight else None
+        note = Note(declared, own.get("attempts", 0), own.get("expires"), blob, own.get("arrived"))
         if any(part is not None and part != 0 for part in note):
             notes[item] = note
     return notes

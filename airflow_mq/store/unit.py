@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..core.blob import Reference
 from ..core.errors import StoreCorrupt, UnknownRing
 from ..core.events import EventRun
 from ..core.message import Address
 from ..core.page import PROCESSED, Page
 from ..core.shelf import Aside
 from . import codec
-from .rows import BlockRow, BookRow, Locked, MailRow, PageRow, RingRow, StateRow
+from .rows import Arrival, BlockRow, BookRow, Locked, MailRow, PageRow, RingRow, StateRow
+
+if TYPE_CHECKING:
+    from .store import Store
 
 #: Events of one origin are kept in rows of at most so many.
 EVENTS_PER_ROW = 4096
@@ -164,10 +168,32 @@ class Unit(ABC):
 
     def insert_mail(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
         """Write single messages under ids of their own."""
-        plain = [(id_, origin, len(payload), payload) for id_, origin, payload in rows]
+        plain = [
+            (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
+        ]
         self._write("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
 
     # What became of messages.
+        said = [
+            (id_, origin, len(payload), codec.write_json(said_of_blobs([payload])), bytes(payload))
+            for id_, origin, payload in rows if isinstance(payload, Reference)
+        ]  # fmt: skip
+        self._write("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), said, ring=ring)
+
+    def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
+        """Write messages that go back into their queues, under ids of their own, as old as they are."""
+        self._write("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+
+    def arrivals(self, ring: int, mails: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """When these mails were sent, and the first block since."""
+        if not mails:
+            return {}
+        columns: dict[str, list[Any]] = {"origin": [one[0] for one in mails], "id": [one[1] for one in mails]}
+        return {(row[0], row[1]): Arrival(row[2], row[3]) for row in self.rows_for("arrivals", columns, ring=ring)}
+
+    def release_blobs(self, places: Sequence[tuple[int, int]]) -> None:
+        """Messages that referred to payloads kept apart are gone: their mails, and their places there."""
+        self._write("release_blobs", ("mail", "place"), places)
 
     def save_asides(
         self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None
@@ -233,5 +259,14 @@ def _page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
     return (
         origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
         page.slices[0].mail, page.slices[-1].mail, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
+def said_of_blobs(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
+    """What is said beside messages of which some carry references; the tables count their uses by it."""
+    said = {
+        str(place): f"{payload.hash.hex()}:{payload.size}"
+        for place, payload in enumerate(payloads) if isinstance(payload, Reference)
+    }  # fmt: skip
+    return {"blobs": said} if said else {}
+
+
         b"" if page.marks == plain_marks else bytes(page.marks), codec.pack_notes(page.notes),
     )  # fmt: skip

@@ -27,6 +27,7 @@ ONLY_SQLITE = {"delete_due"}
 #: What grows with the backlog, or with history.
 GROWING = {
     "mail", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "aside",
+    "blob", "blob_use", "chunk", "upload",
 }  # fmt: skip
 #: What reads all of something by intent, and who wants it.
 ON_PURPOSE = {
@@ -38,6 +39,10 @@ ON_PURPOSE = {
     "line": "a ring with paths shares weight among all that are ready",
     "forget_deficits": "switching paths lets every queue begin anew",
     "copy_mail": "has no plan: it is a COPY",
+    "all_blobs": "the check looks at every payload kept apart",
+    "all_uses": "the check looks at everybody who refers to one",
+    "mail_blobs": "the check looks at all mail",
+    "delayed_blobs": "the check looks at all mail",
 }
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
@@ -109,6 +114,25 @@ VALUES: dict[str, dict[str, Any]] = {
         "heap": BYTES,
     },
     "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
+    "insert_upload": {"id": LATE, "until": 5, "path": ""},
+    "renew_upload": {"id": 77, "until": 5},
+    "end_upload": {"id": 77, "until": None},
+    "delete_upload": {"id": 20_077},
+    "past_uploads": {"limit": 100},
+    "insert_chunk": {"upload": 30_000, "seq": PAGES, "data": BYTES},
+    "delete_chunks": {"upload": 20_077, "limit": 64},
+    "chunk": {"upload": 77, "seq": 0},
+    "insert_blob": {"hash": "new", "size": 5, "upload": 20_077},
+    "hold_blob": {"id": LATE, "hash": HASHES[0], "until": LATE},
+    "drop_hold": {"id": 77},
+    "release_blobs": {"mail": IDS, "place": [0] * len(IDS)},
+    "past_uses": {"limit": 100},
+    "blob": {"hash": HASHES[0]},
+    "blobs": {"after": HASHES[0], "limit": 100},
+    "mail_ids": {"mail": IDS},
+    "insert_posted_blob": {
+        "id": [LATE + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES,
+    },
     "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "marks": "[]"},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
@@ -198,6 +222,13 @@ INSERT INTO {s}aside (ring, origin, page, item, id, size, reason, at)
     SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 1, decode(md5(n::text), 'hex'), 1, 'overweight', n
     FROM generate_series(0, 39999) n;
 INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
+INSERT INTO {s}upload (id, until) SELECT n, CASE WHEN n > 20000 THEN n END FROM generate_series(1, 40000) n;
+INSERT INTO {s}chunk (upload, seq, data)
+    SELECT n, 0, convert_to(repeat('d', 100), 'UTF8') FROM generate_series(1, 40000) n;
+INSERT INTO {s}blob (hash, size, upload, at) SELECT lpad(n::text, 64, '0'), 100, n, n FROM generate_series(1, 20000) n;
+INSERT INTO {s}blob_use (mail, place, hash, until)
+    SELECT n, 0, lpad((1 + n % 20000)::text, 64, '0'), CASE WHEN n % 100 = 0 THEN n END
+    FROM generate_series(1, 40000) n;
 INSERT INTO {s}standing (ring, origin, settings, guaranteed)
     SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;
 INSERT INTO {s}ring (id, name, config) OVERRIDING SYSTEM VALUE VALUES (99, 'other', '{{}}');

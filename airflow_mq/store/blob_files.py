@@ -1,0 +1,138 @@
+"""Files that hold payloads kept apart: in a folder of this machine, or wherever `fsspec` reaches."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from ..core.errors import ConfigRefused, StoreUnreachable
+
+#: From an address to a file system of fsspec's kind, and the path there.
+FileSystemOf = Callable[[str], tuple[Any, str]]
+
+
+def by_fsspec(address: str) -> tuple[Any, str]:
+    """The file system that fsspec knows for an address."""
+    try:
+        files, path = import_module("fsspec.core").url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise ConfigRefused(f"no file system for {address.partition('://')[0]}:// is installed here: {error}") from None
+    return files, path
+
+
+def fresh_name(folder: str) -> str:
+    """A file in the folder that nobody else will write."""
+    return f"{folder.rstrip('/')}/{secrets.token_hex(16)}.blob"
+
+
+def _is_local(path: str) -> bool:
+    return "://" not in path
+
+
+class BlobFile:
+    """One file: written whole or not at all, and read piece by piece."""
+
+    def __init__(self, path: str, filesystem_of: FileSystemOf = by_fsspec) -> None:
+        self.path, self._filesystem_of = path, filesystem_of
+        self._stream: IO[bytes] | None = None
+
+    def begin(self) -> None:
+        """Open it for writing, under another name where that would be seen."""
+        try:
+            if _is_local(self.path):
+                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+                self._stream = open(f"{self.path}.part", "xb")  # noqa: SIM115 - closed by finish or drop
+            else:
+                # Object stores show a file when it is complete.
+                files, place = self._filesystem_of(self.path)
+                self._stream = files.open(place, "wb")
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+    def write(self, data: bytes) -> None:
+        """Go on writing."""
+        assert self._stream is not None
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+    def finish(self) -> None:
+        """It is complete, and stays so when the power fails."""
+        assert self._stream is not None
+        try:
+            if _is_local(self.path):
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+            self._stream.close()
+            self._stream = None
+            if _is_local(self.path):
+                os.replace(f"{self.path}.part", self.path)
+                _sync_folder(Path(self.path).parent)
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+    def drop(self) -> None:
+        """Write no more."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(OSError):
+                getattr(stream, "discard", stream.close)()
+
+    def open(self) -> IO[bytes]:
+        """Open it for reading; raises `FileNotFoundError` if it is not there."""
+        try:
+            if _is_local(self.path):
+                return open(self.path, "rb")
+            files, place = self._filesystem_of(self.path)
+            stream: IO[bytes] = files.open(place, "rb")
+            return stream
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+    def size(self) -> int | None:
+        """How large it is; nothing if it is not there."""
+        try:
+            if _is_local(self.path):
+                return os.stat(self.path).st_size
+            files, place = self._filesystem_of(self.path)
+            return int(files.size(place))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+    def remove(self) -> None:
+        """Remove it, complete or not; nothing happens if it is not there."""
+        try:
+            if _is_local(self.path):
+                for name in (self.path, f"{self.path}.part"):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name)
+                return
+            files, place = self._filesystem_of(self.path)
+            with suppress(FileNotFoundError):
+                files.rm_file(place)
+        except OSError as error:
+            raise _unreachable(self.path, error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unreachable(path: str, error: OSError) -> StoreUnreachable:
+    folder = path.rpartition("/")[0]
+    reason = error.strerror or type(error).__name__
+    return StoreUnreachable(f"the folder of payloads kept apart, {folder}, cannot be used: {reason}")

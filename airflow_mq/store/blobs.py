@@ -1,0 +1,292 @@
+"""Payloads kept apart: streamed in, read back, and removed when nobody refers to them.
+
+Bytes come in under an upload of their own, a few chunks to a short transaction, so that senders of the same
+payload never wait for each other. The first upload to be complete becomes the blob of its hash, the others are
+dropped. Uses follow the messages that refer to a blob: the tables see to that (see the migration). What a
+message needed and nobody needs any more is found by its past use, and what belongs to nothing by its upload.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import IO, Any
+
+from ..core.blob import MOST_BLOB_BYTES, Reference
+from ..core.errors import BlobMissing, EmptyMessage, InvalidMessage, StoreCorrupt, UploadGivenUp
+from .blob_files import BlobFile, fresh_name
+from .store import Store
+from .unit import Unit
+
+#: Bytes of a chunk, and how many of them one transaction writes.
+CHUNK = 1 << 20
+TOGETHER = 4
+#: Blobs that one transaction of the sweep looks at, and chunks that it removes.
+SWEPT, REMOVED = 100, 64
+
+
+class Upload:
+    """A payload on its way in.
+
+    :param keep: seconds for which it is kept between two pieces, and, once complete, until a message refers to it.
+    :param folder: where its file is to lie; none, where its bytes are to lie in the database.
+    """
+
+    def __init__(self, store: Store[Any], keep: float, folder: str | None) -> None:
+        self.store, self.keep = store, int(keep * 1_000_000)
+        self.size = 0
+        self._path = fresh_name(folder) if folder else ""
+        self._file = BlobFile(self._path, store.filesystem_of) if folder else None
+        self._digest = blake2b(digest_size=32)
+        self._id: int | None = None
+        self._seq = 0
+        self._held = bytearray()
+        self._touched = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take the next bytes; what fills some chunks is written down."""
+        self.size += len(data)
+        if self.size > MOST_BLOB_BYTES:
+            raise InvalidMessage(
+                f"a payload has at most {MOST_BLOB_BYTES:,} bytes; send it in parts, or a reference of your own"
+            )
+        self._digest.update(data)
+        self._held += data
+        while len(self._held) >= CHUNK * TOGETHER:
+            with memoryview(self._held) as view:
+                chunks = [bytes(view[at * CHUNK : (at + 1) * CHUNK]) for at in range(TOGETHER)]
+            del self._held[: CHUNK * TOGETHER]
+            self._write(chunks)
+
+    def finish(self) -> tuple[Reference, int]:
+        """The blob is there: its reference, and what holds it until a message refers to it."""
+        if not self.size:
+            raise EmptyMessage()
+        rest = [bytes(self._held[at : at + CHUNK]) for at in range(0, len(self._held), CHUNK)]
+        if self._file is not None:
+            self._write(rest)
+            self._file.finish()
+            rest = []
+        reference = Reference.of(self._digest.digest(), self.size)
+        with self.store.writing() as unit:
+            now = self._touch(unit)
+            self._insert(unit, rest)
+            won, hold = self._become_blob(unit, reference, now)
+        if not won:
+            remove_upload(self.store, self._id or 0, self._path)
+        return reference, hold
+
+    def drop(self) -> None:
+        """Give it up: nobody will ask for it."""
+        if self._file is not None:
+            self._file.drop()
+        if self._id is not None:
+            with self.store.writing() as unit:
+                unit.run("end_upload", id=self._id, until=0)
+            remove_upload(self.store, self._id, self._path)
+
+    def _become_blob(self, unit: Unit, reference: Reference, now: int) -> tuple[bool, int]:
+        said = {"hash": reference.hash.hex(), "size": self.size, "upload": self._id, "now": now}
+        hold = unit.fresh_ids(1)[0]
+        won = bool(unit.run("insert_blob", **said))
+        # Another's blob of this hash may have been swept away since it stood in the way.
+        while not unit.run("hold_blob", id=hold, hash=said["hash"], until=now + self.keep):
+            won = bool(unit.run("insert_blob", **said))
+        unit.run("end_upload", id=self._id, until=None if won else 0)
+        return won, hold
+
+    def _write(self, chunks: list[bytes]) -> None:
+        if self._file is None:
+            with self.store.writing() as unit:
+                self._touch(unit)
+                self._insert(unit, chunks)
+            return
+        if self._id is None or self.size - self._touched > CHUNK * REMOVED:
+            # The row comes before the file: whatever lies there is known, and swept away if need be.
+            with self.store.writing() as unit:
+                fresh, self._touched = self._id is None, self.size
+                self._touch(unit)
+            if fresh:
+                self._file.begin()
+        for chunk in chunks:
+            self._file.write(chunk)
+
+    def _insert(self, unit: Unit, chunks: list[bytes]) -> None:
+        if chunks:
+            seq = list(range(self._seq, self._seq + len(chunks)))
+            unit.run_for("insert_chunk", {"seq": seq, "data": chunks}, upload=self._id)
+            self._seq += len(chunks)
+
+    def _touch(self, unit: Unit) -> int:
+        now = unit.now()
+        if self._id is None:
+            self._id = unit.fresh_ids(1)[0]
+            unit.run("insert_upload", id=self._id, until=now + self.keep, path=self._path)
+        elif not unit.run("renew_upload", id=self._id, until=now + self.keep, now=now):
+            raise UploadGivenUp()
+        return now
+
+
+def hold(store: Store[Any], reference: Reference, keep: float) -> int | None:
+    """Hold a blob that is there already; nothing if it is not."""
+    with store.writing() as unit:
+        id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
+        return id_ if unit.run("hold_blob", id=id_, hash=reference.hash.hex(), until=until) else None
+
+
+def release(store: Store[Any], hold: int) -> None:
+    """Whoever uploaded a blob needs it no longer; what nobody needs goes."""
+    with store.writing() as unit:
+        unit.run("drop_hold", id=hold)
+    sweep(store)
+
+
+# -- reading --
+
+
+class BlobReader(io.RawIOBase):
+    """Reads a payload piece by piece; read from its first byte to its last, it is compared with its hash."""
+
+    def __init__(self, reference: Reference, fetch: Callable[[int], bytes], close: Callable[[], None]) -> None:
+        super().__init__()
+        self.reference = reference
+        self._fetch, self._close = fetch, close
+        self._place = 0
+        self._chunk: tuple[int, bytes] = (-1, b"")
+        self._digest = blake2b(digest_size=32)
+        self._hashed = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go on reading elsewhere."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.reference.size}[whence]
+        if start + offset < 0:
+            raise ValueError("a payload has no bytes before its first")
+        self._place = start + offset
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is left of a chunk, at most."""
+        seq, at = divmod(self._place, CHUNK)
+        if self._place >= self.reference.size:
+            return 0
+        if self._chunk[0] != seq:
+            self._chunk = seq, self._checked(seq, self._fetch(seq))
+        piece = memoryview(self._chunk[1])[at : at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._place += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if not self.closed:
+            self._close()
+        super().close()
+
+    def _checked(self, seq: int, data: bytes) -> bytes:
+        name, size = self.reference.hash.hex(), self.reference.size
+        if len(data) != min(CHUNK, size - seq * CHUNK):
+            raise StoreCorrupt(f"chunk {seq} of the payload {name} has {len(data):,} bytes; restore it from a backup")
+        if seq == self._hashed:
+            self._digest.update(data)
+            self._hashed += 1
+            if self._hashed * CHUNK >= size and self._digest.digest() != self.reference.hash:
+                raise StoreCorrupt(f"the payload {name} is not what was stored; restore it from a backup")
+        return data
+
+
+def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
+    """A payload, as a file to read from. Raises `BlobMissing` if it is not there."""
+    with store.loose() as unit:
+        rows = unit.rows("blob", hash=reference.hash.hex())
+    if not rows or rows[0][0] != reference.size:
+        raise BlobMissing(reference.hash)
+    _, upload, path = rows[0]
+    reader = _file_reader(store, reference, path) if path else _chunk_reader(store, reference, upload)
+    return io.BufferedReader(reader, CHUNK)
+
+
+def _chunk_reader(store: Store[Any], reference: Reference, upload: int) -> BlobReader:
+    def fetch(seq: int) -> bytes:
+        with store.loose() as unit:
+            rows = unit.rows("chunk", upload=upload, seq=seq)
+        if not rows:
+            raise BlobMissing(reference.hash)
+        return bytes(rows[0][0])
+
+    return BlobReader(reference, fetch, lambda: None)
+
+
+def _file_reader(store: Store[Any], reference: Reference, path: str) -> BlobReader:
+    try:
+        file = BlobFile(path, store.filesystem_of).open()
+    except FileNotFoundError:
+        raise BlobMissing(reference.hash) from None
+
+    def fetch(seq: int) -> bytes:
+        file.seek(seq * CHUNK)
+        return file.read(CHUNK)
+
+    return BlobReader(reference, fetch, file.close)
+
+
+# -- removing --
+
+
+def sweep(store: Store[Any]) -> int:
+    """Remove blobs that nobody needs, and bytes that belong to nothing; tell how many blobs went.
+
+    Each step is a short transaction and waits for nobody: what somebody is about to refer to stays.
+    """
+    gone = 0
+    more = True
+    while more:
+        more, removed = _forget_unused(store)
+        gone += removed
+    with store.loose() as unit:
+        past = unit.rows("past_uploads", now=unit.now(), limit=1 << 30)
+    for upload, path in past:
+        remove_upload(store, upload, path)
+    return gone
+
+
+def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
+    """Look at some blobs that somebody needs no longer; tell whether there are more, and how many went."""
+    with store.loose() as unit:
+        hashes = [row[0] for row in unit.rows("past_uses", now=unit.now(), limit=SWEPT)]
+    if not hashes:
+        return False, 0
+    with store.writing() as unit:
+        mine = [row[0] for row in unit.rows_for("lock_blobs", {"hash": hashes})]
+        if not mine:
+            return False, 0
+        # Uses are read only now that the blobs are held: what was referred to meanwhile is seen.
+        unit.run_for("delete_past_uses", {"hash": mine}, now=unit.now())
+        uploads = [row[0] for row in unit.rows_for("delete_unused_blobs", {"hash": mine})]
+        for upload in uploads:
+            unit.run("end_upload", id=upload, until=0)
+    return len(hashes) == SWEPT, len(uploads)
+
+
+def remove_upload(store: Store[Any], upload: int, path: str) -> None:
+    """Remove the bytes of an upload that was given up, little by little, and then what is known of it."""
+    if path:
+        BlobFile(path, store.filesystem_of).remove()
+    more = not path
+    while more:
+        with store.writing() as unit:
+            more = unit.run("delete_chunks", upload=upload, limit=REMOVED) == REMOVED
+    with store.writing() as unit:
+        unit.run("delete_upload", id=upload, now=unit.now())
