@@ -9,7 +9,8 @@ paused, in flight or backing off wants nothing, nor does one whose processor sai
 
 *Promised* is the weighted max-min fair share of what the block gave to all: whoever was
 emptied wanted what it got and no more, whoever is wanting would have taken more; each gets its
-*least* first, nobody more than its *most*, and the rest goes by shares.
+*least* first, nobody more than its *most*, and the rest goes by shares. Where origins are paths,
+this holds among the members of each group.
 
 What counts for the share of a queue are *contended* blocks: those in which it was wanting, and
 the block that ended that by emptying it. There,
@@ -36,6 +37,7 @@ from math import inf
 
 from .config import BLOCK_PARTS
 from .orders import Entry
+from .paths import SEPARATOR
 from .weight import Weight
 
 #: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.
@@ -191,18 +193,18 @@ class _Sum:
     open: bool = False
 
 
-def judge(rounds: Sequence[Round], promises: Mapping[str, Promise]) -> Fairness:
-    """The figures of these blocks."""
+def judge(rounds: Sequence[Round], promises: Mapping[str, Promise], *, paths: bool = False) -> Fairness:
+    """The figures of these blocks; with paths, promises may be made to groups by their names, too."""
     sums: dict[str, _Sum] = {}
     for one in rounds:
-        _add(one, promises, sums)
+        _add(one, fair_shares(one, promises, paths=paths), sums)
     origins = [_figures(origin, promises.get(origin, Promise()), sums[origin]) for origin in sorted(sums)]
     ratios = [1 + one.error for one in origins if one.error is not None]
     return Fairness(len(rounds), origins, jain(ratios))
 
 
-def _add(one: Round, promises: Mapping[str, Promise], sums: dict[str, _Sum]) -> None:
-    fair, given = fair_shares(one, promises), sum(one.granted.values())
+def _add(one: Round, fair: Mapping[str, float], sums: dict[str, _Sum]) -> None:
+    given = sum(one.granted.values())
     for origin in {*one.granted, *one.wanting}:
         its, got = sums.setdefault(origin, _Sum()), one.granted.get(origin, 0)
         its.granted += got
@@ -230,27 +232,63 @@ def _figures(origin: str, promise: Promise, its: _Sum) -> OriginFairness:
     )  # fmt: skip
 
 
-def fair_shares(one: Round, promises: Mapping[str, Promise]) -> dict[str, float]:
-    """What each queue was promised of what a block gave to all: weighted max-min, leasts first."""
+def fair_shares(one: Round, promises: Mapping[str, Promise], *, paths: bool = False) -> dict[str, float]:
+    """What each queue was promised of what a block gave to all: weighted max-min, leasts first.
+
+    With paths, what a block gave is shared by groups, and what a group was promised by its members.
+    """
     wants: dict[str, float] = dict(one.granted)
     for origin in one.wanting:
-        got = one.granted.get(origin, 0)
-        wants[origin] = max(promises.get(origin, Promise()).most, got)
-    left = float(sum(one.granted.values()))
-    fair = {origin: min(promises.get(origin, Promise()).least, want) for origin, want in wants.items()}
-    leasts = sum(fair.values())
-    if leasts > left:
-        return {origin: least * left / leasts for origin, least in fair.items()}
-    left -= leasts
-    shares = {origin: promises.get(origin, Promise()).share for origin in wants}
-    total = sum(shares.values())
-    # Whoever wants least for its share is satisfied first; what it leaves is everybody else's.
-    for origin in sorted(wants, key=lambda origin: ((wants[origin] - fair[origin]) / shares[origin], origin)):
-        more = min(wants[origin] - fair[origin], left * shares[origin] / total)
-        fair[origin] += more
-        left -= more
-        total -= shares[origin]
+        wants[origin] = max(promises.get(origin, Promise()).most, one.granted.get(origin, 0))
+    fair: dict[str, float] = {}
+    _share_out(float(sum(one.granted.values())), wants, promises, fair, "" if paths else None)
     return fair
+
+
+def _share_out(
+    left: float, wants: Mapping[str, float], promises: Mapping[str, Promise], fair: dict[str, float], path: str | None
+) -> None:
+    """Share out among the members of a group: the queues and groups below this path."""
+    members = _members(wants, path)
+    own = {name: Promise() if path and not name.startswith(path) else promises.get(name, Promise()) for name in members}
+    wanted, least = {}, {}
+    for name, below in members.items():
+        # What is set for a queue bounds what it wants already; a group's most bounds what its members do.
+        wanted[name] = min(sum(below.values()), own[name].most if list(below) != [name] else inf)
+        leasts = sum(promises.get(origin, Promise()).least for origin in below if origin != name)
+        least[name] = min(max(own[name].least, leasts), wanted[name])
+    for name, its in _fill(left, wanted, least, {name: promise.share for name, promise in own.items()}).items():
+        if path is None or list(members[name]) == [name]:
+            fair[name] = its
+        else:
+            _share_out(its, members[name], promises, fair, name + SEPARATOR)
+
+
+def _members(wants: Mapping[str, float], path: str | None) -> dict[str, dict[str, float]]:
+    """The members of a group, and what the queues below each of them want."""
+    found: dict[str, dict[str, float]] = {}
+    for origin, want in wants.items():
+        at = -1 if path is None or not origin.startswith(path) else origin.find(SEPARATOR, len(path))
+        found.setdefault(origin if at < 0 else origin[:at], {})[origin] = want
+    return found
+
+
+def _fill(
+    left: float, wanted: Mapping[str, float], least: Mapping[str, float], shares: Mapping[str, int]
+) -> dict[str, float]:
+    """Leasts first; then the rest by shares, to nobody more than it wants."""
+    leasts = sum(least.values())
+    if leasts > left:
+        return {name: its * left / leasts for name, its in least.items()}
+    found = dict(least)
+    left, total = left - leasts, sum(shares.values())
+    # Whoever wants least for its share is satisfied first; what it leaves is everybody else's.
+    for name in sorted(wanted, key=lambda name: ((wanted[name] - found[name]) / shares[name], name)):
+        more = min(wanted[name] - found[name], left * shares[name] / total)
+        found[name] += more
+        left -= more
+        total -= shares[name]
+    return found
 
 
 def jain(ratios: Sequence[float]) -> float | None:

@@ -9,6 +9,7 @@ from ..core.errors import InvalidInput
 from ..core.fairness import Fairness, Promise, judge, rounds_of
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
+from ..core.paths import names_above
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
@@ -36,7 +37,8 @@ class Accounting(Reading):
             parts = parts_of(_limit(shelf.config.service_weight, pages))
             ready = _ready_since(unit, shelf, [row[0] for row in rows])
             origins = {entry.origin for page in pages for entry in page} | set(ready)
-            return judge(rounds_of(pages, parts, ready), promises_of(shelf, origins, parts))
+            promises = promises_of(shelf, origins, parts)
+            return judge(rounds_of(pages, parts, ready), promises, paths=shelf.config.paths)
 
 
 def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
@@ -53,12 +55,14 @@ def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> W
 
 
 def promises_of(shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int]) -> Mapping[str, Promise]:
-    """What is set for these origins; a least and a most are kept by the deficit order alone."""
-    origins = sorted(origins)
-    shelf.load_books(origins)
+    """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
+    names = set(origins)
+    shelf.load_books(sorted(names))
+    if shelf.config.paths:
+        names.update(name for origin in list(names) for name in names_above(origin))
     found = {}
-    for origin in origins:
-        standing = shelf.book(origin).standing
+    for origin in sorted(names):
+        standing = shelf.standing(origin) if shelf.config.paths else shelf.book(origin).standing
         least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
         promise = Promise(standing.share, parts(least) if least else 0)
         found[origin] = promise if most is None else Promise(promise.share, promise.least, parts(most))

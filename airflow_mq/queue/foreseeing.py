@@ -51,6 +51,8 @@ class ForeseenQueue:
     deficit: int = 0
     #: Why the block would stop there, as in the ledger.
     reason: str = ""
+    #: What it would get of the block in all, as in the ledger: what its messages and the steps around them use.
+    granted: Weight = ZERO
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,16 @@ class Foresight:
         """The next block, whatever there is in it."""
         return self._plan()
 
-    def _plan(self) -> ForeseenBlock:
+    def step(self, seed: bytes) -> ForeseenBlock:
+        """The next block, whatever there is in it; then every message of it is done."""
+        block = self._plan(seed)
+        self._settle(block.claims, self._all_done(block.claims), self.limit)
+        return block
+
+    def _plan(self, seed: bytes | None = None) -> ForeseenBlock:
         self.number += 1
         shelf = self.shelf()
-        planner = Planner(self.queue, None, self.limit, 0.0, None, self.conditions.seed)
+        planner = Planner(self.queue, None, self.limit, 0.0, None, seed or self.conditions.seed)
         planner.walk(shelf)
         claims, planned, overhead = planner.held()
         shelf.save()
@@ -275,6 +283,6 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
         verdicts = [decision.verdict for claim in own for run in claim.runs for decision in run.decisions.values()]
         found.append(ForeseenQueue(
             entry.origin, sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
-            verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason,
+            verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason, entry.granted,
         ))  # fmt: skip
     return found

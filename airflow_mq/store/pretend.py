@@ -17,6 +17,7 @@ from ..core.page import Page
 from ..core.shelf import Aside
 from . import codec
 from .rows import BookRow, Locked, MailRow, PageRow, StateRow
+from .store import Outgoing
 from .unit import Unit, _page_row
 
 #: Ids that are given out here: above all that are stored, below those of mail that is not written yet.
@@ -249,6 +250,14 @@ class PretendUnit(Unit):
         ids = self.fresh_ids(len(rows))
         self._add([MailRow(origin, id_, size, items, more, bytes(lengths), bytes(attributes))
                    for id_, (_, _, size, items, more, origin, lengths, attributes, _) in zip(ids, rows)])  # fmt: skip
+
+    def arrive(self, rows: Iterable[Outgoing]) -> None:
+        """Mail that arrives now, as if it had been sent before the next block is planned."""
+        rows = list(rows)
+        self._add([MailRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
+                   for id_, row in zip(self.fresh_ids(len(rows)), rows)])  # fmt: skip
+        self.last_id = self._next_id - 1
+        self.horizon = self._next_id
 
     def _add(self, rows: Sequence[MailRow]) -> None:
         for row in rows:

@@ -43,6 +43,20 @@ def test_least_and_most_bound_what_is_promised() -> None:
     assert fair_shares(a_round("a", b=0), {}) == {"a": 0, "b": 0}
 
 
+def test_paths_share_at_each_level() -> None:
+    names = ["one/a", "two", *(f"many/{number}" for number in range(8))]
+    got = Round(dict.fromkeys(names, 9), frozenset(names), frozenset(names))
+    fair = fair_shares(got, {}, paths=True)
+    assert fair["one/a"] == fair["two"] == 30 and fair["many/0"] == 30 / 8
+    assert fair_shares(got, {"many": Promise(2)}, paths=True)["two"] == 90 / 4
+    assert fair_shares(got, {"many": Promise(most=10)}, paths=True)["two"] == (90 - 10) / 2
+    assert fair_shares(got, {}) == dict.fromkeys(names, 9)
+    # The queue that bears the name of its group is a member of it; what is set under that name is the group's.
+    assert fair_shares(a_round("", **{"a": 10, "a/x": 10}), {"a": Promise(5)}, paths=True) == {"a": 10, "a/x": 10}
+    both = Round({"a": 0, "a/x": 0, "b": 80}, frozenset("b"), frozenset(["a", "a/x", "b"]))
+    assert fair_shares(both, {"a": Promise(3)}, paths=True) == {"a": 30, "a/x": 30, "b": 20}
+
+
 def test_equal_shares() -> None:
     told = figures([line("a", 50, "limit"), line("b", 50, "spent")], [line("a", 50, "limit"), line("b", 50, "spent")])
     assert [(one.origin, one.promised, one.received, one.error) for one in told.origins] == [

@@ -1,0 +1,235 @@
+"""Running a scenario under policies: real plans and settlements, over a store that forgets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.book import Standing
+from ..core.config import RingConfig
+from ..core.errors import ConfigRefused
+from ..core.fairness import Fairness, Promise, Round, judge
+from ..core.message import Message
+from ..core.orders import parts_of
+from ..core.weight import Weight
+from ..queue import ForeseenBlock, MessageQueue
+from ..queue.foreseeing import Conditions, Foresight
+from ..queue.packing import Packer
+from ..store import Outgoing, upgrade
+from ..store.address import sqlite_address
+from .scenario import Arrival, Policy, Scenario
+
+_RING = "simulated"
+
+
+@dataclass(frozen=True)
+class SimulatedOrigin:
+    """How an origin fared."""
+
+    origin: str
+    arrived: int
+    #: Of those: processed, set aside as too heavy, and still waiting at the end.
+    done: int
+    set_aside: int
+    left: int
+    #: In blocks, from arrival to start; what is left at the end has waited until then.
+    mean_wait: float
+    longest_wait: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What became of a scenario under one policy."""
+
+    policy: Policy
+    order: str
+    limit: Weight
+    blocks: Sequence[ForeseenBlock] = field(repr=False)
+    fairness: Fairness
+    origins: Sequence[SimulatedOrigin]
+
+    @property
+    def done(self) -> int:
+        """How many messages were processed."""
+        return sum(one.done for one in self.origins)
+
+    @property
+    def left(self) -> int:
+        """How many messages still wait at the end."""
+        return sum(one.left for one in self.origins)
+
+    @property
+    def longest_wait(self) -> int:
+        """The longest wait of any message, in blocks."""
+        return max((one.longest_wait for one in self.origins), default=0)
+
+    @property
+    def mean_wait(self) -> float:
+        """The mean wait of all messages, in blocks."""
+        arrived = sum(one.arrived for one in self.origins)
+        return sum(one.mean_wait * one.arrived for one in self.origins) / arrived if arrived else 0.0
+
+    @property
+    def filled(self) -> float:
+        """How full the blocks were, by the part of the weight that was scarcer."""
+        parts = parts_of(self.limit)
+        sums = [parts(block.planned.plus(block.overhead)) for block in self.blocks]
+        return sum(sums) / (len(sums) * parts(self.limit)) if sums else 0.0
+
+    def origin(self, name: str) -> SimulatedOrigin:
+        """How this origin fared."""
+        return next((one for one in self.origins if one.origin == name), SimulatedOrigin(name, 0, 0, 0, 0, 0.0, 0))
+
+    def granted(self, block: ForeseenBlock) -> Mapping[str, float]:
+        """What each origin got of a block, as parts of a full one."""
+        parts = parts_of(self.limit)
+        return {one.origin: parts(one.granted) / parts(self.limit) for one in block.queues if one.granted != (0, 0)}
+
+
+def simulate(scenario: Scenario, policies: Sequence[Policy] = ()) -> list[Simulated]:
+    """Run a scenario under each of these policies; under its own, or as its ring is set, where none is said."""
+    chosen = list(policies) or list(scenario.policies) or [Policy(scenario.ring.order)]
+    return [_simulate(scenario, policy) for policy in chosen]
+
+
+def _simulate(scenario: Scenario, policy: Policy) -> Simulated:
+    config = policy.config(scenario.ring)
+    limit = config.service_weight
+    if limit is None:
+        raise ConfigRefused("a simulation needs the limit of a block: say limit = [time, size]")
+    standings = _standings(scenario, policy)
+    run = _Run(scenario, config, limit)
+    with _empty_ring(config, standings) as queue, queue.store.reading() as unit:
+        future = Foresight(queue, unit, Conditions(seed=scenario.block_seed(0)))
+        for number in range(1, scenario.blocks + 1):
+            arrivals = run.arriving(number)
+            if arrivals:
+                future.unit.arrive(row for one in arrivals for row in rows_of(one, config))
+            run.note(future.step(scenario.block_seed(number)))
+    return run.simulated(policy, standings)
+
+
+def _standings(scenario: Scenario, policy: Policy) -> dict[str, Standing]:
+    found = dict(scenario.standings)
+    for origin, share in policy.shares.items():
+        found[origin] = replace(found.get(origin, Standing()), share=share)
+    return found
+
+
+@contextmanager
+def _empty_ring(config: RingConfig, standings: Mapping[str, Standing]) -> Iterator[MessageQueue]:
+    """A ring that is set like this, in a store of its own that goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="airflow_mq_simulation_") as folder:
+        address = sqlite_address(str(Path(folder).resolve() / "store.db"))
+        upgrade(address)
+        with MessageQueue(address) as first:
+            first.create_ring(_RING, config)
+        with MessageQueue(address, _RING) as queue:
+            for origin, one in standings.items():
+                queue.set_origin(origin, share=one.share, least=one.least, most=one.most, ordered=one.ordered)
+            yield queue
+
+
+def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
+    """The rows of mail that these messages are sent as, without their bytes."""
+    size, weight = arrival.size, arrival.weight
+    if size > config.max_message_len:
+        # It is kept apart, and what lies in its page only refers to it; it costs what all of it costs.
+        size, weight = 1, weight or config.weigher.weigh(size)
+    message: bytes | Message = bytes(size)
+    if weight is not None:
+        message = Message(bytes(size), weight=weight)
+    packed = Packer(config.heap_size, {}).pack_one(
+        arrival.origin, [message] * arrival.count, config.max_message_len
+    )  # fmt: skip
+    for one in packed:
+        yield one.row._replace(heap=b"")
+
+
+class _Run:
+    """What a run adds up to."""
+
+    def __init__(self, scenario: Scenario, config: RingConfig, limit: Weight) -> None:
+        self.scenario, self.config, self.limit = scenario, config, limit
+        self.parts = parts_of(limit)
+        self.by_block: dict[int, list[Arrival]] = {}
+        for one in scenario.arrivals:
+            self.by_block.setdefault(one.block, []).append(one)
+        #: What waits, by origin: since which block, and how many.
+        self.waiting: dict[str, deque[list[int]]] = {}
+        self.sums: dict[str, dict[str, Any]] = {}
+        self.blocks: list[ForeseenBlock] = []
+        self.rounds: list[Round] = []
+
+    def arriving(self, block: int) -> list[Arrival]:
+        """What arrives before this block."""
+        found = self.by_block.get(block, [])
+        for one in found:
+            self.waiting.setdefault(one.origin, deque()).append([block, one.count])
+            self._sums(one.origin)["arrived"] += one.count
+        return found
+
+    def _sums(self, origin: str) -> dict[str, Any]:
+        return self.sums.setdefault(origin, {"arrived": 0, "done": 0, "set_aside": 0, "waited": 0, "longest": 0})
+
+    def note(self, block: ForeseenBlock) -> None:
+        """Remember what a block did."""
+        self.blocks.append(block)
+        started = set()
+        for claim in block.claims:
+            count = sum(run.count for run in claim.runs)
+            if count:
+                started.add(claim.origin)
+                self._take(claim.origin, count, block.number)
+        for one in block.queues:
+            if one.messages or one.set_aside:
+                self._sums(one.origin)["done"] += one.messages
+                self._sums(one.origin)["set_aside"] += one.set_aside
+        wanting = frozenset(origin for origin, rest in self.waiting.items() if rest)
+        granted = {one.origin: self.parts(one.granted) for one in block.queues}
+        self.rounds.append(Round(granted, frozenset(started), wanting))
+
+    def _take(self, origin: str, count: int, block: int) -> None:
+        """So many leave a queue, the oldest first."""
+        rest, sums = self.waiting[origin], self._sums(origin)
+        while count:
+            since, many = rest[0]
+            taken = min(count, many)
+            sums["waited"] += taken * (block - since)
+            sums["longest"] = max(sums["longest"], block - since)
+            count -= taken
+            rest[0][1] -= taken
+            if not rest[0][1]:
+                rest.popleft()
+
+    def simulated(self, policy: Policy, standings: Mapping[str, Standing]) -> Simulated:
+        """What it came to."""
+        origins = [self._origin(origin) for origin in sorted(self.sums)]
+        promises = {origin: self._promise(one) for origin, one in standings.items()}
+        fairness = judge(self.rounds, promises, paths=self.config.paths)
+        return Simulated(policy, self.config.order, self.limit, self.blocks, fairness, origins)
+
+    def _origin(self, origin: str) -> SimulatedOrigin:
+        sums, last = self.sums[origin], self.scenario.blocks
+        rest = self.waiting.get(origin, deque())
+        left = sum(count for _, count in rest)
+        waited = sums["waited"] + sum(count * (last - since + 1) for since, count in rest)
+        longest = max([sums["longest"], *(last - since + 1 for since, _ in rest)])
+        return SimulatedOrigin(
+            origin, sums["arrived"], sums["done"], sums["set_aside"], left, waited / sums["arrived"], longest
+        )
+
+    def _promise(self, standing: Standing) -> Promise:
+        if self.config.order != "deficit":
+            return Promise(standing.share)
+        least = self.parts(standing.least) if standing.least else 0
+        return (
+            Promise(standing.share, least)
+            if standing.most is None
+            else Promise(standing.share, least, self.parts(standing.most))
+        )

@@ -1,0 +1,158 @@
+"""What arrives when, and how blocks are filled."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.book import Standing
+from ..core.config import RingConfig
+from ..core.errors import InvalidInput
+from ..core.message import check_number, check_origin, check_text
+from ..core.weight import Weight
+
+#: How much one simulation takes in, and how many blocks it runs.
+MOST_MESSAGES, MOST_BLOCKS = 2_000_000, 100_000
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Messages that are alike, and there before a block is planned."""
+
+    #: Before which block, from 1.
+    block: int
+    origin: str
+    count: int = 1
+    #: Bytes of each.
+    size: int = 100
+    #: What each costs; the ring's weigher tells where nothing is said.
+    weight: Weight | None = None
+
+    def __post_init__(self) -> None:
+        check_origin(self.origin)
+        for what, number in (("block", self.block), ("count", self.count), ("size", self.size)):
+            if not check_number(number, f"the {what} of an arrival"):
+                raise InvalidInput(f"the {what} of an arrival is at least 1")
+        if self.weight is not None:
+            object.__setattr__(self, "weight", Weight.of(self.weight))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How blocks are filled; what is not said is as in the scenario."""
+
+    name: str
+    order: str | None = None
+    limit: Weight | None = None
+    shares: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "the name of a policy", 200)
+        if self.limit is not None:
+            object.__setattr__(self, "limit", Weight.of(self.limit))
+
+    def config(self, ring: RingConfig) -> RingConfig:
+        """The ring as this policy has it."""
+        said = {**ring.to_json(), **self.settings}
+        if self.order is not None:
+            said["order"] = self.order
+        if self.limit is not None:
+            said["service_weight"] = self.limit
+        return RingConfig.from_json(said).check()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What arrives, in which ring, and over how many blocks."""
+
+    arrivals: Sequence[Arrival]
+    blocks: int = 0
+    ring: RingConfig = field(default_factory=RingConfig)
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    policies: Sequence[Policy] = ()
+    seed: int = 0
+    name: str = "scenario"
+
+    def __post_init__(self) -> None:
+        last = max((one.block for one in self.arrivals), default=1)
+        object.__setattr__(self, "blocks", check_number(self.blocks, "a number of blocks") or last)
+        if self.blocks > MOST_BLOCKS:
+            raise InvalidInput(f"a simulation runs at most {MOST_BLOCKS:,} blocks, not {self.blocks:,}")
+        if self.messages > MOST_MESSAGES:
+            raise InvalidInput(f"a simulation takes at most {MOST_MESSAGES:,} messages, not {self.messages:,}")
+
+    @property
+    def messages(self) -> int:
+        """How many arrive."""
+        return sum(one.count for one in self.arrivals)
+
+    def block_seed(self, block: int) -> bytes:
+        """The seed of a block, for a ring that shuffles."""
+        return hashlib.blake2b(f"{self.seed} {block}".encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class Source:
+    """An origin that sends by a rule."""
+
+    origin: str
+    #: Messages per block; on the average, with chance from the seed, or steadily.
+    rate: float = 0.0
+    steady: bool = False
+    #: So many at once: before the first of these blocks, and then every so many.
+    burst: int = 0
+    burst_first: int = 1
+    burst_every: int = 0
+    #: The blocks in which it sends.
+    first: int = 1
+    last: int | None = None
+    #: What a message may be; one of each is drawn.
+    sizes: Sequence[int] = (100,)
+    weights: Sequence[Weight] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1e6 or isinstance(self.rate, bool):
+            raise InvalidInput(f"a rate is a number of messages per block from 0 to 1,000,000, not {self.rate!r}")
+        if not self.sizes:
+            raise InvalidInput("say at least one size")
+
+    def arrivals(self, blocks: int, seed: int) -> Iterator[Arrival]:
+        """What it sends; the same for the same seed."""
+        dice = random.Random(f"{seed} {self.origin}")  # noqa: S311 - nothing here is a secret
+        for block in range(self.first, min(self.last or blocks, blocks) + 1):
+            yield from self._of_a_block(block, dice)
+
+    def _of_a_block(self, block: int, dice: random.Random) -> Iterator[Arrival]:
+        passed = block - self.burst_first
+        bursts = passed >= 0 and (passed % self.burst_every == 0 if self.burst_every else passed == 0)
+        count = self._many(block - self.first + 1, dice) + (self.burst if bursts else 0)
+        if len(self.sizes) == 1 and len(self.weights) <= 1:
+            if count:
+                yield Arrival(block, self.origin, count, self.sizes[0], self.weights[0] if self.weights else None)
+            return
+        for _ in range(count):
+            weight = dice.choice(self.weights) if self.weights else None
+            yield Arrival(block, self.origin, 1, dice.choice(self.sizes), weight)
+
+    def _many(self, number: int, dice: random.Random) -> int:
+        if self.steady:
+            return math.floor(number * self.rate + 1e-9) - math.floor((number - 1) * self.rate + 1e-9)
+        return _poisson(self.rate, dice)
+
+
+def _poisson(rate: float, dice: random.Random) -> int:
+    """How many come, where so many come on the average, each by itself."""
+    count = 0
+    while rate > 0:
+        # A long span is cut into short ones, which add up.
+        span, product = min(rate, 30.0), dice.random()
+        while product > math.exp(-span):
+            count += 1
+            product *= dice.random()
+        rate -= span
+    return count
