@@ -15,6 +15,7 @@ from enum import Enum
 from itertools import accumulate
 
 from .book import Book
+from .judging import OVERWEIGHT, Exceeded
 from .outcome import PageStatus
 from .page import ASIDE, PROCESSED, Page
 from .service import Ladder
@@ -41,6 +42,8 @@ class Decision:
     weight: Weight
     limit: Weight
     id: bytes | None = None
+    #: Which limit that is, of a message that is set aside.
+    reason: str = OVERWEIGHT
 
 
 @dataclass
@@ -104,7 +107,7 @@ class Scales:
         if note and note.weight is not None:
             return note.weight
         if self.weigh is None:
-            return self._by_length[page.lengths[item]]
+            return self._by_length[page.extent(item)]
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
@@ -120,6 +123,8 @@ class Scales:
         for item, note in page.notes.items():
             if start <= item < stop and note.weight is not None:
                 found[item - start] = note.weight
+            elif start <= item < stop and note.blob and self.weigh is None:
+                found[item - start] = self._by_length[note.blob]
         return found
 
     def name(self, origin: str, page: Page, item: int) -> bytes | None:
@@ -211,13 +216,17 @@ class Stretches(ABC):
         return self.take(ladder, book, page, weights, total)
 
     def _stretch(self, page: Page) -> int:
-        """Up to where the items are like each other: neither in flight nor expired."""
+        """Up to where the items are like each other: neither in flight nor expired, nor too long for the ring."""
         start, stop = page.first_index, len(page.lengths)
         if any(page.marks[start:]):
             stop = next(item for item in range(start, stop) if page.marks[item])
         now = self.scales.shelf.now
         expired = (item for item, note in page.notes.items() if note.expires is not None and note.expires <= now)
-        return min((item for item in expired if start <= item < stop), default=stop)
+        stop = min((item for item in expired if start <= item < stop), default=stop)
+        longest = self.scales.shelf.config.max_message_size
+        if longest is not None:
+            stop = next((item for item in range(start, stop) if page.extent(item) > longest), stop)
+        return stop
 
     def _judge(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
         """Look at the item that stopped the row: decide about it, or say why nothing goes on."""
@@ -226,12 +235,14 @@ class Stretches(ABC):
         weight = self.scales.weight(book.origin, page, item)
         expired = note.expires is not None and note.expires <= ladder.shelf.now
         fits = ladder.meter.fits(weight.plus(ladder.item_cost))
-        if expired or ladder.can_never_fit(weight, fits):
+        exceeded = ladder.bounds.exceeded(weight, page.extent(item), fits_now=fits)
+        if expired or exceeded:
             if not ladder.meter.consume(ladder.item_cost):
                 return 0, PageStatus.BAILED
             id_ = self.scales.name(book.origin, page, item)
             verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
-            return self.decide(ladder, book, page, Decision(verdict, weight, ladder.limit, id_)), None
+            reason, limit = exceeded or Exceeded(OVERWEIGHT, ladder.bounds.limit)
+            return self.decide(ladder, book, page, Decision(verdict, weight, limit, id_, reason)), None
         if ladder.credit and not ladder.credit.covering([weight]):
             return 0, PageStatus.SPENT
         if fits:
@@ -314,11 +325,11 @@ class Claiming(Stretches):
 
 
 def fitting(ladder: Ladder, weights: list[Weight]) -> int:
-    """How many of these messages, from the first on, fit the meter, the credit and the origin's most."""
+    """How many of these messages, from the first on, fit the meter, the credit and what messages may weigh at most."""
     if not weights:
         return 0
     count = ladder.credit.covering(weights) if ladder.credit else len(weights)
-    left, item, most = ladder.meter.left, ladder.item_cost, ladder.most or UNLIMITED
+    left, item, most = ladder.meter.left, ladder.item_cost, ladder.bar or UNLIMITED
     weight = weights[0]
     if weights.count(weight) == len(weights):
         if weight.exceeds(most):

@@ -45,8 +45,23 @@ class RingConfig:
     #: Seconds until a message that went back is tried again; doubled at each try, up to the most.
     backoff: float = 0.0
     backoff_most: float = 3_600.0
+    #: Bytes above which a message is set aside although it would fit; none: there is no such limit.
+    max_message_size: int | None = None
+    #: The fraction of a full block above which a message is set aside although it would fit; none: as the size.
+    most_of_limit: float | None = None
+    #: Seconds since its arrival after which housekeeping lets go of what is set aside; none: never.
+    set_aside_expires: float | None = None
+    #: Whether housekeeping lets go of what no processor could read: set aside after too many tries.
+    discard_unreadable: bool = False
+    #: How many origins may have something stored at a time; and how many of one first part of the path.
+    max_origins: int | None = None
+    max_origins_per_group: int | None = None
     #: What a message costs unless its sender or the processor knows better.
     weigher: LinearWeigher = LinearWeigher()
+    #: Seconds for which a payload kept apart waits for a message to refer to it, and an upload for its next piece.
+    keep_uploads: float = 3_600.0
+    #: The folder, or address, in which payloads kept apart are files; none: they are in the database.
+    blob_path: str | None = None
     #: Seconds for which an idempotency key is remembered.
     key_window: float = DAY
     #: Seconds for which events are kept.
@@ -58,8 +73,12 @@ class RingConfig:
         self._check_numbers()
         if self.order not in ORDERS:
             raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
-        if not isinstance(self.ordered, bool):
-            raise ConfigRefused(f"ordered is true or false, not {self.ordered!r}")
+        for name in ("ordered", "discard_unreadable"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigRefused(f"{name} is true or false, not {getattr(self, name)!r}")
+        self._check_thresholds()
+        self._check_origins()
+        _check_blob_path(self.blob_path)
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
@@ -85,13 +104,35 @@ class RingConfig:
                 raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")
         if self.max_attempts is not None and (not _whole(self.max_attempts) or self.max_attempts < 1):
             raise ConfigRefused(f"max_attempts is a whole number of at least 1, or none, not {self.max_attempts!r}")
-        for name in ("lease", "backoff", "backoff_most", "key_window", "keep_events", "keep_ledger"):
+        for name in ("lease", "backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
                 raise ConfigRefused(f"{name} is a number of seconds from 0 to 1e9, not {value!r}")
             object.__setattr__(self, name, float(value))
         if self.lease < 1:
             raise ConfigRefused(f"lease is at least one second, not {self.lease!r}")
+
+    def _check_thresholds(self) -> None:
+        if self.max_message_size is not None and not (_whole(self.max_message_size) and self.max_message_size >= 1):
+            raise ConfigRefused(
+                f"max_message_size is a whole number of bytes of at least 1, or none, not {self.max_message_size!r}"
+            )
+        for name, most, what in (
+            ("most_of_limit", 1, "a fraction above 0 and up to 1, or none"),
+            ("set_aside_expires", 1e9, "a number of seconds above 0 and up to 1e9, or none"),
+        ):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+                raise ConfigRefused(f"{name} is {what}, not {value!r}")
+            object.__setattr__(self, name, float(value))
+
+    def _check_origins(self) -> None:
+        for name in ("max_origins", "max_origins_per_group"):
+            value = getattr(self, name)
+            if value is not None and not (_whole(value) and 1 <= value < 1 << 31):
+                raise ConfigRefused(f"{name} is a whole number of at least 1, or none, not {value!r}")
 
     def check(self) -> RingConfig:
         """Refuse a ring that could never service a message; done whenever one is written."""
@@ -172,6 +213,14 @@ class RingConfig:
             return cls(**settings)
         except (TypeError, AttributeError, InvalidWeight) as error:
             raise ConfigRefused(f"a ring cannot be configured like this: {error}") from error
+
+
+def _check_blob_path(path: object) -> None:
+    if path is None:
+        return
+    absolute = isinstance(path, str) and path.isprintable() and (path.startswith("/") or "://" in path.strip("/"))
+    if not absolute or ".." in str(path).split("/") or len(str(path)) > 1_000:
+        raise ConfigRefused(f"blob_path is an absolute folder or an address like s3://bucket/folder, not {path!r:.80}")
 
 
 def _whole(value: object) -> bool:

@@ -6,6 +6,7 @@ store keeps them packed, and a reader unrolls them into single events.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -61,12 +62,36 @@ ERRORS = {
     Fate.STACK_LIMIT: "StackLimitReached",
 }
 
+#: What somebody decided; the detail says why, and who.
+DECISIONS = {Fate.DISCARDED, Fate.REJUDGED, Fate.EXECUTED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REAPED}
+
 WRONG = {
     BadFormat: Fate.BAD_FORMAT,
     Corrupt: Fate.CORRUPT,
     Unsupported: Fate.UNSUPPORTED,
     StackLimitReached: Fate.STACK_LIMIT,
 }
+
+
+_DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
+_SENT = re.compile(r"; sent (\S+)$")
+_MOVED = re.compile(r"; goes on at (\d+):(\d+)")
+_UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to (\d+):(\d+)")
+
+
+def decided(why: str, who: str) -> str:
+    """What an event keeps of a decision."""
+    return f"{why} ({who.replace('(', '[').replace(')', ']')})"
+
+
+def with_untried(why: str, page: int, index: int) -> str:
+    """What an event keeps of a message that went back, and of those that went back untried behind it."""
+    return f"{why}{'; ' if why else ''}untried behind it up to {page}:{index}"
+
+
+def with_arrival(why: str, when: str) -> str:
+    """What an event keeps of a message that was set aside."""
+    return f"{why}; sent {when}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +114,41 @@ class Event:
     def success(self) -> bool | None:
         """For *Processed*: whether the processor called it a success."""
         return {Fate.PROCESSED: True, Fate.DECLINED: False}.get(self.fate)
+
+    @property
+    def who(self) -> str | None:
+        """Of a decision: who made it; a policy is a who."""
+        if self.fate is Fate.EXECUTED:
+            return self.detail or None
+        found = _DECIDED.fullmatch(self.detail) if self.fate in DECISIONS else None
+        return found[2] if found else None
+
+    @property
+    def why(self) -> str:
+        """Why it happened, where a reason was told."""
+        if self.fate is Fate.EXECUTED:
+            return ""
+        pattern = _UNTRIED if self.fate is Fate.WENT_BACK else _DECIDED if self.fate in DECISIONS else None
+        found = pattern.fullmatch(self.detail) if pattern else None
+        return found[1] if found else _SENT.sub("", self.detail)
+
+    @property
+    def sent(self) -> str | None:
+        """Of a message that was set aside: when it was sent, in ISO format."""
+        found = _SENT.search(self.detail) if self.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED) else None
+        return found[1] if found else None
+
+    @property
+    def moved_to(self) -> tuple[int, int] | None:
+        """Of a message that was judged again: the page and index at which it goes on."""
+        found = _MOVED.search(self.detail) if self.fate is Fate.REJUDGED else None
+        return (int(found[1]), int(found[2])) if found else None
+
+    @property
+    def untried_up_to(self) -> tuple[int, int] | None:
+        """For *WentBack*: the page and index up to which those behind it went back untried."""
+        found = _UNTRIED.fullmatch(self.detail) if self.fate is Fate.WENT_BACK else None
+        return (int(found[2]), int(found[3])) if found else None
 
     @property
     def error(self) -> str | None:

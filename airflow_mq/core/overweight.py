@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .book import Book
+from .claims import Scales
 from .errors import (
     AlreadyProcessed,
     InsufficientWeight,
@@ -15,13 +17,25 @@ from .errors import (
     QueuePaused,
     TemporarilyUnprocessable,
 )
-from .events import Fate
+from .events import Fate, decided
+from .judging import Bounds, bounds_of, in_words
 from .message import Address, message_id
 from .outcome import Outcome, Overweight, StackLimitReached, Yield
 from .page import PROCESSED, WAITING, Page
 from .service import apply_outcome, mark_gone, skip_gone
-from .shelf import Shelf
-from .weight import UNLIMITED, Meter, Weight
+from .shelf import Aside, Shelf
+from .weight import Meter, Weight
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of judging a set-aside message again."""
+
+    address: Address
+    #: Where it goes on in its queue; nothing, if it stays where it is.
+    moved: Address | None
+    #: Why it stays.
+    why: str
 
 
 def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
@@ -76,7 +90,7 @@ def settle_execution(
         id_ = outcome.id or message_id(shelf.payloads(book.origin, page)[item])
         shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
         raise TemporarilyUnprocessable("the processor reached its stack limit; try again from elsewhere")
-    apply_outcome(shelf, book, page, item, outcome, used, UNLIMITED)
+    apply_outcome(shelf, book, page, item, outcome, used, Bounds())
     id_ = shelf.events[-1].ids[-1]
     shelf.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=who)
     return after_removal(shelf, book, page, item)
@@ -104,16 +118,47 @@ def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
             shelf.unknit(book)
 
 
-def discard(shelf: Shelf, address: Address, why: str) -> None:
-    """Drop a set-aside message, on somebody's word."""
+def judge_again(
+    shelf: Shelf, address: Address, aside: Aside | None, full: Weight, who: str, why: str = "", *, weigh: bool = False
+) -> Judged:
+    """Let a set-aside message go back into its queue, if it fits by now.
+
+    It goes on behind everything that was sent, as old as it is. Nobody is overtaken by it, and what was sent
+    after it went on long ago.
+
+    :param aside: why it was set aside; nothing, if its queue was swept
+    :param full: what a full block leaves for a message
+    :param weigh: ask the ring's weigher anew instead of believing the weight that it was set aside for
+    """
     book, page = find_set_aside(shelf, address)
-    id_ = message_id(shelf.payloads(address.origin, page)[address.index])
-    shelf.emit(Fate.DISCARDED, address.origin, page.index, address.index, id_, detail=why)
+    item, note = address.index, page.note(address.index)
+    current = Scales(shelf).weight(address.origin, page, item)
+    weight = current if weigh or aside is None or aside.weight is None else aside.weight
+    exceeded = bounds_of(shelf.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
+    if exceeded:
+        return Judged(address, None, in_words(exceeded.reason, weight, exceeded.limit, page.extent(item)))
+    most = shelf.config.max_attempts
+    if most is not None and note.attempts >= most:
+        return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
+    id_ = aside.id if aside else message_id(shelf.payloads(address.origin, page)[item])
+    moved = shelf.rejoin(book, page, item, note.weight if weight == current else weight)
+    told = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
+    shelf.emit(Fate.REJUDGED, address.origin, page.index, item, id_, weight, decided(told, who))
+    mark_gone(shelf, book, page, item)
+    after_removal(shelf, book, page, item)
+    return Judged(address, moved, why)
+
+
+def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None) -> None:
+    """Drop a set-aside message, on somebody's word or, expired, on a policy's."""
+    book, page = find_set_aside(shelf, address)
+    name = id_ or message_id(shelf.payloads(address.origin, page)[address.index])
+    shelf.emit(fate, address.origin, page.index, address.index, name, detail=why)
     mark_gone(shelf, book, page, address.index)
     after_removal(shelf, book, page, address.index)
 
 
-def reap_page(shelf: Shelf, origin: str, index: int, why: str = "") -> None:
+def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "") -> None:
     """Remove an old page with what it still holds. Pallet: `do_reap_page`."""
     book = shelf.book(origin)
     if index >= book.begin:
@@ -128,12 +173,13 @@ def reap_page(shelf: Shelf, origin: str, index: int, why: str = "") -> None:
             f"page {index} of {origin!r} still holds {page.remaining} messages, and is not old enough to be culled; "
             "execute or discard them"
         )
-    _record_culled(shelf, book, page, why)
+    told = decided(why or "page reaped", who) if who else why
+    _record_culled(shelf, book, page, told)
     book.message_count -= page.remaining
     book.size -= page.remaining_size
     shelf.remove_page(book, page)
     shelf.tell_changed(book)
-    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=why)
+    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=told)
 
 
 def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:

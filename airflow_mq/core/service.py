@@ -13,11 +13,12 @@ from typing import Protocol
 
 from .book import Book
 from .events import WRONG, EventRun, Fate
+from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
 from .message import message_id, message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Yield
 from .page import ASIDE, PROCESSED, Page
 from .shelf import Aside, Shelf
-from .weight import ZERO, Meter, Weight, max_message_weight
+from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
 
 
 class Credit(Protocol):
@@ -74,11 +75,9 @@ class Ladder:
     def __init__(self, shelf: Shelf, meter: Meter, limit: Weight, attempt: Attempt) -> None:
         self.shelf = shelf
         self.meter = meter
-        #: Max message weight of a full block.
-        self.full_limit = limit
-        #: The same for the origin being visited: its *most*, where that is less.
-        self.limit = limit
-        self.most: Weight | None = None
+        #: What messages are judged by, and the same for the origin being visited.
+        self.ring_bounds = self.bounds = bounds_of(shelf.config, limit)
+        self.bar = self.bounds.bar
         self.attempt = attempt
         self.costs = shelf.config.costs
         self.visit_cost = self.costs.visit
@@ -96,8 +95,8 @@ class Ladder:
             return Visited(0, None)
         if book.passed_by:
             return Visited(0, ring.successor(origin))
-        most = self.most = book.standing.most
-        self.limit = Weight(*map(min, self.full_limit, most)) if most else self.full_limit
+        self.bounds = self.ring_bounds.of(book.standing.most)
+        self.bar = self.bounds.bar
         self.attempt.begin_visit(book)
         processed, status = self._service_pages(book)
         successor = ring.successor(origin)
@@ -106,15 +105,6 @@ class Ladder:
         if processed:
             self.shelf.tell_serviced(book)
         return Visited(processed, successor, status)
-
-    def can_never_fit(self, weight: Weight, fits_now: bool) -> bool:
-        """Whether a message is to be set aside: no full block takes it, nor does what is left of this one.
-
-        (A call may be given more than the ring's limit.)
-        """
-        if self.most is not None and weight.exceeds(self.most):
-            return True
-        return weight.exceeds(self.limit) and not fits_now
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
         total, status = 0, PageStatus.NO_MORE
@@ -155,6 +145,8 @@ class Ladder:
         return PageStatus.NO_MORE if page.is_attempted else None
 
 
+#: So much of what a processor says of its reasons is kept with an event.
+MOST_WHY = 200
 #: Executes one message, now: the page, its item, and the meter it must consume from.
 Execute = Callable[[Book, Page, int, Meter], Outcome]
 
@@ -188,10 +180,9 @@ class OneByOne:
                 return processed, status
 
     def _covered(self, ladder: Ladder, credit: Credit, book: Book, page: Page) -> bool:
-        weight = self.scales.weight(book.origin, page, page.first_index)
-        if ladder.most is not None and weight.exceeds(ladder.most):
-            return True
-        return weight.exceeds(ladder.limit) or bool(credit.covering([weight]))
+        item = page.first_index
+        weight = self.scales.weight(book.origin, page, item)
+        return bool(ladder.bounds.exceeded(weight, page.extent(item)) or credit.covering([weight]))
 
     def _item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
         item = page.first_index
@@ -200,21 +191,35 @@ class OneByOne:
             drop_expired(ladder.shelf, book, page, item)
             page.first_index += 1
             return None, 1
+        if self._is_barred(ladder, book, page, item):
+            page.first_index += 1
+            return None, 0
         before = ladder.meter.consumed
         outcome = self.execute(book, page, item, ladder.meter)
         after = ladder.meter.consumed
         used = Weight(after[0] - before[0], after[1] - before[1])
         if credit:
             credit.spend(used)
-        verdict = apply_outcome(ladder.shelf, book, page, item, outcome, used, ladder.limit)
+        verdict = apply_outcome(ladder.shelf, book, page, item, outcome, used, ladder.bounds)
         if verdict is None:
             return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
         page.first_index += 1
         return None, int(verdict)
 
+    def _is_barred(self, ladder: Ladder, book: Book, page: Page, item: int) -> bool:
+        """Whether the ring's own thresholds set a message aside before a processor that meters itself is asked."""
+        bounds = ladder.ring_bounds
+        if bounds.size is None and bounds.fraction is None:
+            return False
+        weight = self.scales.weight(book.origin, page, item)
+        exceeded = bounds._replace(full=UNLIMITED).exceeded(weight, page.extent(item))
+        if exceeded:
+            put_aside(ladder.shelf, book, page, item, aside_of(ladder.shelf, book, page, item, weight, exceeded))
+        return exceeded is not None
+
 
 def apply_outcome(
-    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight
+    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
     """Write down what a processor answered: true, processed; false, set aside; none, it goes back.
 
@@ -226,13 +231,14 @@ def apply_outcome(
         fate = Fate.PROCESSED if outcome.success else Fate.DECLINED
         shelf.emit(fate, origin, page.index, item, id_, outcome.used or used)
     elif isinstance(outcome, Overweight):
-        if not outcome.weight.exceeds(limit):
+        exceeded = bounds.exceeded(outcome.weight)
+        if exceeded is None:
             return None
-        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
-        put_aside(shelf, book, page, item, Aside(id_, page.lengths[item], outcome.weight, limit, "overweight"))
+        aside = aside_of(shelf, book, page, item, outcome.weight, exceeded, outcome.id)
+        put_aside(shelf, book, page, item, aside)
         return False
     elif isinstance(outcome, Yield):
-        return went_back(shelf, book, page, item)
+        return went_back(shelf, book, page, item, outcome.reason)
     else:
         id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
         shelf.emit(WRONG[type(outcome)], origin, page.index, item, id_)
@@ -272,12 +278,19 @@ def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
     shelf.touch(book, page)
 
 
+def aside_of(
+    shelf: Shelf, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
+) -> Aside:
+    """Why a message is set aside."""
+    name = id_ or message_id(shelf.payloads(book.origin, page)[item])
+    return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
+
+
 def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside) -> None:
     """Skip a message and keep it, until somebody decides."""
-    if aside.reason == "overweight":
-        shelf.emit(Fate.SET_ASIDE, book.origin, page.index, item, aside.id)
-    else:
-        shelf.emit(Fate.ATTEMPTS_EXHAUSTED, book.origin, page.index, item, aside.id)
+    fate = Fate.ATTEMPTS_EXHAUSTED if aside.reason == ATTEMPTS else Fate.SET_ASIDE
+    why = in_words(aside.reason, aside.weight, aside.limit, aside.size)
+    shelf.emit(fate, book.origin, page.index, item, aside.id, detail=why)
     page.marks[item] = ASIDE
     shelf.set_aside(book, page, item, aside)
 
@@ -289,7 +302,7 @@ def drop_expired(shelf: Shelf, book: Book, page: Page, item: int) -> None:
     mark_gone(shelf, book, page, item)
 
 
-def went_back(shelf: Shelf, book: Book, page: Page, item: int) -> bool | None:
+def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") -> bool | None:
     """Count a try without an outcome; after the most tries there may be, set it aside instead."""
     config = shelf.config
     note = page.note(item)
@@ -298,13 +311,20 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int) -> bool | None:
     shelf.touch(book, page)
     if config.max_attempts is not None and note.attempts >= config.max_attempts:
         id_ = message_id(shelf.payloads(book.origin, page)[item])
-        put_aside(shelf, book, page, item, Aside(id_, page.lengths[item], note.weight, None, "attempts"))
+        put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS))
         return False
+    tell_went_back(shelf, book, page, item, why)
     if config.backoff:
         seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
         shelf.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
         book.passed_by = "backoff"
     return None
+
+
+def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str) -> None:
+    """Record that a message was tried and went back."""
+    id_ = message_id(shelf.payloads(book.origin, page)[item])
+    shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 
 def remember_weight(shelf: Shelf, book: Book, page: Page, item: int, weight: Weight) -> None:

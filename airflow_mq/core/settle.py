@@ -6,16 +6,26 @@ place, so that nobody can tell afterwards which of the two it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
-from .events import Fate
-from .message import message_id
+from .events import with_untried
+from .judging import Exceeded, bounds_of
 from .outcome import DONE, Done, Outcome, Overweight, Yield
 from .page import Page
-from .service import apply_outcome, done_run, drop_expired, put_aside, remember_weight, skip_gone
-from .shelf import Aside, Shelf
+from .service import (
+    apply_outcome,
+    aside_of,
+    done_run,
+    drop_expired,
+    put_aside,
+    remember_weight,
+    skip_gone,
+    tell_went_back,
+)
+from .shelf import Shelf
 from .weight import ZERO, Weight, total_weight
 
 
@@ -90,8 +100,12 @@ class Settlement:
 class ClaimSettler:
     """Settles the claims that one block has on one ring."""
 
-    def __init__(self, shelf: Shelf, limit: Weight) -> None:
-        self.shelf, self.limit = shelf, limit
+    def __init__(self, shelf: Shelf, limit: Weight, claims: Iterable[Claim] = ()) -> None:
+        self.shelf, self.bounds = shelf, bounds_of(shelf.config, limit)
+        #: The last message that the block holds of each queue: its page and index.
+        self.ends = {
+            claim.origin: (run.page, run.first + run.count - 1) for claim in claims for run in claim.runs if run.count
+        }
         self.scales = Scales(shelf)
         #: Ordered queues in which a message went back: everything after it goes back untried.
         self.stopped: set[str] = set()
@@ -155,15 +169,14 @@ class ClaimSettler:
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
-        most = book.standing.most
-        limit = Weight(*map(min, self.limit, most)) if most else self.limit
-        if isinstance(outcome, Overweight) and not outcome.weight.exceeds(limit):
-            remember_weight(self.shelf, book, page, item, outcome.weight)
-        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, limit)
+        bounds = self.bounds.of(book.standing.most)
+        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, bounds)
         if verdict is None:
-            self.stopped.add(book.origin)
+            if isinstance(outcome, Overweight):
+                remember_weight(self.shelf, book, page, item, outcome.weight)
+                tell_went_back(self.shelf, book, page, item, f"it weighs {outcome.weight}, which did not fit any more")
+            self._stop(book, page, item)
             result.went_back += 1
-            tell_went_back(self.shelf, book, page, item)
         elif verdict:
             done = isinstance(outcome, Done)
             result.processed += done
@@ -173,16 +186,27 @@ class ClaimSettler:
             result.overrun = result.overrun.plus(Weight(max(used[0] - planned[0], 0), max(used[1] - planned[1], 0)))
             if isinstance(outcome, Done):
                 if outcome.used:
-                    result.measured.append((page.lengths[item], outcome.used, planned))
+                    result.measured.append((page.extent(item), outcome.used, planned))
                 for origin, payload in outcome.enqueue:
                     self.shelf.post(origin, payload)
         else:
             result.set_aside += 1
 
     def _put_aside(self, book: Book, page: Page, item: int, decision: Decision) -> None:
-        id_ = decision.id or message_id(self.shelf.payloads(book.origin, page)[item])
-        aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
+        why = Exceeded(decision.reason, decision.limit)
+        aside = aside_of(self.shelf, book, page, item, decision.weight, why, decision.id)
         put_aside(self.shelf, book, page, item, aside)
+
+    def _stop(self, book: Book, page: Page, item: int) -> None:
+        """In an ordered queue, what the block holds behind this goes back untried; its event says up to where."""
+        if book.origin in self.stopped:
+            return
+        self.stopped.add(book.origin)
+        last = self.ends.get(book.origin, (0, 0))
+        ordered = book.standing.ordered if book.standing.ordered is not None else self.shelf.config.ordered
+        if ordered and last > (page.index, item):
+            told = self.shelf.events[-1]
+            told.detail = with_untried(told.detail, *last)
 
     def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:
         """Move on from a page in which nothing is left to try. Pallet: `service_queue`."""
@@ -195,9 +219,3 @@ class ClaimSettler:
         if page.index == book.begin and page.is_attempted and (run.closed or page.is_complete):
             book.begin += 1
         skip_gone(self.shelf, book)
-
-
-def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int) -> None:
-    """Record that a message was tried and went back."""
-    id_ = message_id(shelf.payloads(book.origin, page)[item])
-    shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_)

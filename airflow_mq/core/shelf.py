@@ -118,6 +118,14 @@ class Shelf(ABC):
         """What is set under this name, for a queue or for a group."""
         return self.book(origin).standing
 
+    @abstractmethod
+    def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
+        """Enqueue a stored message once more, behind everything that was sent, with all that is known of it.
+
+        :param weight: what it is known to weigh, if anything is known
+        :return: where it lies now
+        """
+
     # What is the same for everybody.
 
     def book(self, origin: str) -> Book:

@@ -8,21 +8,28 @@ that take time, deciding about single messages, looking without touching, and lo
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any, TypeVar, overload
 
+from ..codecs import Codec, codec_of
+from ..core.overweight import Judged
 from .accounting import Accounting
+from .asides import Judgement
 from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
+from .blobs import Held, Keeping, StoredBlob
 from .blocks import Block, Blocks
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
 from .reading import Reading
-from .sending import Sending
 from .serving import Serving
+from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 
+T = TypeVar("T")
 
-class MessageQueue(Sending, Serving, Explaining, Accounting, Blocks, Deciding, Reading):
+
+class MessageQueue(Keeping, Serving, Explaining, Accounting, Deciding, Blocks, Reading):
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::
@@ -40,6 +47,16 @@ class MessageQueue(Sending, Serving, Explaining, Accounting, Blocks, Deciding, R
 
     An object may be shared by threads.
     """
+
+    @overload
+    def typed(self, codec: Codec[T]) -> TypedQueue[T]: ...
+
+    @overload
+    def typed(self, codec: type[T]) -> TypedQueue[T]: ...
+
+    def typed(self, codec: Any) -> TypedQueue[Any]:
+        """The same queue with a type on both ends: a codec, or `bytes`, `str`, or a type that Pydantic validates."""
+        return TypedQueue(self, codec_of(codec))
 
     def __enter__(self) -> MessageQueue:
         return self
@@ -59,6 +76,9 @@ __all__ = [
     "Explanation",
     "ForeseenBlock",
     "ForeseenQueue",
+    "Held",
+    "Judged",
+    "Judgement",
     "LedgerBlock",
     "Listener",
     "MessageQueue",
@@ -68,5 +88,11 @@ __all__ = [
     "Report",
     "Serviced",
     "SetAside",
+    "StoredBlob",
+    "TypedBatch",
+    "TypedDelivery",
+    "TypedMessage",
+    "TypedPeeked",
+    "TypedQueue",
     "batch_processor",
 ]

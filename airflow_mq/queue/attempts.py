@@ -6,14 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import Decision, Scales, Stretches, Verdict
-from ..core.errors import InvalidInput
-from ..core.message import message_id
-from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Yield, check_outcome, check_sent
+from ..core.errors import BlobMissing, InvalidInput
+from ..core.judging import Exceeded
+from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..core.page import Page
-from ..core.service import Ladder, apply_outcome, done_run, drop_expired, put_aside
-from ..core.shelf import Aside, Shelf
+from ..core.service import Ladder, apply_outcome, aside_of, done_run, drop_expired, put_aside
+from ..core.shelf import Shelf
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from .base import current_delivery
@@ -71,16 +72,24 @@ def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
 
 
 def failed(delivery: Delivery, error: Exception) -> Outcome:
-    """What a processor raises means *not now*."""
+    """What a processor raises means *not now*; but that the message's payload is gone is so for good."""
+    if isinstance(error, BlobMissing) and error.hash == delivery.id:
+        log.error("%s refers to a payload that is not there: %s", delivery.address, error)
+        return Unsupported()
     log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=error)
     return Yield(f"{type(error).__name__}: {error}")
+
+
+def _of_batch(payload: bytes, error: Exception) -> Outcome:
+    gone = isinstance(error, BlobMissing) and isinstance(payload, Reference) and payload.hash == error.hash
+    return Unsupported() if gone else Yield(f"{type(error).__name__}: {error}")
 
 
 def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
     """What an answer means, and that all of it can be stored."""
     most, outcome = shelf.config.max_message_len, outcome_of(answer)
-    delivery.sent = [check_sent(entry, most) for entry in delivery.sent]
-    return check_outcome(outcome, most)
+    delivery.sent = [check_sent(entry, most, shelf.permit) for entry in delivery.sent]
+    return check_outcome(outcome, most, shelf.permit)
 
 
 def outcome_of(answer: Answer) -> Outcome:
@@ -118,8 +127,8 @@ class InPlace(Stretches):
         if decision.verdict is Verdict.EXPIRED:
             drop_expired(shelf, book, page, item)
         else:
-            id_ = decision.id or message_id(shelf.payloads(book.origin, page)[item])
-            aside = Aside(id_, page.lengths[item], decision.weight, decision.limit, "overweight")
+            why = Exceeded(decision.reason, decision.limit)
+            aside = aside_of(shelf, book, page, item, decision.weight, why, decision.id)
             put_aside(shelf, book, page, item, aside)
         page.first_index += 1
         return int(decision.verdict is Verdict.EXPIRED)
@@ -195,7 +204,7 @@ class Calling(InPlace):
         if isinstance(outcome, Done):
             for origin, payload in (*delivery.sent, *outcome.enqueue):
                 ladder.shelf.post(origin, payload)
-        return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.limit)
+        return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
         """The messages after the one that stopped the queue were paid for and not tried."""
@@ -238,17 +247,17 @@ class Batching(InPlace):
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
-            most = shelf.config.max_message_len
-            outcomes = None if answers is None else [check_outcome(outcome_of(answer), most) for answer in answers]
+            most, permit = shelf.config.max_message_len, shelf.permit
+            outcomes = None if answers is None else [check_outcome(outcome_of(one), most, permit) for one in answers]
             if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
                 raise InvalidInput(
                     "a batch of which something is not done cannot enqueue as a whole; "
                     "say with which message it goes: Done(enqueue=[(origin, payload)])"
                 )
-            return outcomes, [check_sent(entry, most) for entry in delivery.sent]
+            return outcomes, [check_sent(entry, most, permit) for entry in delivery.sent]
         except Exception as error:
             log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
-            return [Yield(f"{type(error).__name__}: {error}")] * len(batch), []
+            return [_of_batch(payload, error) for payload in batch.payloads], []
         except BaseException:
             self.slices.at_rest = True
             raise
@@ -263,7 +272,7 @@ class Batching(InPlace):
         for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
             if stopped and isinstance(outcome, (Yield, Overweight)):
                 continue
-            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.limit)
+            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.bounds)
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):

@@ -138,7 +138,7 @@ class Blocks(QueueBase):
         May be called from anywhere, any number of times; the first answer for a message counts.
         """
         raw = _bytes(token)
-        plain = [plain_report(report, self.config) for report in reports]
+        plain = [plain_report(report, self.config, self.permit) for report in reports]
         if not plain:
             return
         with self.store.writing() as unit:
@@ -185,13 +185,6 @@ class Blocks(QueueBase):
         for row in rows:
             self._end_block(bytes(BlockRow(*row).token), RELEASED)
         return len(rows)
-
-    def housekeep(self) -> int:
-        """Release dead blocks and let go of what is kept no longer; tell how many blocks were dead."""
-        dead = self.release_dead_blocks()
-        with self._working(beside_lease=True) as (unit, shelf):
-            self._forget_old(unit, shelf.now, at_once=True)
-        return dead
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
@@ -247,7 +240,7 @@ class Blocks(QueueBase):
     ) -> Settlement:
         config, limit = shelf.config, row.details_json["limit"]
         shelf.expect(claims)
-        settler = ClaimSettler(shelf, overweight_limit(shelf, limit))
+        settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims)
         parts = parts_of(config.service_weight or limit)
         total = Settlement()
         for claim in claims:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from ..core.errors import (
     RingExists,
     TemporarilyUnprocessable,
 )
-from ..core.events import Fate
+from ..core.events import Fate, decided
 from ..core.message import Address, check_address, check_origin, check_seconds, check_text
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
@@ -29,15 +28,16 @@ from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .asides import Asides
 from .attempts import Processor, deliver
-from .base import QueueBase, holder_name
+from .base import holder_name
 from .blocks import refuse_claimed_by_hand
 from .sending import When
 from .serving import SERVICE_LEASE, renewing
 from .values import Delivery, Paused, moment
 
 
-class Deciding(QueueBase):
+class Deciding(Asides):
     """The part of the queue that people use."""
 
     def execute_overweight(
@@ -95,6 +95,7 @@ class Deciding(QueueBase):
                 shelf.save()
         finally:
             self._let_go(token)
+        self._sweep_blobs(shelf)
         self._tell(hooks)
         if refusal:
             raise refusal
@@ -121,29 +122,13 @@ class Deciding(QueueBase):
         delivery = Delivery(address.origin, payload, page, address.index, meter, shelf)
         return deliver(processor, delivery, shelf)
 
-    def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:
-        """Drop set-aside messages, with a recorded reason; tell how many there were."""
-        wanted = [addresses] if isinstance(addresses, Address) else list(addresses)
-        for one in wanted:
-            check_address(one)
-        if not check_text(why, "a reason"):
-            raise InvalidInput("say why: a discarded message leaves nothing but this reason")
-        with self._working(passes_in_flight=False) as (unit, shelf):
-            shelf.fetch_pages((address.origin, address.page) for address in wanted)
-            for address in wanted:
-                refuse_claimed_by_hand(unit, self.ring_id, address)
-                rules.discard(shelf, address, f"{why} ({self.who})")
-        return len(wanted)
-
     def reap_page(self, origin: str, page: int, why: str = "") -> None:
         """Remove an old page of an origin, with what it still holds."""
         check_address(Address(origin, page, 0))
         check_text(why, "a reason")
         with self._working(passes_in_flight=False) as (unit, shelf):
-            for whose, data in unit.claims_of(self.ring_id, [origin]):
-                if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
-                    raise InFlight(f"a block holds a message of page {page} of {origin!r}; wait until it ends")
-            rules.reap_page(shelf, origin, page, why)
+            self.refuse_claimed_page(unit, origin, page)
+            rules.reap_page(shelf, origin, page, why, self.who)
 
     def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
         """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
@@ -188,7 +173,8 @@ class Deciding(QueueBase):
                 return 0
             first, book.begin = book.begin, book.end
             shelf.unknit(book)
-            shelf.emit(Fate.SWEPT, origin, first, 0, b"", detail=self.who)
+            swept = decided(f"pages {first} to {book.end - 1}", self.who)
+            shelf.emit(Fate.SWEPT, origin, first, 0, b"", detail=swept)
             shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=origin, first=first))
             return book.message_count
 

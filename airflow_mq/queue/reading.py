@@ -15,8 +15,9 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
+from .blob_check import check_blobs
 from .reports import answers_of
-from .values import LedgerBlock, Peeked, Pulse, SetAside, moment
+from .values import LedgerBlock, Peeked, Pulse, moment
 
 #: Above every origin: the largest text there is, as origins go.
 _LAST = "\U0010ffff"
@@ -84,23 +85,6 @@ class Reading(QueueBase):
                     found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
             return found
 
-    def overweight(
-        self, origin: str | None = None, *, after: Address | None = None, limit: int = 100
-    ) -> list[SetAside]:
-        """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged."""
-        start = after or Address(origin or "", 0, -1)
-        with self._looking() as (unit, shelf):
-            found: list[SetAside] = []
-            place, page = start.origin, start.page
-            while len(found) < limit:
-                rows = unit.rows("kept_pages", ring=self.ring_id, origin=place, page=page, only=origin, limit=256)
-                for its in shelf.keep(rows):
-                    found += [one for one in _asides(unit, shelf, *its) if one.address > start]
-                if len(rows) < 256:
-                    break
-                place, page = rows[-1][0], rows[-1][1] + 1
-            return found[:limit]
-
     def events(
         self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
         id: bytes | None = None, after: int = 0, limit: int | None = None, follow: bool = False,
@@ -153,6 +137,7 @@ class Reading(QueueBase):
                 found += _check_origin_of(self, unit, name)
             found += _check_groups(shelf, origins)
             found += _check_claims(unit, self.ring_id)
+            found += check_blobs(self, unit)
             return found
 
 
@@ -240,27 +225,6 @@ def _sent_at(unit: Unit, ring: int, origin: str, page: Page) -> dict[int, dateti
     known = dict(unit.rows_for("sent_at", {"origin": [origin] * len(mails), "id": mails}, ring=ring))
     places = (part.mail for part in page.slices for _ in range(part.items))
     return {item: moment(known[mail]) for item, mail in enumerate(places) if mail in known}
-
-
-def _asides(unit: Unit, shelf: SqlShelf, origin: str, page: Page) -> list[SetAside]:
-    known = {
-        row[2]: row for row in unit.rows_for("asides", {"origin": [origin], "page": [page.index]}, ring=shelf.ring_id)
-    }
-    behind = page.index < shelf.book(origin).begin
-    found: list[SetAside] = []
-    for item, mark in enumerate(page.marks):
-        if mark != ASIDE and not (behind and mark != PROCESSED):
-            continue
-        address, row = Address(origin, page.index, item), known.get(item)
-        if row is None:
-            found.append(SetAside(address, page.lengths[item], "swept"))
-            continue
-        _, _, _, id_, weight, limit, reason, block, at = row
-        found.append(
-            SetAside(address, page.lengths[item], reason, bytes(id_), codec.unpack_weight(weight),
-                     codec.unpack_weight(limit), block, moment(at), (shelf.now - at) / 1_000_000)
-        )  # fmt: skip
-    return found
 
 
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:

@@ -217,7 +217,7 @@ class Service:
                 self.result.set_aside += count
             elif run.fate is Fate.EXPIRED:
                 self.result.expired += count
-            else:
+            elif run.fate is not Fate.WENT_BACK:
                 self.result.failed += count
 
 

@@ -32,7 +32,7 @@ class Enqueued:
 class Delivery:
     """One message, as a processor that runs in place gets it."""
 
-    __slots__ = ("_page", "_shelf", "index", "meter", "origin", "payload", "sent")
+    __slots__ = ("_open", "_page", "_shelf", "index", "meter", "origin", "payload", "sent")
 
     def __init__(
         self, origin: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None,
@@ -70,7 +70,7 @@ class Delivery:
 
     @property
     def id(self) -> bytes:
-        """The message's name: the hash of its bytes."""
+        """The message's name: the hash of its bytes, wherever they are kept."""
         return message_id(self.payload)
 
     @property
@@ -160,14 +160,21 @@ class SetAside:
 
     address: Address
     size: int
-    #: `overweight`, `attempts` (there were too many of them), or `swept`.
+    #: `overweight` (for any block), `most` (for its origin), `fraction` and `size` (more than the ring allows),
+    #: `attempts` (there were too many of them), or `swept`.
     reason: str
     id: bytes | None = None
     weight: Weight | None = None
     limit: Weight | None = None
     block: int | None = None
     at: datetime | None = None
+    #: Seconds since it was sent.
     age: float | None = None
+    arrived_at: datetime | None = None
+    #: The first block that was planned after it was sent.
+    arrived_block: int | None = None
+    #: The limit it was judged by, of one that has too many bytes.
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
 from ..core.errors import StoreCorrupt
 from ..core.events import EventRun, Fate
+from ..core.judging import OVERWEIGHT
 from ..core.orders import Entry
 from ..core.outcome import (
     DONE,
@@ -134,11 +135,10 @@ def unpack_slices(data: bytes) -> list[Slice]:
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:
     """What is remembered of single messages; mostly nothing."""
-    plain = {item: [note.weight, note.attempts, note.expires] for item, note in notes.items() if any(note)}
+    plain = {item: _plain_note(note) for item, note in notes.items() if any(note)}
     return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
 
 
-@reading("a row of notes")
 def _plain_note(note: Note) -> list[Any]:
     said = [note.weight, note.attempts, note.expires]
     if note.arrived:
@@ -146,13 +146,14 @@ def _plain_note(note: Note) -> list[Any]:
     return [*said, note.blob] if note.blob else said
 
 
+@reading("a row of notes")
 def unpack_notes(data: bytes) -> dict[int, Note]:
     """What `pack_notes` wrote."""
     if not data:
         return {}
     return {
-        int(item): Note(Weight(*weight) if weight else None, attempts, expires)
-        for item, (weight, attempts, expires) in read_json(data).items()
+        int(item): Note(Weight(*weight) if weight else None, attempts, expires, *rest)
+        for item, (weight, attempts, expires, *rest) in read_json(data).items()
     }
 
 
@@ -249,7 +250,8 @@ def pack_claim(claim: Claim) -> bytes:
 
 def _plain_decision(decision: Decision) -> list[Any]:
     name = decision.id.hex() if decision.id else ""
-    return [decision.verdict.value, decision.weight, decision.limit, name]
+    reason = [] if decision.reason == OVERWEIGHT else [decision.reason]
+    return [decision.verdict.value, decision.weight, decision.limit, name, *reason]
 
 
 @reading("a claim")
@@ -259,8 +261,8 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
     runs = [
         ClaimRun(
             run["page"], run["first"], run["count"], run["closed"],
-            {i: Decision(Verdict(v), Weight(*w), Weight(*most), bytes.fromhex(name) if name else None)
-             for i, v, w, most, name in run.get("decisions", ())},
+            {i: Decision(Verdict(v), Weight(*w), Weight(*most), bytes.fromhex(name) if name else None, *reason)
+             for i, v, w, most, name, *reason in run.get("decisions", ())},
             [Weight(*weight) for weight in run.get("weights", ())],
         )
         for run in plain["runs"]
@@ -288,7 +290,7 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
         if outcome.used is not None:
             said["used"] = outcome.used
         if outcome.enqueue:
-            said["enqueue"] = [[origin, payload.hex()] for origin, payload in outcome.enqueue]
+            said["enqueue"] = [_plain_sent(origin, payload) for origin, payload in outcome.enqueue]
         return ["done", said] if said else ["done"]
     if isinstance(outcome, Overweight):
         return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
@@ -297,8 +299,6 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
-@reading("an outcome")
-def outcome_of(plain: Sequence[Any]) -> Outcome:
 def _plain_sent(origin: str, payload: bytes) -> list[Any]:
     return [origin, payload.hex(), "blob"] if isinstance(payload, Reference) else [origin, payload.hex()]
 
@@ -308,6 +308,8 @@ def _sent_of(origin: str, payload: str, kind: str = "") -> tuple[str, bytes]:
     return origin, Reference.read(data) if kind == "blob" else data
 
 
+@reading("an outcome")
+def outcome_of(plain: Sequence[Any]) -> Outcome:
     """What `plain_outcome` wrote."""
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
     id_ = bytes.fromhex(said["id"]) if said.get("id") else None
@@ -315,7 +317,7 @@ def _sent_of(origin: str, payload: str, kind: str = "") -> tuple[str, bytes]:
         if not said:
             return DONE
         used = Weight(*said["used"]) if said.get("used") else None
-        enqueue = tuple((origin, bytes.fromhex(payload)) for origin, payload in said.get("enqueue", ()))
+        enqueue = tuple(_sent_of(*entry) for entry in said.get("enqueue", ()))
         return Done(said.get("success", True), id_, used, enqueue)
     if code == "overweight":
         return Overweight(Weight(*said["weight"]), id_)

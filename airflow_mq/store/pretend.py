@@ -16,7 +16,7 @@ from ..core.message import Address
 from ..core.page import Page
 from ..core.shelf import Aside
 from . import codec
-from .rows import BookRow, Locked, MailRow, PageRow, StateRow
+from .rows import Arrival, BookRow, Locked, MailRow, PageRow, StateRow
 from .store import Outgoing
 from .unit import Unit, _page_row
 
@@ -269,9 +269,14 @@ class PretendUnit(Unit):
     # What became of messages is of no concern here.
 
     def save_asides(
-        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None
-    ) -> None:
+        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None,
+        arrivals: Mapping[Address, Arrival] | None = None,
+    ) -> None:  # fmt: skip
         """Not remembered."""
+
+    def arrivals(self, ring: int, mails: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Nobody asks when what is not remembered arrived."""
+        return {}
 
     def save_events(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
         """Not remembered."""

@@ -87,6 +87,13 @@ class MailRow(NamedTuple):
     heap: bytes | None = None
 
 
+class Arrival(NamedTuple):
+    """When a message was sent, and the first block that was planned after that, if there was any."""
+
+    at: int
+    block: int | None
+
+
 class BlockRow(NamedTuple):
     """A block."""
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
+from ..core.blob import Reference
 from ..core.book import DEFAULT_STANDING, Book, Branch, Standing
 from ..core.claims import Claim
 from ..core.config import RingConfig
 from ..core.errors import StoreCorrupt
-from ..core.page import WAITING, Mail, Page, Slice
+from ..core.message import Address
+from ..core.page import PROCESSED, WAITING, Mail, Note, Page, Slice
 from ..core.paths import ROOT, names_above
 from ..core.shelf import Shelf
 from ..core.weight import UNLIMITED, Weight
 from . import codec
-from .rows import BookRow, MailRow, PageRow, StateRow
+from .blobs import open_blob
+from .rejoining import Rejoining, dated
+from .rows import Arrival, BookRow, MailRow, PageRow, StateRow
 from .thaw import headers_of, mail_of, page_of, split, split_mail, standing_of
 from .unit import Unit
 
@@ -96,6 +100,9 @@ class SqlShelf(Shelf):
         self.page_look: dict[str, int] = {}
         self.posted: dict[int, tuple[str, bytes]] = {}
         self.next_posted = POSTED
+        #: Which of these were there before, and what is known of them.
+        self.rejoining: dict[int, Rejoining] = {}
+        self.arrived: dict[tuple[str, int], Arrival] = {}
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
         self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
         #: Bytes of messages that were fetched since the last save.
@@ -116,6 +123,8 @@ class SqlShelf(Shelf):
         self._paused_groups: frozenset[str] | None = None
         #: The block on whose behalf this happens.
         self.block: int | None = None
+        #: Whether mail went that referred to payloads kept apart: some of these may be nobody's now.
+        self.let_go_blobs = False
 
     # The ring, slice by slice.
 
@@ -366,7 +375,7 @@ class SqlShelf(Shelf):
         for id_, (whose, payload) in self.posted.items():
             if whose == origin and id_ not in self.origins[origin].taken:
                 self.origins[origin].taken.append(id_)
-                return Mail(id_, [len(payload)])
+                return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
         return None
 
     def _box(self, origin: str) -> MailBox:
@@ -507,6 +516,43 @@ class SqlShelf(Shelf):
         elif not book.is_ready:
             self.pull(book)
 
+    def _notes_of_posted(self, id_: int, payload: bytes) -> dict[int, Note]:
+        if id_ in self.rejoining:
+            return {0: self.rejoining[id_].note}
+        return {0: Note(blob=payload.size)} if isinstance(payload, Reference) else {}
+
+    def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
+        """Enqueue a stored message once more; all mail is cut, so that its address is known."""
+        origin = book.origin
+        arrival = self.arrivals([Address(origin, page.index, item)])[Address(origin, page.index, item)]
+        note = page.note(item)._replace(weight=weight, arrived=arrival.block)
+        headers = self.headers(origin, page).get(item, {})
+        self.rejoining[self.next_posted] = Rejoining(note, headers, arrival.at)
+        self.post(origin, self.payloads(origin, page)[item])
+        while self.pull(book):
+            pass
+        last = self.page(origin, book.end - 1)
+        assert last is not None
+        return Address(origin, last.index, len(last.lengths) - 1)
+
+    def arrivals(self, addresses: Iterable[Address]) -> dict[Address, Arrival]:
+        """When messages that lie in pages here were sent, and the first block since."""
+        mails: dict[Address, tuple[str, int]] = {}
+        for at in addresses:
+            page = self.pages.get((at.origin, at.page))
+            if page is not None:
+                mails[at] = at.origin, page.mail_of(at.index)
+        missing = sorted(set(mails.values()) - self.arrived.keys())
+        self.arrived.update(self.unit.arrivals(self.ring_id, missing))
+        found = {}
+        for at, mail in mails.items():
+            arrival = self.arrived.get(mail)
+            if arrival is not None:
+                page = self.pages[at.origin, at.page]
+                first = page.note(at.index).arrived if page is not None else None
+                found[at] = arrival._replace(block=first or arrival.block)
+        return found
+
     def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
         """What senders said beside the messages of a page, by index; mostly nothing."""
         known = self.header_cache.get((origin, page.index))
@@ -571,9 +617,14 @@ class SqlShelf(Shelf):
         }
         self._cache_heaps(wanted)
         for origin, page in pages:
+            first = len(page.payloads)
             for part in _unresolved(page):
                 page.payloads += self._stretch(origin, part.mail, part.start, part.items)
             page.resolved = len(page.slices)
+            for item, note in page.notes.items():
+                if note.blob and first <= item < len(page.payloads):
+                    with codec.reading("a reference to a payload that is kept apart"):
+                        page.payloads[item] = Reference.read(page.payloads[item])
 
     def _stretch(self, origin: str, mail: int, start: int, count: int) -> list[bytes]:
         if mail >= POSTED:
@@ -582,6 +633,10 @@ class SqlShelf(Shelf):
         if whole is None:
             raise StoreCorrupt(f"mail {mail} of {origin!r} is gone, though a page refers to it")
         return whole[start : start + count]
+
+    def open_blob(self, reference: Reference) -> IO[bytes]:
+        """A payload kept apart, as a file to read from."""
+        return open_blob(self.unit.store, reference)
 
     def refresh(self, state: StateRow, keep: str | None) -> None:
         """Somebody else ended a block meanwhile: look again at what was in flight, and was passed by.
@@ -643,7 +698,10 @@ class SqlShelf(Shelf):
         self._save_books()
         self._save_branches()
         unit, ring = self.unit, self.ring_id
-        unit.save_asides(ring, self.asides, self.now, self.block)
+        arrivals = self.arrivals(at for at, aside in self.asides.items() if aside is not None)
+        unit.save_asides(ring, self.asides, self.now, self.block, arrivals)
+        if arrivals:
+            self.events = list(dated(self.events, arrivals))
         unit.save_events(ring, self.events, self.now, self.block)
         unit.save_state(ring, self.state, self.ticket_floor(), self.look_floor)
         for step in self.after_save:
@@ -670,7 +728,11 @@ class SqlShelf(Shelf):
             return
         ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
         self.unit.insert_mail(
-            self.ring_id, [(ids[old], origin, payload) for old, (origin, payload) in self.posted.items()]
+            self.ring_id,
+            [(ids[old], *sent) for old, sent in self.posted.items() if old not in self.rejoining],
+        )
+        self.unit.insert_rejoined(
+            self.ring_id, [self.rejoining[old].row(ids[old], *self.posted[old]) for old in self.rejoining]
         )
         for key in self.changed_pages:
             page = self.pages.get(key)
@@ -682,9 +744,10 @@ class SqlShelf(Shelf):
             gone.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in gone.slices]
         for old, (origin, payload) in self.posted.items():
             self.payload_cache[origin, ids[old]] = [payload]
-        self.posted = {}
+        self.posted, self.rejoining = {}, {}
 
     def _save_pages(self) -> None:
+        let_go = self._let_go()
         gone: list[tuple[str, int]] = []
         shared: list[tuple[str, int, int]] = []
         for (origin, index), page in self.removed_pages.items():
@@ -699,6 +762,18 @@ class SqlShelf(Shelf):
         self.unit.delete_pages(self.ring_id, list(self.removed_pages))
         self.unit.delete_mail(self.ring_id, gone)
         self.unit.delete_shared_mail(self.ring_id, sorted(set(shared)))
+        self.unit.release_blobs(sorted(let_go))
+
+    def _let_go(self) -> list[tuple[int, int]]:
+        """Where messages lay that are gone now, and referred to payloads kept apart."""
+        found: list[tuple[int, int]] = []
+        for gone in self.removed_pages.values():
+            found += _forget_blobs(gone, range(len(gone.marks)))
+        for page in filter(None, map(self.pages.get, self.changed_pages)):
+            if page.notes:
+                found += _forget_blobs(page, [item for item in page.notes if page.marks[item] == PROCESSED])
+        self.let_go_blobs = self.let_go_blobs or bool(found)
+        return found
 
     def _save_books(self) -> None:
         moved = [origin for origin in self.ring.moved if self.books[origin].is_ready]
@@ -750,6 +825,16 @@ class SqlShelf(Shelf):
             (seq, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
             for seq, claim in enumerate(claims)
         ]
+
+
+def _forget_blobs(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
+    """Forget which of these items referred to payloads kept apart; tell their mails, and their places there."""
+    blobs = {item for item, note in page.notes.items() if note.blob and item in items}
+    if not blobs:
+        return []
+    page.notes.update({item: page.notes[item]._replace(blob=None) for item in blobs})
+    found = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+    return [place for item, place in enumerate(found) if item in blobs]
 
 
 def _leading_singles(box: MailBox, most: int) -> list[MailRow]:

@@ -31,6 +31,8 @@ class Unit(ABC):
 
     #: The last id that was given out when the ring was locked.
     last_id = 0
+    #: The store that this is a transaction of.
+    store: Store[Any]
 
     # The primitives.
 
@@ -172,8 +174,6 @@ class Unit(ABC):
             (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
         ]
         self._write("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
-
-    # What became of messages.
         said = [
             (id_, origin, len(payload), codec.write_json(said_of_blobs([payload])), bytes(payload))
             for id_, origin, payload in rows if isinstance(payload, Reference)
@@ -195,18 +195,23 @@ class Unit(ABC):
         """Messages that referred to payloads kept apart are gone: their mails, and their places there."""
         self._write("release_blobs", ("mail", "place"), places)
 
+    # What became of messages.
+
     def save_asides(
-        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None
-    ) -> None:
-        """Remember why messages were set aside, and forget those that are no more."""
+        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None,
+        arrivals: Mapping[Address, Arrival] | None = None,
+    ) -> None:  # fmt: skip
+        """Remember why messages were set aside, and when they arrived; forget those that are no more."""
+        arrived = arrivals or {}
         gone = [(at.origin, at.page, at.index) for at, aside in asides.items() if aside is None]
         kept = [
             (at.origin, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
-             codec.pack_weight(aside.limit), aside.reason)
+             codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
             for at, aside in asides.items() if aside is not None
         ]  # fmt: skip
         self._write("delete_aside", ("origin", "page", "item"), gone, ring=ring)
-        names = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason")
+        names = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at",
+                 "arrived_block")  # fmt: skip
         self._write("save_aside", names, kept, ring=ring, at=now, block=block)
 
     def save_events(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
@@ -254,11 +259,6 @@ class Unit(ABC):
             self.run_for(statement, dict(zip(names, map(list, zip(*rows)))), **values)
 
 
-def _page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
-    plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
-    return (
-        origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
-        page.slices[0].mail, page.slices[-1].mail, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
 def said_of_blobs(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
     """What is said beside messages of which some carry references; the tables count their uses by it."""
     said = {
@@ -268,5 +268,10 @@ def said_of_blobs(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
     return {"blobs": said} if said else {}
 
 
+def _page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
+    plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
+    return (
+        origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
+        page.slices[0].mail, page.slices[-1].mail, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
         b"" if page.marks == plain_marks else bytes(page.marks), codec.pack_notes(page.notes),
     )  # fmt: skip

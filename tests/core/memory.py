@@ -61,6 +61,13 @@ class MemoryShelf(Shelf):
     def post(self, origin: str, payload: bytes) -> None:
         self.send(origin, [payload])
 
+    def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
+        note = page.note(item)._replace(weight=weight)
+        self.send(book.origin, [self.payloads(book.origin, page)[item]], {0: note})
+        last = self.page(book.origin, book.end - 1)
+        assert last is not None
+        return Address(book.origin, last.index, len(last.lengths) - 1)
+
 
 #: What the words of a message mean to its processor.
 ANSWERS: dict[str, Outcome] = {

@@ -70,7 +70,7 @@ def test_yield_leaves_the_queue_where_it_is() -> None:
     scene.enqueue("a", "yield", "later")
     scene.enqueue("b", "fine")
     scene.service()
-    assert scene.told() == ["Processed b:0:0"]
+    assert scene.told() == ["WentBack a:0:0", "Processed b:0:0", "WentBack a:0:0", "WentBack a:0:0"]
     assert scene.footprint("a") == (1, 1, 2, 10)
 
 
@@ -138,7 +138,7 @@ def test_after_too_many_attempts_a_message_is_set_aside() -> None:
     scene.enqueue("a", "yield", "x")
     for _ in range(3):
         scene.service()
-    assert scene.told() == ["AttemptsExhausted a:0:0", "Processed a:0:1"]
+    assert scene.told() == ["WentBack a:0:0", "WentBack a:0:0", "AttemptsExhausted a:0:0", "Processed a:0:1"]
 
 
 def test_backoff_doubles_up_to_the_most() -> None:

@@ -161,7 +161,7 @@ def test_reaping(make_queue: Maker) -> None:
     with pytest.raises(NoPage):
         queue.reap_page("acme", 0)
     assert [(event.name, event.page, event.detail) for event in queue.events()][-2:] == [
-        ("Discarded", 0, "too old"), ("PageReaped", 0, "too old")
+        ("Discarded", 0, "too old (tester)"), ("PageReaped", 0, "too old (tester)")
     ]  # fmt: skip
     assert queue.footprint("acme") == Footprint(1, 0, 1, 4)
 

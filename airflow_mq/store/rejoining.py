@@ -1,0 +1,60 @@
+"""Messages that go back into their queues after they were set aside, and when they arrived in the first place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from ..core.events import EventRun, Fate, with_arrival
+from ..core.message import Address
+from ..core.page import Note
+from . import codec
+from .rows import Arrival
+from .unit import said_of_blobs
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Rejoining(NamedTuple):
+    """What is known of a message beside its bytes."""
+
+    note: Note
+    headers: Mapping[str, str]
+    sent_at: int
+
+    def row(self, id_: int, origin: str, payload: bytes) -> tuple[int, str, int, bytes, bytes, int]:
+        """The same as mail of its own."""
+        note = self.note
+        said: dict[str, Any] = {
+            "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": note.arrived,
+            "headers": dict(self.headers),
+        }  # fmt: skip
+        kept = {name: value for name, value in said.items() if value}
+        plain = {**({"each": {"0": kept}} if kept else {}), **said_of_blobs([payload])}
+        attributes = codec.write_json(plain) if plain else b""
+        return id_, origin, len(payload), attributes, bytes(payload), self.sent_at
+
+
+def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:
+    """The same events; those of messages that were set aside tell when these were sent, for they may wait for long."""
+    for run in runs:
+        if run.fate not in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
+            yield run
+            continue
+        last: EventRun | None = None
+        for offset, id_ in enumerate(run.ids):
+            arrival = arrivals.get(Address(run.origin, run.page, run.first + offset))
+            told = run.detail if arrival is None else with_arrival(run.detail, _readable(arrival.at))
+            if last is None or last.detail != told:
+                if last is not None:
+                    yield last
+                last = replace(run, first=run.first + offset, ids=[], weights=[], detail=told)
+            last.ids.append(id_)
+        if last is not None:
+            yield last
+
+
+def _readable(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).isoformat()
