@@ -13,7 +13,8 @@ origin, all of it, so that the order within an origin survives however the work 
 The shapes of a function:
 
 * `message`: `f(payload: bytes, origin: str)` returns an outcome; nothing returned means done. What it
-  raises is an attempt that failed: the message goes back, and its neighbours are not concerned.
+  raises is an attempt that failed: the message goes back, and its neighbours are not concerned. With a `codec`
+  (`shop.orders:Order`) it takes a value; what does not decode is wrong for good, and never gets there.
 * `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item,
   payload and headers, and gives batches with origin, page, item and outcome: `done` or null, `failed`,
   `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Further columns, if it likes: `reason`
@@ -47,7 +48,7 @@ _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 #: What a job says itself, and nobody else may.
 _RESERVED = ("application", "application_args", "task_id")
-_FIELDS = ("name", "function", "origins", "shape", "where", "split", "spark")
+_FIELDS = ("name", "function", "origins", "shape", "where", "codec", "split", "spark")
 
 
 class Part(TypedDict):
@@ -76,6 +77,8 @@ class Processor:
     shape: str = "message"
     #: `spark`, or `in place`: in the process of the task itself, without any JVM.
     where: str = "spark"
+    #: `module:codec`, or `module:Type`, loaded where the function runs: it takes values in the place of bytes.
+    codec: str | None = None
     #: How many jobs there are at most at once.
     split: int = 1
     #: Arguments for `SparkSubmitOperator`: conf, driver_memory, py_files, packages and so on.
@@ -94,7 +97,19 @@ class Processor:
             raise InvalidInput(
                 f"split of processor {self.name!r} is a whole number from 1 to {MOST_SPLIT}, not {_short(self.split)}"
             )
+        self._check_codec()
         self._check_spark()
+
+    def _check_codec(self) -> None:
+        if self.codec is None:
+            return
+        if not _is_text(self.codec, _FUNCTION):
+            raise InvalidInput(
+                f"the codec of processor {self.name!r} reads module:name, say shop.orders:Order, not "
+                f"{_short(self.codec)}"
+            )
+        if self.shape != "message":
+            raise InvalidInput(f"processor {self.name!r} takes rows; a codec goes with the shape 'message'")
 
     def _check_function(self) -> None:
         if not _is_text(self.function, _FUNCTION):
@@ -157,7 +172,7 @@ class Processor:
         return cls(**plain)
 
 
-_DEFAULTS: dict[str, Any] = {"shape": "message", "where": "spark", "split": 1, "spark": {}}
+_DEFAULTS: dict[str, Any] = {"shape": "message", "where": "spark", "codec": None, "split": 1, "spark": {}}
 
 
 class Processors:

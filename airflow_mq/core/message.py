@@ -119,6 +119,11 @@ def check_origin(origin: object) -> str:
     return origin
 
 
+def group_of(origin: str) -> str:
+    """The first part of an origin that is a path: `acme` of `acme/orders/eu`, and of `acme`."""
+    return origin.partition("/")[0]
+
+
 def check_text(text: object, what: str, most: int = MOST_TEXT_BYTES) -> str:
     """Text of a caller's that is stored or looked up as it is, or the reason why it cannot be."""
     if not isinstance(text, str):

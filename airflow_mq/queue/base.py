@@ -12,9 +12,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.config import RingConfig
-from ..core.errors import Busy, RecursiveDisallowed, StoreError
-from ..core.message import Footprint, check_text
+from ..core.errors import Busy, RecursiveDisallowed, Refused, StoreError
+from ..core.message import Footprint, check_origin, check_text
+from ..core.permit import OPEN
 from ..store import Store, StoreAddress, open_store
+from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
@@ -45,6 +47,9 @@ class QueueBase:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
         self.ring = check_text(ring, "the name of a ring")
         self.busy_timeout = busy_timeout
+        #: Who may send, and the check of an origin that goes with it.
+        self.permit = self.store.address.permit
+        self.check_sender = check_origin if self.permit is OPEN else self.permit.check_origin
         self.listeners = list(listeners)
         self.who = check_text(who or _somebody(), "who")
         self._config: tuple[Any, RingConfig] | None = None
@@ -91,6 +96,7 @@ class QueueBase:
             yield unit, shelf
             hooks = shelf.hooks
             shelf.save()
+        self._sweep_blobs(shelf)
         self._tell(hooks)
 
     @contextmanager
@@ -130,10 +136,12 @@ class QueueBase:
         return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
 
     def _shelf(self, unit: Unit, locked: Locked, passes_in_flight: bool = True) -> SqlShelf:
-        return SqlShelf(
+        shelf = SqlShelf(
             unit, self.ring_id, self._remember_config(locked.config), locked.state,
             now=locked.now, horizon=locked.horizon, listening=bool(self.listeners), passes_in_flight=passes_in_flight,
         )  # fmt: skip
+        shelf.permit = self.permit
+        return shelf
 
     @contextmanager
     def _looking(self) -> Iterator[tuple[Unit, SqlShelf]]:
@@ -164,6 +172,13 @@ class QueueBase:
             ("expire_key", config.key_window),
         ):
             unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
+
+    def _sweep_blobs(self, shelf: SqlShelf) -> None:
+        """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""
+        if shelf.let_go_blobs:
+            shelf.let_go_blobs = False
+            with suppress(StoreError, Refused):
+                sweep(self.store)
 
     def _tell(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
         for origin, footprint in hooks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, islice
 from typing import IO, Any, NamedTuple
 
@@ -24,15 +24,18 @@ STRETCH, FEW = 4096, 128
 class Packer:
     """Packs messages into rows of mail, at most a page's worth each."""
 
-    def __init__(self, heap_size: int, common: Mapping[str, Any]) -> None:
+    def __init__(
+        self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin
+    ) -> None:
         self.heap_size = heap_size
+        self.check_sender = check_sender
         self.common = {name: value for name, value in common.items() if value}
         self.count = self.size = 0
+        #: The payloads kept apart that messages refer to.
+        self.blobs: set[bytes] = set()
         self._common_attributes = self._attributes([])
 
     def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
-        #: The payloads kept apart that messages refer to.
-        self.blobs: set[bytes] = set()
         """Rows as they fill up. Stretches of plain bytes are sorted by origin and measured together."""
         source = iter(pairs)
         rows: dict[str, list[bytes]] = {}
@@ -45,7 +48,7 @@ class Packer:
             for origin, fresh in _by_origin(stretch).items():
                 row = rows.get(origin)
                 if row is None:
-                    row, used[check_origin(origin)] = rows.setdefault(origin, []), 0
+                    row, used[self.check_sender(origin)] = rows.setdefault(origin, []), 0
                 row += fresh
                 used[origin] += sum(map(len, fresh)) + HEADER_SIZE * len(fresh)
                 if used[origin] > self.heap_size:
@@ -88,7 +91,7 @@ class Packer:
             need = len(payload) + HEADER_SIZE
             row = open_rows.get(origin)
             if row is None:
-                row = open_rows[check_origin(origin)] = []
+                row = open_rows[self.check_sender(origin)] = []
             keyed = own is not None and own.key is not None
             if row and (used[origin] + need > self.heap_size or keyed):
                 yield Packed(self._row(origin, row, more=True))
@@ -143,11 +146,11 @@ class Packer:
 
     def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
         each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}
+        blobs = said_of_blobs(payload for payload, _ in row)
+        self.blobs.update(payload.hash for payload, _ in row if isinstance(payload, Reference))
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
         if not plain and not blobs:
             return b""
-        blobs = said_of_blobs(payload for payload, _ in row)
-        self.blobs.update(payload.hash for payload, _ in row if isinstance(payload, Reference))
         return json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
 
 
@@ -201,6 +204,11 @@ class Spool:
     def few(self) -> list[Outgoing] | None:
         """All rows, when they are so few and plain that one statement sends them."""
         return self._held if not (self.keys or self._filed) and len(self._held) <= FEW else None
+
+    def origins(self, refused: Container[int]) -> set[str]:
+        """Whose messages they are, without those that were refused."""
+        rows = chain(self._held, (row for row, _ in self._filed))
+        return {row.origin for place, row in enumerate(rows) if place not in refused}
 
     def rows(self, refused: Container[int]) -> Iterator[Outgoing]:
         """The rows in order, without those that were refused."""

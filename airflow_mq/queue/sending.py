@@ -8,8 +8,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, overload
 
+from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
-from ..core.errors import Busy, InvalidInput, KeyConflict
+from ..core.errors import BlobMissing, Busy, InvalidInput, KeyConflict
 from ..core.message import (
     BatchesFootprints,
     BatchFootprint,
@@ -21,6 +22,7 @@ from ..core.message import (
 from ..core.weight import Weight
 from ..store.unit import Unit
 from .base import QueueBase, current_delivery
+from .bounds import has_bound, refuse_new_origins
 from .packing import HELD, Packer, Spool
 from .values import Enqueued
 
@@ -58,10 +60,12 @@ class Sending(QueueBase):
         )
 
     def _enqueue_plain(self, origin: str, payload: bytes) -> Enqueued:
-        origin, payload = check_origin(origin), check_payload(payload, self.config.max_message_len)
+        origin, payload = self.check_sender(origin), check_payload(payload, self.config.max_message_len)
         delivery = current_delivery.get()
         if delivery is not None:
             delivery.enqueue(origin, payload)
+        elif isinstance(payload, Reference) or has_bound(self.config):
+            return self.enqueue_messages(origin, [payload])
         else:
             self.store.send_one(self.ring_id, origin, payload)
             if self.listeners:
@@ -99,7 +103,7 @@ class Sending(QueueBase):
         if isinstance(origin, str):
             if messages is None:
                 raise InvalidInput("say which messages: enqueue_messages(origin, messages)")
-            checked = check_origin(origin)
+            checked = self.check_sender(origin)
             pairs: Iterable[tuple[str, bytes | Message]] = ((checked, message) for message in messages)
         else:
             pairs = origin
@@ -110,7 +114,7 @@ class Sending(QueueBase):
             return self._send_nested(pairs, delivery.enqueue)
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
-        packer = Packer(self.config.heap_size, {**common, "expires": expires_at})
+        packer = Packer(self.config.heap_size, {**common, "expires": expires_at}, self.check_sender)
         if isinstance(origin, str) and messages is not None:
             packed = packer.pack_one(checked, messages, self.config.max_message_len)
         else:
@@ -118,13 +122,17 @@ class Sending(QueueBase):
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
             spool = Spool(packed, file)
             few = spool.few()
-            if few is not None and due is None:
+            bound = has_bound(self.config)
+            if few is not None and due is None and not packer.blobs and not bound:
                 if few:
                     self.store.send_few(self.ring_id, few)
                 self.tell_listeners()
                 return Enqueued(packer.count, packer.size)
             with self.store.writing() as unit:
                 refused = self._refused_keys(unit, spool.keys)
+                self._require_blobs(unit, packer.blobs)
+                if bound:
+                    refuse_new_origins(unit, self.ring_id, spool.origins(refused), self._remember_config)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
             self.store.wake(self.ring_id)
         self.tell_listeners()
@@ -134,9 +142,17 @@ class Sending(QueueBase):
         count = size = 0
         for origin, message in pairs:
             payload = message.payload if isinstance(message, Message) else message
-            enqueue(check_origin(origin), check_payload(payload, self.config.max_message_len))
+            enqueue(self.check_sender(origin), check_payload(payload, self.config.max_message_len))
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)
+
+    def _require_blobs(self, unit: Unit, blobs: Iterable[bytes]) -> None:
+        """Refuse references to what is not there; what is there stays until this transaction ends."""
+        wanted = sorted({hash_.hex() for hash_ in blobs})
+        known = {row[0] for row in unit.rows_for("share_blobs", {"hash": wanted})} if wanted else set()
+        missing = next((name for name in wanted if name not in known), None)
+        if missing is not None:
+            raise BlobMissing(bytes.fromhex(missing))
 
     def _refused_keys(self, unit: Unit, keys: Mapping[int, tuple[str, bytes, int]]) -> dict[int, int]:
         """The rows whose keys were used before. In sorted order: two senders never wait for each other."""

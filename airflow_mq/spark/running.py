@@ -15,8 +15,9 @@ import signal
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
+from ..codecs import Codec, load_codec
 from ..core.errors import InvalidInput, TokenRefused
 from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
 from ..core.page import Page
@@ -27,6 +28,7 @@ from ..processors import Processor
 from ..queue import Batch, BatchProcessor, Delivery
 from ..queue.attempts import outcome_of
 from ..queue.base import current_delivery
+from ..queue.typed import decoding_batches, refused
 from .reporting import Reporter
 
 log = logging.getLogger("airflow_mq.spark")
@@ -214,13 +216,20 @@ class Attempts:
 
 def attempts_of(processor: Processor, function: Any, manner: Manner) -> Attempts:
     """How the function of a processor is to be called."""
+    codec = load_codec(processor.codec) if processor.codec else None
     if isinstance(function, BatchProcessor):
-        return OfBatches(function, manner)
-    return (OfArrow if processor.shape == "arrow" else OfMessages)(function, manner)
+        return OfBatches(decoding_batches(codec, cast("Any", function.process)) if codec else function, manner)
+    if processor.shape == "arrow":
+        return OfArrow(function, manner)
+    return OfMessages(function, manner, codec)
 
 
 class OfMessages(Attempts):
-    """One by one: `f(payload, origin)`."""
+    """One by one: `f(payload, origin)`, or `f(value, origin)`."""
+
+    def __init__(self, function: Any, manner: Manner, codec: Codec[Any] | None = None) -> None:
+        super().__init__(function, manner)
+        self.codec = codec
 
     def outcomes(self, items: Iterator[Item], how: How) -> Answered:
         """Every message's outcome, up to where its origin stops."""
@@ -258,7 +267,13 @@ class OfMessages(Attempts):
         delivery = Delivery(item.origin, item.payload, Page(item.page), item.at, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
-            outcome = self.checked(self.function(item.payload, item.origin))
+            value: Any = item.payload
+            if self.codec is not None:
+                try:
+                    value = self.codec.decode(value)
+                except ValueError as error:
+                    return refused(f"{item.origin}:{item.page}:{item.at}", error)
+            outcome = self.checked(self.function(value, item.origin))
             if delivery.sent and isinstance(outcome, Done):
                 most, permit = self.manner.most, self.manner.permit
                 sent = [check_sent(entry, most, permit) for entry in (*delivery.sent, *outcome.enqueue)]

@@ -1,0 +1,180 @@
+"""A queue with a type: values on both ends, bytes in between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..codecs import Codec, encoded, undecodable
+from ..core.errors import InvalidInput
+from ..core.message import Address, Message
+from ..core.outcome import DONE, Outcome
+from .attempts import Answer, BatchProcessor, Processor, outcome_of
+from .values import Batch, Delivery, Enqueued, Peeked, Serviced
+
+if TYPE_CHECKING:
+    from . import MessageQueue
+
+log = logging.getLogger("airflow_mq.service")
+
+T = TypeVar("T")
+
+
+class TypedDelivery(Generic[T]):
+    """One message, as a processor of values gets it."""
+
+    __slots__ = ("_codec", "delivery", "value")
+
+    def __init__(self, delivery: Delivery, value: T, codec: Codec[T]) -> None:
+        #: What the message says.
+        self.value = value
+        #: The message as it lies in the queue: payload, page, attempts, meter.
+        self.delivery = delivery
+        self._codec = codec
+
+    @property
+    def origin(self) -> str:
+        """Who sent it."""
+        return self.delivery.origin
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its sender said beside it."""
+        return self.delivery.headers
+
+    @property
+    def address(self) -> Address:
+        """Where it lies."""
+        return self.delivery.address
+
+    def enqueue(self, origin: str, value: T) -> None:
+        """Enqueue a value if, and only if, this message is done."""
+        self.delivery.enqueue(origin, encoded(self._codec, value))
+
+
+@dataclass(frozen=True)
+class TypedBatch(Generic[T]):
+    """Neighbours of one origin, as a batch processor of values gets them; without those that do not decode."""
+
+    origin: str
+    values: Sequence[T]
+    headers: Sequence[Mapping[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class TypedMessage(Generic[T]):
+    """A value on its way in, when it needs more than itself."""
+
+    value: T
+    key: str | None = None
+    weight: Any = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class TypedPeeked(Generic[T]):
+    """A message looked at without touching it."""
+
+    peeked: Peeked
+    #: What it says; nothing, if it does not decode.
+    value: T | None
+    #: Why it does not decode.
+    error: str | None = field(default=None)
+
+
+class TypedQueue(Generic[T]):
+    """A queue whose messages are values of one type. ::
+
+        orders = queue.typed(Order)
+        orders.enqueue("acme", Order(id=17))
+        orders.service(lambda it: ship(it.value))
+
+    What does not decode is answered for as wrong for good (bad format), and no processor sees it.
+    """
+
+    def __init__(self, queue: MessageQueue, codec: Codec[T]) -> None:
+        self.queue, self.codec = queue, codec
+
+    def enqueue(self, origin: str, value: T, **how: Any) -> Enqueued:
+        """Enqueue one value; `how` is what `enqueue_message` takes: key, weight, headers, not_before, expires."""
+        return self.queue.enqueue_message(origin, encoded(self.codec, value), **how)
+
+    def enqueue_many(self, values: Iterable[tuple[str, T | TypedMessage[T]]], **how: Any) -> Enqueued:
+        """Enqueue pairs of origin and value, all of them or none; `how` is what `enqueue_messages` takes."""
+        return self.queue.enqueue_messages(((origin, self._message(value)) for origin, value in values), **how)
+
+    def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
+        if isinstance(value, TypedMessage):
+            return Message(encoded(self.codec, value.value), value.key, value.weight, value.headers)
+        return encoded(self.codec, value)
+
+    def service(self, processor: Callable[[TypedDelivery[T]], Answer], **how: Any) -> Serviced:
+        """Service the ring in this process, as `service_queues` does."""
+        return self.queue.service_queues(decoding(self.codec, processor), **how)
+
+    def service_batches(self, process: Callable[[TypedBatch[T]], Sequence[Answer] | None], **how: Any) -> Serviced:
+        """The same with a function that takes neighbours together: one answer each, or nothing for all done."""
+        return self.queue.service_queues(decoding_batches(self.codec, process), **how)
+
+    def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
+        """Look at the messages of an origin without touching them; `how` is what `peek` takes."""
+        return [self._looked(peeked) for peeked in self.queue.peek(origin, **how)]
+
+    def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
+        try:
+            return TypedPeeked(peeked, self.codec.decode(peeked.payload))
+        except ValueError as error:
+            return TypedPeeked(peeked, None, str(error) or type(error).__name__)
+
+
+def decoding(codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer]) -> Processor:
+    """A processor of messages made of one that takes values."""
+
+    def process(delivery: Delivery) -> Answer:
+        try:
+            value = codec.decode(delivery.payload)
+        except ValueError as error:
+            return refused(f"{delivery.address}", error)
+        return processor(TypedDelivery(delivery, value, codec))
+
+    return process
+
+
+def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequence[Answer] | None]) -> BatchProcessor:
+    """A batch processor made of one that takes values."""
+
+    def process_batch(batch: Batch) -> Sequence[Answer] | None:
+        found = [_decoded(codec, batch, at) for at in range(len(batch))]
+        headers = batch.headers or ({},) * len(batch)
+        good = [at for at, (_, wrong) in enumerate(found) if wrong is None]
+        values = [found[at][0] for at in good]
+        answers = process(TypedBatch(batch.origin, values, [headers[at] for at in good])) if good else ()
+        if answers is None:
+            answers = [DONE] * len(good)
+        if len(answers) != len(good):
+            raise InvalidInput(f"a batch of {len(good)} values needs as many answers, not {len(answers)}")
+        outcomes: list[Answer] = [wrong or DONE for _, wrong in found]
+        for at, answer in zip(good, answers):
+            outcomes[at] = outcome_of(answer)
+        return outcomes
+
+    return BatchProcessor(process_batch)
+
+
+def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | None]:
+    try:
+        return codec.decode(batch.payloads[at]), None
+    except ValueError as error:
+        return None, refused(f"{batch.origin}:{batch.page}:{batch.first + at}", error)
+
+
+def refused(where: str, error: ValueError) -> Outcome:
+    """What becomes of a message that does not decode, and a line in the log that says why."""
+    outcome = undecodable(error)
+    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, str(error)[:500])
+    return outcome

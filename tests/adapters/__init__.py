@@ -1,0 +1,3 @@
+"""Other transports as senders."""
+
+from __future__ import annotations

@@ -1,0 +1,108 @@
+"""How many origins a ring takes at a time."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from airflow_mq import Message, MessageQueue, RingConfig
+from airflow_mq.core.errors import ConfigRefused, TooManyOrigins
+from tests.queue.conftest import serve
+
+
+def test_no_further_origin_is_taken_until_another_is_empty(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_origins=2)
+    queue.enqueue_message("a", b"1")
+    queue.enqueue_messages([("a", b"2"), ("b", b"1")])
+    for send in (
+        lambda: queue.enqueue_message("c", b"1"),
+        lambda: queue.enqueue_message("c", b"1", not_before=60),
+        lambda: queue.enqueue_messages([("a", b"3"), ("c", b"1")]),
+        lambda: queue.enqueue_messages("c", [Message(b"1", key="k")]),
+    ):
+        with pytest.raises(TooManyOrigins, match="takes 2 origins at a time, and 'c' would be one more; nothing of"):
+            send()
+    assert [(origin, found.count) for origin, found in queue.footprints()] == [("a", 2), ("b", 1)]
+    queue.enqueue_message("a", b"4")
+    serve(queue)
+    assert queue.enqueue_messages("c", [Message(b"1", key="k")]).count == 1
+    assert queue.enqueue_message("d", b"1", not_before=3_600).count == 1
+    with pytest.raises(TooManyOrigins):
+        queue.enqueue_message("e", b"1")
+
+
+def test_what_was_sent_before_is_no_new_origin(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_origins=1)
+    assert queue.enqueue_message("a", b"1", key="k").count == 1
+    serve(queue)
+    queue.enqueue_message("b", b"1")
+    assert queue.enqueue_message("a", b"1", key="k").repeated == 1
+    with pytest.raises(TooManyOrigins):
+        queue.enqueue_message("a", b"2", key="k2")
+
+
+def test_each_first_part_of_the_path_has_a_bound_of_its_own(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_origins_per_group=2)
+    queue.enqueue_messages([("acme", b"1"), ("acme/orders", b"1"), ("acme-2/x", b"1"), ("acme0", b"1"), ("b/1", b"1")])
+    queue.enqueue_message("b/2", b"1")
+    for origin in ("acme/mail", "b", "b/3"):
+        with pytest.raises(TooManyOrigins, match=f"'{origin.partition('/')[0]}' in this ring takes 2 origins"):
+            queue.enqueue_message(origin, b"1")
+    queue.enqueue_message("acme-2/y", b"1")
+
+
+def test_what_is_set_aside_or_in_flight_counts(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_origins=1)
+    queue.enqueue_message("a", b"1")
+    block = queue.plan_block()
+    with pytest.raises(TooManyOrigins):
+        queue.enqueue_message("b", b"1")
+    queue.release_block(block)
+    queue.sweep("a")
+    with pytest.raises(TooManyOrigins):
+        queue.enqueue_message("b", b"1")
+
+
+def test_an_outcome_settles_whatever_it_enqueues(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_origins=1)
+    queue.enqueue_message("a", b"1")
+    serve(queue, lambda delivery: delivery.enqueue("b", b"1") if delivery.origin == "a" else False)
+    assert [origin for origin, _ in serve(queue)] in ([], ["b"])
+
+
+@pytest.mark.concurrency
+def test_senders_at_the_same_time_keep_the_bound(make_queue: Any) -> None:
+    first: MessageQueue = make_queue(max_origins=20)
+    queues = [first, *(make_queue() for _ in range(3))]
+    refused: list[str] = []
+
+    def send(number: int, queue: MessageQueue) -> None:
+        for at in range(10):
+            try:
+                queue.enqueue_message(f"{number}-{at}", b"1")
+            except TooManyOrigins:
+                refused.append(f"{number}-{at}")
+
+    threads = [threading.Thread(target=send, args=entry) for entry in enumerate(queues)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(first.footprints()) == 20 and len(refused) == 20
+
+
+def test_a_ring_without_a_bound_looks_at_nothing(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    seen: list[str] = []
+    queue.store.probe = seen.append
+    queue.enqueue_messages([(f"o{number}", b"1") for number in range(200)])
+    assert not {"known_origins", "hold_config"} & set(seen)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1", 1 << 31])
+def test_bad_bounds(bad: Any) -> None:
+    for name in ("max_origins", "max_origins_per_group"):
+        with pytest.raises(ConfigRefused, match=f"{name} is a whole number of at least 1, or none"):
+            RingConfig(**{name: bad})

@@ -1,0 +1,168 @@
+"""A queue with a type: values on both ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pydantic
+import pytest
+
+from airflow_mq import Done, MessageQueue, Processor, batch_processor
+from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
+from airflow_mq.core.errors import InvalidInput, InvalidMessage
+from airflow_mq.core.outcome import BadFormat, Corrupt, Unsupported, Yield
+from airflow_mq.queue import TypedBatch, TypedDelivery, TypedMessage
+from tests.queue.conftest import told
+
+
+class Order(pydantic.BaseModel):
+    id: int
+    item: str = "tea"
+
+
+class Versioned:
+    """A codec of one's own."""
+
+    def encode(self, value: int) -> bytes:
+        return b"1:%d" % value
+
+    def decode(self, data: bytes) -> int:
+        version, _, rest = data.partition(b":")
+        if version != b"1":
+            raise Undecodable("a version of tomorrow", Unsupported())
+        if not rest:
+            raise KeyError("a fault of the codec's own")
+        return int(rest)
+
+
+def test_values_go_in_and_come_out(queue: MessageQueue) -> None:
+    orders = queue.typed(Order)
+    assert orders.enqueue("acme", Order(id=1), key="k").count == 1
+    assert orders.enqueue("acme", Order(id=1), key="k").repeated == 1
+    many = [("acme", Order(id=2)), ("birch", TypedMessage(Order(id=3, item="jam"), headers={"a": "b"}))]
+    assert orders.enqueue_many(many).count == 2
+    assert [peeked.value for peeked in orders.peek("acme")] == [Order(id=1), Order(id=2)]
+    seen: list[tuple[str, int, dict[str, str]]] = []
+
+    def process(it: TypedDelivery[Order]) -> None:
+        seen.append((it.origin, it.value.id, dict(it.headers)))
+        if it.value.id == 1:
+            it.enqueue("birch", Order(id=4))
+
+    assert orders.service(process).processed == 4
+    assert sorted(seen) == [("acme", 1, {}), ("acme", 2, {}), ("birch", 3, {"a": "b"}), ("birch", 4, {})]
+
+
+def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"not JSON", b'{"item": "tea"}', b'{"id": 5}', b"\xff"])
+    orders = queue.typed(Order)
+    looked = orders.peek("acme")
+    assert [peeked.value for peeked in looked] == [None, None, Order(id=5), None]
+    assert looked[1].error is not None and "id" in looked[1].error
+    seen: list[int] = []
+    assert orders.service(lambda it: seen.append(it.value.id)).failed == 3
+    assert seen == [5]
+    assert [name for name, *_ in told(queue)] == [
+        "ProcessingFailed",
+        "ProcessingFailed",
+        "Processed",
+        "ProcessingFailed",
+    ]
+    assert {event.details["error"] for event in queue.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
+
+
+def test_batches_hold_what_decodes(queue: MessageQueue) -> None:
+    numbers = queue.typed(json_codec)
+    numbers.enqueue_many([("a", 1), ("a", [2]), ("a", {"n": 3})])
+    queue.enqueue_messages("a", [b"NaN", b"[" * 100_000 + b"]", b"4"][:2])
+    numbers.enqueue("a", 4)
+    seen: list[Any] = []
+
+    def process(batch: TypedBatch[Any]) -> Any:
+        seen.extend(batch.values)
+        return [True, Done(), None, True]
+
+    done = numbers.service_batches(process)
+    assert (done.processed, done.failed) == (4, 2) and seen == [1, [2], {"n": 3}, 4]
+    numbers.enqueue("a", 5)
+    assert numbers.service_batches(lambda batch: None).processed == 1
+
+
+def test_a_codec_of_ones_own_says_what_becomes_of_it(queue: MessageQueue) -> None:
+    typed = queue.typed(Versioned())
+    typed.enqueue("a", 7)
+    queue.enqueue_messages("a", [b"2:7", b"1:x", b"1:"])
+    seen: list[int] = []
+    assert typed.service(lambda it: seen.append(it.value)).processed == 1 and seen == [7]
+    # A fault of the codec is a try that failed: nothing is dropped for it.
+    assert queue.footprint("a").count == 1
+    assert [event.details.get("error") for event in queue.events()] == [None, "Unsupported", "BadFormat"]
+    with pytest.raises(InvalidInput, match="wrong for good"):
+        Undecodable("why", Done())
+
+
+def test_what_has_no_bytes_is_refused(queue: MessageQueue) -> None:
+    with pytest.raises(InvalidMessage, match="this float cannot be encoded"):
+        queue.typed(json_codec).enqueue("a", float("nan"))
+    with pytest.raises(InvalidMessage, match="cannot be encoded"):
+        queue.typed(Order).enqueue("a", "an order")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="a codec has encode and decode"):
+        codec_of(3)
+    assert queue.footprints() == []
+
+
+def test_a_processor_on_spark_names_its_codec() -> None:
+    from airflow_mq.spark.running import Item, Manner, attempts_of
+
+    items = [Item("a", 0, 0, b'{"id": 7}', {}), Item("a", 0, 1, b"[]", {}), Item("a", 0, 2, b'{"id": 8}', {})]
+    manner = Manner(True, 1_000)
+    named = Processor("orders", "m:f", codec=f"{__name__}:Order")
+    assert Processor.from_plain(named.to_plain()) == named and "codec" not in Processor("p", "m:f").to_plain()
+    seen: list[Any] = []
+    for function in (
+        lambda order, origin: seen.append(order.id),
+        batch_processor(lambda batch: seen.extend(order.id for order in batch.values)),  # type: ignore[attr-defined]
+    ):
+        seen.clear()
+        found = list(attempts_of(named, function, manner).outcomes(iter(items), lambda call, some: call(some)))
+        assert [type(outcome) for _, outcome in found] == [Done, BadFormat, Done]
+        assert seen == [7, 8]
+    bad = attempts_of(Processor("p", "m:f", codec=f"{__name__}:fault"), lambda value, origin: None, manner)
+    assert [type(o) for _, o in bad.outcomes(iter(items[:1]), lambda call, some: call(some))] == [Yield]
+
+
+class _Fault:
+    def encode(self, value: Any) -> bytes:
+        return b""
+
+    def decode(self, data: bytes) -> Any:
+        raise KeyError("a fault")
+
+
+fault = _Fault()
+
+
+@pytest.mark.parametrize("wrong", [{"codec": "no colon"}, {"codec": 3}, {"codec": "m:c", "shape": "arrow"}])
+def test_codecs_that_no_processor_has(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="codec"):
+        Processor("p", "m:f", **wrong)
+
+
+def test_codecs_by_name() -> None:
+    assert load_codec("airflow_mq.codecs:text_codec") is text_codec
+    assert load_codec("builtins:str") is text_codec
+    for name in ("no.such:thing", "airflow_mq.codecs:nothing", "airflow_mq.codecs:codec_of"):
+        with pytest.raises(InvalidInput):
+            load_codec(name)
+    import pickle
+
+    codec = pickle.loads(pickle.dumps(model_codec(Order)))  # noqa: S301 - our own
+    assert codec.decode(codec.encode(Order(id=1))) == Order(id=1)
+    assert isinstance(Undecodable("x", Corrupt()).outcome, Corrupt)
+
+
+def test_pydantic_is_loaded_by_who_uses_it() -> None:
+    code = "import sys, airflow_mq.codecs, airflow_mq.queue; assert 'pydantic' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
