@@ -23,13 +23,14 @@ from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
 from .reading import Reading
 from .serving import Serving
+from .story import Step, Story, Telling
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 
 T = TypeVar("T")
 
 
-class MessageQueue(Keeping, Serving, Explaining, Accounting, Deciding, Blocks, Reading):
+class MessageQueue(Keeping, Serving, Explaining, Accounting, Telling, Deciding, Blocks, Reading):
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::
@@ -88,7 +89,9 @@ __all__ = [
     "Report",
     "Serviced",
     "SetAside",
+    "Step",
     "StoredBlob",
+    "Story",
     "TypedBatch",
     "TypedDelivery",
     "TypedMessage",

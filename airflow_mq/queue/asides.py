@@ -200,10 +200,10 @@ class Asides(Blocks):
     def housekeep(self) -> int:
         """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
         dead = self.release_dead_blocks()
-        self.expire_set_aside()
         with self._working(beside_lease=True) as (unit, shelf):
             self._forget_old(unit, shelf.now, at_once=True)
         sweep(self.store)
+        self.expire_set_aside()
         return dead
 
     def refuse_claimed_page(self, unit: Unit, origin: str, page: int) -> None:

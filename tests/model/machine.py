@@ -15,9 +15,9 @@ from airflow_mq import (
 from airflow_mq.core.config import BLOCK_PARTS
 from airflow_mq.core.orders import parts_of
 
-from .deciding import Deciding
 from .drawn import ORIGINS, configs, limits, origins, troubled
 from .ending import Ending
+from .judging import Judging
 from .plain import GONE, Plain
 from .planning import Planning
 from .sending import Sending
@@ -28,7 +28,7 @@ from .sides import Sides
 _names = itertools.count(1)
 
 
-class QueueMachine(Sending, Serving, Planning, Ending, Deciding):
+class QueueMachine(Sending, Serving, Planning, Ending, Judging):
     """Rules for everything; the invariants hold after each."""
 
     @initialize(config=configs, listen=st.booleans(), data=st.data())

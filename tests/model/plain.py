@@ -255,6 +255,7 @@ class Plain:
         if config.backoff:
             wait = min(config.backoff * 2 ** (item.attempts - 1), config.backoff_most)
             self.book(item.origin).wake_at = self.now() + int(wait * 1_000_000)
+        self.emit("WentBack", item.origin, page, index)
         return True
 
     def close_page(self, book: Book, page: int, *, for_good: bool = True) -> None:

@@ -89,7 +89,6 @@ def _settle(
         if outcome is None and halted:
             return
         if plain.went_back(run.page, at, item):
-            plain.emit("WentBack", run.origin, run.page, at)
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):
         if exceeds(outcome.weight, plain.heaviest(run.origin, block.limit)):

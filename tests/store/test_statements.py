@@ -41,6 +41,7 @@ ON_PURPOSE = {
     "copy_mail": "has no plan: it is a COPY",
     "all_blobs": "the check looks at every payload kept apart",
     "all_uses": "the check looks at everybody who refers to one",
+    "mail_ids": "the check asks for what should not be there",
     "mail_blobs": "the check looks at all mail",
     "delayed_blobs": "the check looks at all mail",
 }
@@ -56,7 +57,9 @@ BOOK = {name: ONES for name in ("begin_page", "end_page", "pages", "messages", "
                                 "wake_at")}  # fmt: skip
 PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "kept", "first_mail",
                                 "last_mail")}  # fmt: skip
+ASIDES = {"origin": "o00100", "page": 0, "item": -1, "last": "\U0010ffff", "reason": None, "before": LATE}
 TOKEN = b"\x00" * 16
+HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
 #: What a busy ring asks for: some origins at once, a narrow stretch of ids, a single block.
 VALUES: dict[str, dict[str, Any]] = {
     "news_by_id": {"start": 199_900, "below": LATE},
@@ -92,9 +95,16 @@ VALUES: dict[str, dict[str, Any]] = {
     "save_page": {**PAGE, "page": PAGES, "slices": BYTES, "lengths": BYTES, "marks": BYTES, "notes": BYTES},
     "save_aside": {
         "block": None, "at": 1, "page": PAGES, "item": ONES, "id": BYTES, "size": ONES, "weight": BYTES,
-        "weight_limit": BYTES, "reason": ["overweight"] * len(ORIGINS),
+        "weight_limit": BYTES, "reason": ["overweight"] * len(ORIGINS), "arrived_at": ONES, "arrived_block": ONES,
     },
     "delete_aside": {"page": PAGES, "item": ONES},
+    "asides_from": ASIDES,
+    "asides_of_block": {**ASIDES, "block": 77},
+    "asides_since_block": {**ASIDES, "arrived": 77},
+    "swept_pages": {"origin": "o00100", "page": 0, "last": "\U0010ffff", "limit": 64},
+    "insert_rejoined": {
+        "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
+    },
     "delete_page": {"page": PAGES},
     "delete_shared_mail": {"id": IDS, "page": PAGES},
     "asides": {"page": PAGES},
@@ -113,13 +123,12 @@ VALUES: dict[str, dict[str, Any]] = {
         "size": ONES, "items": ONES, "more": [False] * len(ORIGINS), "lengths": BYTES, "attributes": BYTES,
         "heap": BYTES,
     },
-    "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
     "insert_upload": {"id": LATE, "until": 5, "path": ""},
     "renew_upload": {"id": 77, "until": 5},
     "end_upload": {"id": 77, "until": None},
     "delete_upload": {"id": 20_077},
     "past_uploads": {"limit": 100},
-    "insert_chunk": {"upload": 30_000, "seq": PAGES, "data": BYTES},
+    "insert_chunk": {"upload": 50_000, "seq": PAGES, "data": BYTES},
     "delete_chunks": {"upload": 20_077, "limit": 64},
     "chunk": {"upload": 77, "seq": 0},
     "insert_blob": {"hash": "new", "size": 5, "upload": 20_077},
@@ -133,6 +142,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_posted_blob": {
         "id": [LATE + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES,
     },
+    "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
     "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "marks": "[]"},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
@@ -153,7 +163,7 @@ VALUES: dict[str, dict[str, Any]] = {
 
 
 def values_of(name: str) -> dict[str, Any]:
-    return {**SMALL, "origin": ORIGINS, "id": IDS, **VALUES.get(name, {})}
+    return {**SMALL, "origin": ORIGINS, "id": IDS, "hash": HASHES, **VALUES.get(name, {})}
 
 
 def test_every_statement_is_there_for_both() -> None:
@@ -221,7 +231,6 @@ INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap)
 INSERT INTO {s}aside (ring, origin, page, item, id, size, reason, at)
     SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 1, decode(md5(n::text), 'hex'), 1, 'overweight', n
     FROM generate_series(0, 39999) n;
-INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
 INSERT INTO {s}upload (id, until) SELECT n, CASE WHEN n > 20000 THEN n END FROM generate_series(1, 40000) n;
 INSERT INTO {s}chunk (upload, seq, data)
     SELECT n, 0, convert_to(repeat('d', 100), 'UTF8') FROM generate_series(1, 40000) n;
@@ -229,6 +238,7 @@ INSERT INTO {s}blob (hash, size, upload, at) SELECT lpad(n::text, 64, '0'), 100,
 INSERT INTO {s}blob_use (mail, place, hash, until)
     SELECT n, 0, lpad((1 + n % 20000)::text, 64, '0'), CASE WHEN n % 100 = 0 THEN n END
     FROM generate_series(1, 40000) n;
+INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
 INSERT INTO {s}standing (ring, origin, settings, guaranteed)
     SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;
 INSERT INTO {s}ring (id, name, config) OVERRIDING SYSTEM VALUE VALUES (99, 'other', '{{}}');

@@ -1,0 +1,84 @@
+"""Rules for set-aside messages that are judged again, dropped in bulk, or expire."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from airflow_mq import Address, Weight
+
+from .deciding import Deciding
+from .drawn import origins
+from .plain import GONE, Item, Pair, Refusal, exceeds
+from .sides import Side
+
+#: What a block may cost in a ring that does not say.
+GIVEN = (50, 50)
+
+
+class Judging(Deciding):
+    """What goes back, or goes for good, without being executed."""
+
+    @precondition(lambda self: self.plain.set_aside())
+    @rule(data=st.data())
+    def judge_again(self, data: st.DataObject) -> None:
+        origin, page, at = self.address(data)
+        self.happened()
+        before = list(self.plain.ring)
+
+        def real(side: Side) -> Pair | None:
+            found = side.queue.judge_again(Address(origin, page, at), limit=Weight(*GIVEN), weigh=True)
+            (moved,) = [one.moved for one in (*found.moved, *found.stayed)]
+            return (moved.page, moved.index) if moved else None
+
+        self.both(real, lambda: self.judged(origin, page, at))
+        self.adopt_newcomers([one for one in before if one in self.plain.ring])
+
+    def judged(self, origin: str, page: int, at: int) -> Pair | None:
+        plain, book = self.plain, self.plain.book(origin)
+        its = book.pages.get(page)
+        if its and at < len(its.items) and its.items[at].held is not None:
+            raise Refusal("InFlight")
+        item, most = plain.find(origin, page, at), plain.config.max_attempts
+        if exceeds(plain.weight(item), plain.heaviest(origin, GIVEN)):
+            return None
+        if most is not None and item.attempts >= most:
+            return None
+        plain.emit("Rejudged", origin, page, at)
+        # Its old place is as good as processed; the message itself goes on at the end.
+        book.pages[page].items[at] = ghost = Item(item.payload, origin, state=GONE)
+        item.state = "waiting"
+        plain.append(item)
+        last = book.pages[book.end - 1]
+        plain.take_away(ghost, page)
+        return last.index, len(last.items) - 1
+
+    @precondition(lambda self: self.plain.set_aside())
+    @rule(origin=origins)
+    def discard_all(self, origin: str) -> None:
+        self.happened()
+        self.both(
+            lambda side: side.queue.discard_all_overweight("not wanted", origin=origin),
+            lambda: self.dropped("Discarded", [one for one in self.plain.set_aside() if one[0] == origin]),
+        )
+
+    @precondition(lambda self: self.plain.set_aside())
+    @rule()
+    def expire(self) -> None:
+        self.happened()
+        self.sides.do(lambda side: side.queue.change_ring(set_aside_expires=1.0))
+        self.both(lambda side: side.queue.expire_set_aside(), lambda: self.dropped("Expired", self.plain.set_aside()))
+        self.sides.do(lambda side: side.queue.change_ring(set_aside_expires=None))
+
+    def dropped(self, name: str, wanted: list[tuple[str, int, int]]) -> int:
+        count = 0
+        for origin, page, at in wanted:
+            try:
+                item = self.plain.find(origin, page, at)
+            except Refusal:
+                continue
+            if item.held is None:
+                self.plain.gone(name, page, at, item)
+                self.plain.take_away(item, page)
+                count += 1
+        return count
