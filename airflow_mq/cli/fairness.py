@@ -17,7 +17,9 @@ def fairness(session: Session, args: Namespace) -> bool:
     """Tell what each origin was promised and got."""
     with session.queue() as queue:
         told = queue.fairness(args.blocks)
-    broken = told.broken(most_wait=args.most_wait, most_error=args.most_error, least_jain=args.least_jain)
+    broken = told.broken(
+        most_wait=args.most_wait, most_late=args.most_late, most_error=args.most_error, least_jain=args.least_jain
+    )
     if session.out.as_json:
         session.out.value({**plain(told), "broken": broken})
     elif not told.blocks:
@@ -30,14 +32,15 @@ def fairness(session: Session, args: Namespace) -> bool:
     return not broken
 
 
-COLUMNS = ("origin", "share>", "contended>", "promised>", "received>", "error>", "longest wait>", "waiting>", "got>")
+COLUMNS = ("origin", "share>", "contended>", "promised>", "received>", "error>", "longest wait>", "waiting>", "late>",
+           "got>")  # fmt: skip
 
 
 def rows(told: Fairness) -> list[tuple[Any, ...]]:
     """A line for each origin."""
     return [
         (one.origin, one.share, one.contended, percent(one.promised), percent(one.received), percent(one.error, "+"),
-         one.longest_wait, one.waiting, f"{one.granted:.2f}")
+         one.longest_wait, one.waiting, one.late, f"{one.granted:.2f}")
         for one in told.origins
     ]  # fmt: skip
 
@@ -54,7 +57,8 @@ def summary(told: Fairness) -> str:
 def plain(told: Fairness) -> dict[str, Any]:
     """The same in JSON's terms."""
     return {
-        "blocks": told.blocks, "jain": told.jain, "longest_wait": told.longest_wait, "most_error": told.most_error,
+        "blocks": told.blocks, "jain": told.jain, "longest_wait": told.longest_wait, "most_late": told.most_late,
+        "most_error": told.most_error,
         "origins": [asdict(one) for one in told.origins],
     }  # fmt: skip
 
@@ -82,6 +86,7 @@ FAIRNESS = Command(
     (
         option("--blocks", type=positive, default=100, metavar="N", help="look back so many blocks (default: 100)"),
         option("--most-wait", type=count, metavar="N", help="broken, if an origin waited more blocks than this"),
+        option("--most-late", type=count, metavar="N", help="broken, if a backlog was emptied later by more blocks"),
         option("--most-error", type=part, metavar="PART", help="broken, if a share is further off, say 0.05 or 5%%"),
         option("--least-jain", type=part, metavar="INDEX", help="broken, if Jain's index is below, say 0.95"),
     ),

@@ -16,6 +16,7 @@ from . import (
     overweight,
     rings,
     serving,
+    simulating,
     weights,
 )
 from .command import Entry
@@ -41,6 +42,7 @@ TREE: tuple[Entry, ...] = (
     foreseeing.DRY_RUN,
     foreseeing.FORECAST,
     foreseeing.EXPLAIN,
+    simulating.SIMULATE,
     overweight.OVERWEIGHT,
     deciding.PAUSE,
     deciding.RESUME,

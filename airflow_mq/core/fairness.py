@@ -13,20 +13,21 @@ emptied wanted what it got and no more, whoever is wanting would have taken more
 this holds among the members of each group.
 
 What counts for the share of a queue are *contended* blocks: those in which it was wanting, and
-the block that ended that by emptying it. There,
+the block that ended that by emptying it. They make up its *backlogs*. Of a backlog nobody is
+promised more than it asked for in all: what it got, and what of it waits still. So
 
-    promised = the sum of what it was promised / the sum of what these blocks gave
-    received = the sum of what it got          / the sum of what these blocks gave
+    promised = the sum of what its backlogs were promised / the sum of what these blocks gave
+    received = the sum of what it got                     / the sum of what these blocks gave
     error    = received / promised - 1
 
     Jain's index = (sum of x)² / (n · sum of x²), where x = received / promised of each of n queues
 
 Jain's index is 1 where all got what was promised, and 1/n where one got everything. A queue that
 was promised less than a whole block, and of which nothing was started, has no error: a single
-message may be worth as much. It has its wait.
-
-A *wait* is the number of blocks in a row in which a queue was wanting and none of its messages
-was started.
+message may be worth as much. Whose backlog was emptied got all it asked for, if late; that is told
+by two figures in blocks. A *wait* is a row of blocks in which a queue was wanting and none of its
+messages was started. It was *late* by the blocks that a backlog lasted longer than if each block
+had given what was promised.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class OriginFairness:
     #: The longest row of blocks in which it waited, and that which goes on now.
     longest_wait: int
     waiting: int
+    #: By how many blocks at most a backlog was emptied later than promised.
+    late: int
     #: What it got in all, in blocks.
     granted: float
 
@@ -98,6 +101,11 @@ class Fairness:
         return max((one.longest_wait for one in self.origins), default=0)
 
     @property
+    def most_late(self) -> int:
+        """By how many blocks at most any backlog was emptied later than promised."""
+        return max((one.late for one in self.origins), default=0)
+
+    @property
     def most_error(self) -> float:
         """The largest share error of all, whichever way."""
         return max((abs(one.error) for one in self.origins if one.error is not None), default=0.0)
@@ -107,8 +115,9 @@ class Fairness:
         return next((one for one in self.origins if one.origin == name), _nobody(name))
 
     def broken(
-        self, *, most_wait: int | None = None, most_error: float | None = None, least_jain: float | None = None
-    ) -> list[str]:
+        self, *, most_wait: int | None = None, most_late: int | None = None, most_error: float | None = None,
+        least_jain: float | None = None,
+    ) -> list[str]:  # fmt: skip
         """What goes beyond these bounds, a sentence each; nothing, where all is fair."""
         found = []
         if most_wait is not None:
@@ -117,6 +126,12 @@ class Fairness:
                 f"more than {most_wait:,}"
                 for one in sorted(self.origins, key=lambda one: -one.longest_wait)
                 if one.longest_wait > most_wait
+            ]
+        if most_late is not None:
+            found += [
+                f"{one.origin} was served {_blocks(one.late)} later than promised, more than {most_late:,}"
+                for one in sorted(self.origins, key=lambda one: -one.late)
+                if one.late > most_late
             ]
         if most_error is not None:
             judged = [one for one in self.origins if one.error is not None and abs(one.error) > most_error]
@@ -131,7 +146,7 @@ class Fairness:
 
 
 def _nobody(name: str) -> OriginFairness:
-    return OriginFairness(name, 1, 0, None, None, None, 0, 0, 0.0)
+    return OriginFairness(name, 1, 0, None, None, None, 0, 0, 0, 0.0)
 
 
 def _blocks(count: int) -> str:
@@ -179,67 +194,127 @@ def _wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: in
 
 
 @dataclass
-class _Sum:
-    """What adds up for one origin."""
+class Backlog:
+    """Blocks that left a queue wanting, and the one that emptied it then."""
 
-    contended: int = 0
+    #: What it asked for in all, in parts of a block; without end, while nobody knows.
+    asked: float = 0.0
     promised: float = 0.0
     received: int = 0
-    of: int = 0
-    granted: int = 0
-    waits: list[int] = field(default_factory=lambda: [0])
-    started: bool = False
-    #: Whether it was left wanting, and has not been emptied since.
-    open: bool = False
+    #: What these blocks gave to all, how many they are, and after how many all was promised.
+    given: int = 0
+    blocks: int = 0
+    done_after: int | None = None
+
+    @property
+    def rest(self) -> float:
+        """What it is not promised yet."""
+        return max(self.asked - self.promised, 0.0)
+
+    def add(self, promised: float, received: int, given: int) -> None:
+        """One of its blocks."""
+        self.promised += promised
+        self.received += received
+        self.given += given
+        self.blocks += 1
+        # Sums of parts are not exact to the last digit.
+        if self.done_after is None and self.promised >= self.asked * (1 - 1e-9):
+            self.done_after = self.blocks
+
+    @property
+    def late(self) -> int:
+        """How many blocks it lasted beyond the one in which all was promised."""
+        return 0 if self.done_after is None else self.blocks - self.done_after
 
 
-def judge(rounds: Sequence[Round], promises: Mapping[str, Promise], *, paths: bool = False) -> Fairness:
-    """The figures of these blocks; with paths, promises may be made to groups by their names, too."""
-    sums: dict[str, _Sum] = {}
+def backlogs_of(rounds: Sequence[Round], left: Mapping[str, float]) -> list[dict[str, Backlog]]:
+    """For each block, the backlogs that it belongs to."""
+    found: list[dict[str, Backlog]] = []
+    open_ones: dict[str, Backlog] = {}
     for one in rounds:
-        _add(one, fair_shares(one, promises, paths=paths), sums)
+        here: dict[str, Backlog] = {}
+        for origin in one.wanting | (one.started & open_ones.keys()):
+            backlog = here[origin] = open_ones.setdefault(origin, Backlog())
+            backlog.asked += one.granted.get(origin, 0)
+            if origin not in one.wanting:
+                del open_ones[origin]
+        found.append(here)
+    for origin, backlog in open_ones.items():
+        backlog.asked += left.get(origin, inf)
+    return found
+
+
+def judge(
+    rounds: Sequence[Round], promises: Mapping[str, Promise], *, left: Mapping[str, float] | None = None,
+    paths: bool = False,
+) -> Fairness:  # fmt: skip
+    """The figures of these blocks.
+
+    :param promises: what is set for each origin; with paths, for groups by their names, too.
+    :param left: what those who are wanting at the end still ask for; without end, where it is not said.
+    """
+    lasting = backlogs_of(rounds, left or {})
+    sums: dict[str, _Sum] = {}
+    for one, backlogs in zip(rounds, lasting):
+        fair = fair_shares(one, promises, {origin: its.rest for origin, its in backlogs.items()}, paths=paths)
+        given = sum(one.granted.values())
+        for origin, backlog in backlogs.items():
+            backlog.add(fair[origin], one.granted.get(origin, 0), given)
+            its = sums.setdefault(origin, _Sum())
+            its.backlogs[id(backlog)] = backlog
+        _wait(one, sums)
     origins = [_figures(origin, promises.get(origin, Promise()), sums[origin]) for origin in sorted(sums)]
     ratios = [1 + one.error for one in origins if one.error is not None]
     return Fairness(len(rounds), origins, jain(ratios))
 
 
-def _add(one: Round, fair: Mapping[str, float], sums: dict[str, _Sum]) -> None:
-    given = sum(one.granted.values())
-    for origin in {*one.granted, *one.wanting}:
-        its, got = sums.setdefault(origin, _Sum()), one.granted.get(origin, 0)
-        its.granted += got
-        wanting, started = origin in one.wanting, origin in one.started
-        if wanting or (its.open and started):
-            its.contended += 1
-            its.promised += fair[origin]
-            its.received += got
-            its.of += given
-            its.started |= started
-            its.open = wanting
-        if wanting and not started:
-            its.waits[-1] += 1
-        elif started:
+@dataclass
+class _Sum:
+    """What adds up for one origin."""
+
+    granted: int = 0
+    waits: list[int] = field(default_factory=lambda: [0])
+    backlogs: dict[int, Backlog] = field(default_factory=dict)
+    #: Whether anything of a backlog was started.
+    started: bool = False
+
+
+def _wait(one: Round, sums: dict[str, _Sum]) -> None:
+    for origin in one.granted.keys() | one.wanting:
+        its = sums.setdefault(origin, _Sum())
+        its.granted += one.granted.get(origin, 0)
+        if origin in one.started:
             its.waits.append(0)
+            its.started |= bool(its.backlogs)
+        elif origin in one.wanting:
+            its.waits[-1] += 1
 
 
 def _figures(origin: str, promise: Promise, its: _Sum) -> OriginFairness:
-    known = its.contended > 0 and its.of > 0
-    judged = its.promised > 0 and (its.started or its.promised >= BLOCK_PARTS)
+    lasted = its.backlogs.values()
+    given, promised = sum(one.given for one in lasted), sum(one.promised for one in lasted)
+    received = sum(one.received for one in lasted)
+    judged = promised > 0 and (its.started or promised >= BLOCK_PARTS)
     return OriginFairness(
-        origin, promise.share, its.contended, its.promised / its.of if known else None,
-        its.received / its.of if known else None, its.received / its.promised - 1 if judged else None,
-        max(its.waits), its.waits[-1], its.granted / BLOCK_PARTS,
+        origin, promise.share, sum(one.blocks for one in lasted), promised / given if given else None,
+        received / given if given else None, received / promised - 1 if judged else None,
+        max(its.waits), its.waits[-1], max((one.late for one in lasted), default=0), its.granted / BLOCK_PARTS,
     )  # fmt: skip
 
 
-def fair_shares(one: Round, promises: Mapping[str, Promise], *, paths: bool = False) -> dict[str, float]:
+def fair_shares(
+    one: Round, promises: Mapping[str, Promise], asked: Mapping[str, float] | None = None, *, paths: bool = False
+) -> dict[str, float]:
     """What each queue was promised of what a block gave to all: weighted max-min, leasts first.
 
     With paths, what a block gave is shared by groups, and what a group was promised by its members.
+
+    :param asked: what those who have a backlog ask for, where it is known.
     """
     wants: dict[str, float] = dict(one.granted)
-    for origin in one.wanting:
-        wants[origin] = max(promises.get(origin, Promise()).most, one.granted.get(origin, 0))
+    for origin in {*one.wanting, *(asked or ())}:
+        most = max(promises.get(origin, Promise()).most, one.granted.get(origin, 0))
+        wants[origin] = min(most, (asked or {}).get(origin, inf))
     fair: dict[str, float] = {}
     _share_out(float(sum(one.granted.values())), wants, promises, fair, "" if paths else None)
     return fair

@@ -18,23 +18,25 @@ class CheckFairnessOperator(QueueOperator):
     """Fail if fairness is broken: somebody waited too long, or did not get its share.
 
     What counts is told in `airflow_mq.core.fairness`. Put it behind the block, or into a DAG of its own; it writes
-    nothing. With no bound it only tells. Returns the figures: `blocks`, `jain`, `longest_wait`, `most_error`, and
-    `origins`, a mapping each.
+    nothing. With no bound it only tells. Returns the figures: `blocks`, `jain`, `longest_wait`, `most_late`,
+    `most_error`, and `origins`, a mapping each.
 
     :param most_wait: in how many blocks in a row at most a queue that had something may get nothing (templated)
+    :param most_late: by how many blocks at most a backlog may last longer than by fair shares (templated)
     :param most_error: how far a share may be from what was promised, as a part of it: 0.05 is 5 % (templated)
     :param least_jain: what Jain's index is at least, from 0 to 1 (templated)
     :param blocks: how many blocks of the ledger to look back (templated)
     """
 
     template_fields: Sequence[str] = (
-        *QueueOperator.template_fields, "most_wait", "most_error", "least_jain", "blocks",
+        *QueueOperator.template_fields, "most_wait", "most_late", "most_error", "least_jain", "blocks",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
         most_wait: int | str | None = None,
+        most_late: int | str | None = None,
         most_error: float | str | None = None,
         least_jain: float | str | None = None,
         blocks: int | str = 100,
@@ -42,6 +44,7 @@ class CheckFairnessOperator(QueueOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.most_wait = most_wait
+        self.most_late = most_late
         self.most_error = most_error
         self.least_jain = least_jain
         self.blocks = blocks
@@ -49,11 +52,12 @@ class CheckFairnessOperator(QueueOperator):
     def execute(self, context: Any) -> dict[str, Any]:
         """Look, and fail if it is broken."""
         most_wait = _count(self.most_wait, "most_wait")
+        most_late = _count(self.most_late, "most_late")
         most_error = number_of(self.most_error, "most_error", "a part, say 0.05")
         least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1")
         with self.opened(context) as queue:
             told = queue.fairness(_count(self.blocks, "blocks") or 100)
-        broken = told.broken(most_wait=most_wait, most_error=most_error, least_jain=least_jain)
+        broken = told.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
         index = "nobody was left wanting" if told.jain is None else f"Jain's index is {told.jain:.3f}"
         self.log.info(
             "Over %d blocks, %s; the longest wait was %d blocks, the largest share error %.1f %%.",
@@ -67,7 +71,8 @@ class CheckFairnessOperator(QueueOperator):
             )
         return {
             "blocks": told.blocks, "jain": told.jain, "longest_wait": told.longest_wait,
-            "most_error": told.most_error, "origins": [asdict(one) for one in told.origins],
+            "most_late": told.most_late, "most_error": told.most_error,
+            "origins": [asdict(one) for one in told.origins],
         }  # fmt: skip
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from ..core.book import Book
+from ..core.claims import Scales
 from ..core.errors import InvalidInput
 from ..core.fairness import Fairness, Promise, judge, rounds_of
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
+from ..core.page import WAITING
 from ..core.paths import names_above
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .reading import Reading
+
+#: A queue of so many messages is looked through for what it still asks for.
+COUNTED = 4096
 
 
 class Accounting(Reading):
@@ -38,7 +44,8 @@ class Accounting(Reading):
             ready = _ready_since(unit, shelf, [row[0] for row in rows])
             origins = {entry.origin for page in pages for entry in page} | set(ready)
             promises = promises_of(shelf, origins, parts)
-            return judge(rounds_of(pages, parts, ready), promises, paths=shelf.config.paths)
+            left = {origin: _left(shelf, shelf.book(origin), parts) for origin in ready}
+            return judge(rounds_of(pages, parts, ready), promises, left=left, paths=shelf.config.paths)
 
 
 def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
@@ -96,3 +103,18 @@ def _first_mail(shelf: SqlShelf, book: Book) -> int | None:
                 return part.mail
             place -= part.items
     return None
+
+
+def _left(shelf: SqlShelf, book: Book, parts: Callable[[Weight], int]) -> float:
+    """What a queue still asks for; where it is much, nobody counts it, and it counts as without end."""
+    while book.message_count <= COUNTED and shelf.pull(book):
+        pass
+    if book.message_count > COUNTED:
+        return inf
+    scales, found = Scales(shelf), 0
+    for index in range(book.begin, book.end):
+        page = shelf.page(book.origin, index)
+        for item, mark in enumerate(page.marks) if page is not None else ():
+            if page is not None and mark == WAITING:
+                found += parts(scales.weight(book.origin, page, item))
+    return found

@@ -8,6 +8,8 @@ every message is done for what it was weighed at.
 
 from __future__ import annotations
 
+from .picture import draw
+from .recording import record
 from .running import Simulated, SimulatedOrigin, simulate
 from .scenario import Arrival, Policy, Scenario
 from .scenario_files import read_scenario, write_scenario
@@ -18,7 +20,9 @@ __all__ = [
     "Scenario",
     "Simulated",
     "SimulatedOrigin",
+    "draw",
     "read_scenario",
+    "record",
     "simulate",
     "write_scenario",
 ]

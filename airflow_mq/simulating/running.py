@@ -160,7 +160,7 @@ class _Run:
         self.by_block: dict[int, list[Arrival]] = {}
         for one in scenario.arrivals:
             self.by_block.setdefault(one.block, []).append(one)
-        #: What waits, by origin: since which block, and how many.
+        #: What waits, by origin: since which block, how many, and what each costs in parts of a block.
         self.waiting: dict[str, deque[list[int]]] = {}
         self.sums: dict[str, dict[str, Any]] = {}
         self.blocks: list[ForeseenBlock] = []
@@ -170,7 +170,8 @@ class _Run:
         """What arrives before this block."""
         found = self.by_block.get(block, [])
         for one in found:
-            self.waiting.setdefault(one.origin, deque()).append([block, one.count])
+            weight = one.weight or self.config.weigher.weigh(one.size)
+            self.waiting.setdefault(one.origin, deque()).append([block, one.count, self.parts(weight)])
             self._sums(one.origin)["arrived"] += one.count
         return found
 
@@ -198,7 +199,7 @@ class _Run:
         """So many leave a queue, the oldest first."""
         rest, sums = self.waiting[origin], self._sums(origin)
         while count:
-            since, many = rest[0]
+            since, many, _ = rest[0]
             taken = min(count, many)
             sums["waited"] += taken * (block - since)
             sums["longest"] = max(sums["longest"], block - since)
@@ -211,15 +212,16 @@ class _Run:
         """What it came to."""
         origins = [self._origin(origin) for origin in sorted(self.sums)]
         promises = {origin: self._promise(one) for origin, one in standings.items()}
-        fairness = judge(self.rounds, promises, paths=self.config.paths)
+        left = {origin: sum(count * parts for _, count, parts in rest) for origin, rest in self.waiting.items()}
+        fairness = judge(self.rounds, promises, left=left, paths=self.config.paths)
         return Simulated(policy, self.config.order, self.limit, self.blocks, fairness, origins)
 
     def _origin(self, origin: str) -> SimulatedOrigin:
         sums, last = self.sums[origin], self.scenario.blocks
         rest = self.waiting.get(origin, deque())
-        left = sum(count for _, count in rest)
-        waited = sums["waited"] + sum(count * (last - since + 1) for since, count in rest)
-        longest = max([sums["longest"], *(last - since + 1 for since, _ in rest)])
+        left = sum(count for _, count, _ in rest)
+        waited = sums["waited"] + sum(count * (last - since + 1) for since, count, _ in rest)
+        longest = max([sums["longest"], *(last - since + 1 for since, _, _ in rest)])
         return SimulatedOrigin(
             origin, sums["arrived"], sums["done"], sums["set_aside"], left, waited / sums["arrived"], longest
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,12 +72,12 @@ def _arrival_said(one: Arrival) -> dict[str, Any]:
 
 def _toml(text: str) -> Any:
     try:
-        import tomllib
+        tomllib = import_module("tomllib")
     except ImportError:
         raise InvalidInput("reading TOML needs Python 3.11; write the scenario as JSON, with the same names") from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InvalidInput(f"this is no TOML: {error}") from None
 
 
@@ -156,7 +158,7 @@ def _lines(lines: Iterable[str], name: str) -> Scenario:
         head = _known(read.pop(0)[1], _HEAD, "the first line")
         if head["scenario"] != 1:
             raise InvalidInput(f"this is a scenario of version {head['scenario']!r}; this client reads version 1")
-    arrivals = [_on_line(at, lambda one=one: _arrival(one)) for at, one in read]
+    arrivals = [_on_line(at, partial(_arrival, one)) for at, one in read]
     standings = {
         origin: _standing(_known(said, _ORIGIN, "an origin"))
         for origin, said in _known(head.get("origins", {}), None, "origins").items()
@@ -177,7 +179,7 @@ def _arrival(said: Any) -> Arrival:
 
 
 def _json_line(line: str, number: int) -> Any:
-    return _on_line(number, lambda: _json(line))
+    return _on_line(number, partial(_json, line))
 
 
 def _on_line(number: int, read: Callable[[], Read]) -> Read:

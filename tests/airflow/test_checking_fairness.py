@@ -37,7 +37,7 @@ def serve(queue: MessageQueue, order: str, blocks: int) -> None:
 
 def test_an_empty_ledger_is_fair(queue: MessageQueue, run: Run) -> None:
     told = run.execute(check(most_wait=0, most_error="0", least_jain="1.0"))
-    assert told == {"blocks": 0, "jain": None, "longest_wait": 0, "most_error": 0.0, "origins": []}
+    assert told == {"blocks": 0, "jain": None, "longest_wait": 0, "most_late": 0, "most_error": 0.0, "origins": []}
 
 
 def test_what_is_fair_passes(queue: MessageQueue, run: Run) -> None:

@@ -27,15 +27,15 @@ def test_an_empty_ledger(mq: Terminal) -> None:
     assert "the ledger is empty" in mq("fairness").out
     assert mq("fairness", "--most-wait", "0", "--most-error", "0", "--least-jain", "1").err == ""
     assert mq.json("fairness") == {
-        "blocks": 0, "jain": None, "longest_wait": 0, "most_error": 0.0, "origins": [], "broken": [],
+        "blocks": 0, "jain": None, "longest_wait": 0, "most_late": 0, "most_error": 0.0, "origins": [], "broken": [],
     }  # fmt: skip
 
 
 def test_figures(mq: Terminal, served: MessageQueue) -> None:
     lines = mq("fairness").out.splitlines()
     assert lines[0].split()[:4] == ["origin", "share", "contended", "promised"]
-    assert lines[1].split() == ["acme", "1", "3", "50.0%", "66.7%", "+33.3%", "1", "0", "2.00"]
-    assert lines[2].split() == ["globex", "1", "3", "50.0%", "33.3%", "-33.3%", "1", "1", "1.00"]
+    assert lines[1].split() == ["acme", "1", "3", "50.0%", "66.7%", "+33.3%", "1", "0", "0", "2.00"]
+    assert lines[2].split() == ["globex", "1", "3", "50.0%", "33.3%", "-33.3%", "1", "1", "0", "1.00"]
     assert lines[3].startswith("over 3 blocks: Jain's index 0.900, the longest wait 1 block, the largest share error")
     told = mq.json("fairness", "--blocks", "2")
     assert (told["blocks"], told["jain"]) == (2, 1.0)

@@ -114,18 +114,42 @@ def test_what_waits_now_is_told_by_what_is_ready_now() -> None:
     assert told.origin("b").waiting == 2
 
 
-def test_a_message_that_is_saved_for_is_not_an_error() -> None:
-    """It waits for nine blocks, and then gets what was promised meanwhile."""
-    pages = [[line("large", 0, "spent"), line("small", 90, "limit")] for _ in range(9)]
-    saving = figures(*pages[:3], ready={"large": 0})
-    assert saving.origin("large").error == -1.0 and saving.origin("large").promised == 0.5
-    # Less than a block was promised, so that nothing can be said.
-    assert figures(*pages[:1], ready={"large": 0}).origin("large").error is None
+def test_who_was_emptied_got_all_it_asked_for() -> None:
+    """It waits for nine blocks for a message that is worth as much; then nobody owes it anything."""
     few = [[line("large", 0, "spent"), *(line(f"s{n}", 10, "limit") for n in range(9))] for _ in range(9)]
-    told = figures(*few, [line("large", 90, "emptied"), line("s0", 10, "limit")])
-    assert told.origin("large").longest_wait == 9
-    assert abs(told.origin("large").error or 0) < 0.35
+    told = figures(*few, [line("large", 90, "emptied", 1), line("s0", 10, "limit")])
+    large = told.origin("large")
+    assert (large.longest_wait, large.contended, large.late) == (9, 10, 0)
+    assert large.error == pytest.approx(0.0)
+    # Before, less than a block was promised, and nothing was started: nothing can be said.
     assert figures(*few).origin("large").error is None
+    assert figures(*few, *few).origin("large").error == -1.0
+
+
+def test_a_small_message_is_promised_what_it_asks_for() -> None:
+    """One that waits for four blocks is late by four, and was never promised more than itself."""
+    pages = [[line("loud", 100, "limit")] for _ in range(4)]
+    told = figures(*([line("quiet", 0, "limit"), *page] for page in pages), [line("quiet", 1, "emptied")])
+    assert (told.origin("quiet").longest_wait, told.origin("quiet").late) == (4, 4)
+    assert told.origin("quiet").promised == told.origin("quiet").received == pytest.approx(1 / 401)
+    assert told.origin("loud").promised == pytest.approx(399 / 400)
+    assert told.broken(most_late=3) == ["quiet was served 4 blocks later than promised, more than 3"]
+    assert told.most_late == 4 and told.broken(most_late=4) == []
+
+
+def test_half_of_what_was_promised_is_late_in_the_end() -> None:
+    """While it lasts, its share is short; once it is emptied, it was late."""
+    half = [[line("a", 25, "limit"), line("b", 75, "limit")] for _ in range(8)]
+    lasting = figures(*half)
+    assert lasting.origin("a").error == -0.5 and lasting.origin("a").late == 0
+    over = figures(*half, [line("a", 25, "emptied"), line("b", 75, "limit")])
+    # It asked for 225, which four and a half blocks would have given.
+    assert over.origin("a").error == pytest.approx(0.0) and over.origin("a").late == 4
+    assert over.origin("a").longest_wait == 0
+    # What is left is known sometimes: a hundred more, and no more than that, is promised.
+    rounds = rounds_of(half, lambda weight: weight.time * BLOCK_PARTS // 100, {})
+    bounded = judge(rounds, {}, left={"a": BLOCK_PARTS})
+    assert bounded.origin("a").error == pytest.approx(200 / 300 - 1)
 
 
 def test_jains_index() -> None:

@@ -1,0 +1,188 @@
+"""`simulate`: the same arrivals under other policies, side by side."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.config import ORDERS
+from ..core.weight import Weight
+from .command import Command, UsageError, option
+from .fairness import percent, plain
+from .session import Session
+from .values import count, positive, setting, weight, words
+
+if TYPE_CHECKING:
+    from ..simulating import Policy, Scenario, Simulated
+
+#: So many origins are listed, unless all are asked for.
+LISTED = 30
+
+
+def simulate(session: Session, args: Namespace) -> None:
+    """Replay arrivals, and compare."""
+    from .. import simulating
+
+    scenario = _scenario(session, args)
+    if args.save:
+        simulating.write_scenario(scenario, args.save)
+    policies = _policies(args, scenario)
+    with session.out.progress("simulating"):
+        found = simulating.simulate(scenario, policies)
+    if args.svg:
+        _write(args.svg, simulating.draw(scenario, found))
+    if session.out.as_json:
+        session.out.value(_plain(scenario, found))
+        return
+    session.out.remark(
+        f"{scenario.name}: {scenario.messages:,} messages of {len(found[0].origins):,} origins "
+        f"over {scenario.blocks:,} blocks"
+    )
+    session.out.table(_TOTALS, [_totals(one) for one in found])
+    listed = _listed(found, None if args.all else LISTED)
+    session.out.line("")
+    session.out.table(_columns(found), [_row(origin, found) for origin in listed])
+    if len(listed) < len(found[0].origins):
+        session.out.remark(f"these waited longest; --all lists all {len(found[0].origins):,}")
+    for path in filter(None, (args.svg, args.save)):
+        session.out.remark(f"written: {path}")
+
+
+def _scenario(session: Session, args: Namespace) -> Scenario:
+    from .. import simulating
+
+    if (args.scenario is None) == (not args.recorded):
+        raise UsageError("say a scenario's file, or --recorded for what arrived at the queue")
+    if args.scenario is not None:
+        scenario = simulating.read_scenario(args.scenario)
+    else:
+        with session.queue() as queue:
+            scenario = simulating.record(queue, args.recorded)
+    if args.blocks:
+        scenario = replace(scenario, blocks=args.blocks)
+    return scenario if args.seed is None else replace(scenario, seed=args.seed)
+
+
+def _policies(args: Namespace, scenario: Scenario) -> list[Policy]:
+    from .. import simulating
+
+    found = [simulating.Policy(order, order) for order in args.order or ()] + list(args.policy or ())
+    chosen = found or list(scenario.policies) or [simulating.Policy(scenario.ring.order)]
+    if args.limit is None:
+        return chosen
+    return [one if one.limit is not None else replace(one, limit=args.limit) for one in chosen]
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path!r} cannot be written: {error}") from None
+
+
+_TOTALS = ("policy", "order", "limit>", "done>", "left>", "set aside>", "mean wait>", "longest wait>", "Jain's index>",
+           "share error>", "full>")  # fmt: skip
+
+
+def _totals(one: Simulated) -> tuple[Any, ...]:
+    jain = one.fairness.jain
+    return (one.policy.name, one.order, str(one.limit), one.done, one.left, sum(each.set_aside for each in one.origins),
+            f"{one.mean_wait:.2f}", one.longest_wait, None if jain is None else f"{jain:.3f}",
+            percent(one.fairness.most_error), percent(one.filled))  # fmt: skip
+
+
+def _listed(found: Sequence[Simulated], most: int | None) -> list[str]:
+    longest = {
+        fared.origin: max(one.origin(fared.origin).longest_wait for one in found) for fared in found[0].origins[:10_000]
+    }
+    if most is None or len(found[0].origins) <= most:
+        return [fared.origin for fared in found[0].origins]
+    return sorted(sorted(longest, key=lambda origin: (-longest[origin], origin))[:most])
+
+
+def _columns(found: Sequence[Simulated]) -> list[str]:
+    each = [f"{one.policy.name}: {what}>" for one in found for what in ("share", "promised", "longest wait", "left")]
+    return ["origin", "arrived>", *each]
+
+
+def _row(origin: str, found: Sequence[Simulated]) -> list[Any]:
+    row: list[Any] = [origin, found[0].origin(origin).arrived]
+    for one in found:
+        fair, fared = one.fairness.origin(origin), one.origin(origin)
+        row += [percent(fair.received), percent(fair.promised), fared.longest_wait, fared.left]
+    return row
+
+
+def _plain(scenario: Scenario, found: Sequence[Simulated]) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name, "messages": scenario.messages, "blocks": scenario.blocks, "seed": scenario.seed,
+        "policies": [_plain_policy(one) for one in found],
+    }  # fmt: skip
+
+
+def _plain_policy(one: Simulated) -> dict[str, Any]:
+    return {
+        "policy": one.policy.name, "order": one.order, "limit": one.limit, "done": one.done, "left": one.left,
+        "mean_wait": one.mean_wait, "longest_wait": one.longest_wait, "filled": one.filled,
+        "fairness": plain(one.fairness), "origins": [asdict(fared) for fared in one.origins],
+        "blocks": [{"block": each.number, "messages": each.messages, "planned": each.planned} for each in one.blocks],
+    }  # fmt: skip
+
+
+def policy(text: str) -> Policy:
+    """A name and terms, quoted as in a shell: `order=…`, `limit=TIME/SIZE`, `share.ORIGIN=N`, `setting=value`."""
+    from .. import simulating
+    from ..core.errors import InvalidInput
+
+    try:
+        terms = shlex.split(words(text))
+    except ValueError as error:
+        raise ArgumentTypeError(f"a policy reads NAME TERM..., quoted like a shell's words: {error}") from None
+    name = terms.pop(0) if terms and "=" not in terms[0] else text
+    shares: dict[str, int] = {}
+    settings: dict[str, Any] = {}
+    limit: Weight | None = None
+    for term in terms:
+        what, _, value = term.partition("=")
+        if what.startswith("share."):
+            shares[what.removeprefix("share.")] = positive(value)
+        elif what == "limit":
+            limit = weight(value)
+        else:
+            settings.update([setting(term)])
+    try:
+        return simulating.Policy(name, settings.pop("order", None), limit, shares, settings)
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+SIMULATE = Command(
+    "simulate", "the same arrivals under other policies: who waits, and who gets what", simulate,
+    (
+        option("scenario", type=words, nargs="?", metavar="SCENARIO", help="a file in TOML, JSON, or JSON lines"),
+        option(
+            "--recorded", type=positive, nargs="?", const=100, metavar="N",
+            help="instead: what arrived before the latest N blocks of the ledger (100), and what waits",
+        ),
+        option("--order", action="append", choices=ORDERS, help="under this order; may be repeated"),
+        option(
+            "--policy", action="append", type=policy, metavar="'NAME TERM…'",
+            help="under a policy of terms: order=…, limit=TIME/SIZE, share.ORIGIN=N, or a setting of the ring in JSON; "
+            "may be repeated",
+        ),
+        option("--limit", type=weight, metavar="TIME/SIZE", help="what a block may cost, where a policy does not say"),
+        option("--blocks", type=positive, metavar="N", help="run so many blocks (default: as the scenario says)"),
+        option("--seed", type=count, metavar="N", help="another seed than the scenario's, for a ring that shuffles"),
+        option("--svg", type=words, metavar="PATH", help="draw it"),
+        option("--save", type=words, metavar="PATH", help="write the arrivals as JSON lines, to be simulated again"),
+        option("--all", action="store_true", help="list every origin"),
+    ),
+    about="Blocks are planned by the code that does it in earnest, and every message is done for what it was weighed "
+    "at. Nothing is written but the files that are named. docs/fairness.md describes scenarios.",
+    example="$ simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
+    "$ simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
+)  # fmt: skip

@@ -1,0 +1,154 @@
+"""What arrived at a queue, as far as it is still known: a scenario to replay.
+
+Of a message that waits, the store knows when it was sent. Of one that was processed, it knows the block
+that processed it and what it cost. It arrived before that block; and since a queue is left with messages
+only by a block that could not take more, all that ran in a row of such blocks and in the one that emptied
+the queue then is taken to have been there from the first of them on. So a backlog is replayed as a
+backlog, at its worst: as if all of it had come at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.book import DEFAULT_STANDING, Standing
+from ..core.claims import Scales
+from ..core.errors import InvalidInput
+from ..core.events import Event, Fate
+from ..core.fairness import STOPPED
+from ..core.message import check_number
+from ..core.orders import Entry
+from ..core.page import WAITING, Page
+from ..core.paths import names_above
+from ..core.weight import Weight
+from ..queue import MessageQueue
+from ..queue.reading import all_origins
+from ..store import codec
+from ..store.shelf import SqlShelf
+from .scenario import Arrival, Scenario
+
+#: What became of messages that a block had room for.
+_TAKEN = {Fate.PROCESSED, Fate.DECLINED, Fate.BAD_FORMAT, Fate.CORRUPT, Fate.UNSUPPORTED, Fate.STACK_LIMIT}
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A block of the ledger."""
+
+    block: int
+    at: int
+    entries: Mapping[str, Entry]
+
+
+def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenario:
+    """What arrived before each of the latest blocks, and what waits now, with the ring as it is set.
+
+    What waits and came after the last block arrives before one block more; the scenario ends with that.
+    """
+    if not check_number(blocks, "a number of blocks"):
+        raise InvalidInput("record at least 1 block")
+    with queue._looking() as (unit, shelf):
+        rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
+        pages = [
+            _Page(id_, at, {entry.origin: entry for entry in codec.unpack_ledger(bytes(data))})
+            for id_, at, data in rows
+        ]
+        origins = list(all_origins(unit, queue.ring_id))
+        waiting = [one for origin in origins for one in _waiting(shelf, origin, pages)]
+        standings = _standings(shelf, origins)
+    found = [*_processed(queue, pages), *waiting]
+    # Neighbours that are alike are one entry; a sort keeps the order of those of a block.
+    found.sort(key=lambda one: one.block)
+    return Scenario(list(_together(found)), len(pages) + 1, queue.config, standings, name=name or queue.ring)
+
+
+def _processed(queue: MessageQueue, pages: Sequence[_Page]) -> Iterator[Arrival]:
+    """What these blocks processed, in the order of the blocks."""
+    if not pages:
+        return
+    events: list[Event] = []
+    by_hand: set[tuple[str, int, int]] = set()
+    since = pages[0].at / 1_000_000
+    for event in queue.events():
+        if event.at is not None and event.at >= since and event.fate in _TAKEN:
+            events.append(event)
+        elif event.fate is Fate.EXECUTED:
+            by_hand.add((event.origin, event.page, event.index))
+    places = {page.block: number for number, page in enumerate(pages)}
+    times = [page.at for page in pages]
+    for event in events:
+        if (event.origin, event.page, event.index) in by_hand:
+            continue
+        at = places.get(event.block) if event.block is not None else None
+        if at is None:
+            # It was processed in place: the ledger's page is written when that ends.
+            at = min(bisect_left(times, round((event.at or 0) * 1_000_000)), len(pages) - 1)
+        size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
+        yield Arrival(_backlog_since(pages, event.origin, at) + 1, event.origin, 1, size, event.weight)
+
+
+def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
+    """The first block of the row of those that left this queue with messages, up to this one."""
+    first = at
+    for number in range(at - 1, -1, -1):
+        entry = pages[number].entries.get(origin)
+        if entry is None:
+            continue
+        if entry.reason not in STOPPED:
+            break
+        first = number
+    return first
+
+
+def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
+    """What waits of a queue, or is in flight: each before the block that was planned next after it was sent."""
+    book = shelf.book(origin)
+    while shelf.pull(book):
+        pass
+    scales = Scales(shelf)
+    blocks = [page.block for page in pages]
+    for index in range(book.begin, book.end):
+        page = shelf.page(origin, index)
+        if page is None:
+            continue
+        for item, mail in enumerate(_mails(page)):
+            if page.marks[item] == WAITING:
+                weight = scales.weight(origin, page, item)
+                yield Arrival(bisect_left(blocks, mail) + 1, origin, 1, page.extent(item), weight)
+
+
+def _mails(page: Page) -> Iterator[int]:
+    for part in page.slices:
+        for _ in range(part.items):
+            yield part.mail
+
+
+def _standings(shelf: SqlShelf, origins: Sequence[str]) -> dict[str, Standing]:
+    if not shelf.config.paths:
+        found = {origin: shelf.book(origin).standing for origin in origins}
+    else:
+        names = {name for origin in origins for name in (origin, *names_above(origin))}
+        found = {name: shelf.standing(name) for name in sorted(names)}
+    return {origin: standing for origin, standing in found.items() if standing != DEFAULT_STANDING}
+
+
+def _together(arrivals: Sequence[Arrival]) -> Iterator[Arrival]:
+    """Neighbours that are alike, as one."""
+    last: Arrival | None = None
+    count = 0
+    for one in arrivals:
+        if last is not None and _alike(last, one):
+            count += one.count
+            continue
+        if last is not None:
+            yield Arrival(last.block, last.origin, count, last.size, last.weight)
+        last, count = one, one.count
+    if last is not None:
+        yield Arrival(last.block, last.origin, count, last.size, last.weight)
+
+
+def _alike(one: Arrival, other: Arrival) -> bool:
+    of_one: tuple[int, str, int, Weight | None] = one.block, one.origin, one.size, one.weight
+    return of_one == (other.block, other.origin, other.size, other.weight)
