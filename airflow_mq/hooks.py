@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ from airflow.sdk import BaseHook
 
 from airflow_mq.core.errors import (
     AddressRefused,
+    InvalidInput,
     MessageQueueError,
     NetworkFileSystem,
     StoreBusy,
@@ -221,6 +222,33 @@ def _sqlite_root() -> Path | None:
         from airflow.configuration import conf
     folder = conf.get(CONNECTION_TYPE, "sqlite_root", fallback="")
     return Path(folder) if folder else None
+
+
+# -- Kafka, by its own hook --
+
+
+def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | None = None) -> Any:
+    """A consumer of a connection of Airflow's Kafka provider, with the settings that exactly-once needs.
+
+    Making it asks no broker. The hook resolves what a connection may say: callbacks, tokens of clouds.
+    """
+    from airflow_mq.adapters.kafka import consumer
+
+    try:
+        base: Any = import_module("airflow.providers.apache.kafka.hooks.consume").KafkaConsumerHook
+    except ImportError as error:
+        raise InvalidInput(
+            f"Kafka needs Airflow's provider for it: pip install 'airflow-mq[kafka]' ({error})"
+        ) from None
+
+    class Hook(base):
+        """The provider's hook, but for what a consumer is told of offsets."""
+
+        def _get_client(self, config: dict[str, Any]) -> Any:
+            return consumer({**config, **({"group.id": group} if group else {})})
+
+    made: Any = Hook(topics=list(topics), kafka_config_id=kafka_config_id).get_conn
+    return made
 
 
 # -- looking at the store --

@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.fairness",
                 "operators.overweight",
                 "operators.queues",
+                "operators.receive",
             )
         ],
         "sensors": [_modules("sensors")],

@@ -28,7 +28,12 @@ FORCED: Mapping[str, Any] = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
 }
-DEFAULTS: Mapping[str, Any] = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+#: Who was killed is missed after a while, and only then its partitions go to others.
+DEFAULTS: Mapping[str, Any] = {
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "session.timeout.ms": 10_000,
+}
 #: What becomes of a record that can never be a message: stop there, or go on and say so in the log.
 UNFIT = ("stop", "skip")
 #: Bytes that are fetched together at most, and records that are asked for at a time.
@@ -69,7 +74,7 @@ class KafkaTopics:
         *,
         origin: str = "{key}",
         unfit: str = "stop",
-        patience: float = 30.0,
+        patience: float = 60.0,
     ) -> None:
         """Subscribe to topics.
 

@@ -16,6 +16,7 @@ outside of the folder is read or written: links are not followed, and no name le
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import IO, Any
 
@@ -38,6 +40,8 @@ AFTER = ("move", "delete")
 INLINE = 64 << 10
 #: A line that is longer is none.
 LONGEST_LINE = 64 << 20
+#: It is gone, or a link leads there now.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart", ".inprogress", ".lock", "~")
 _TOKENS = re.compile(r"(\{origin\*?\}|\*\*|\*|\?)")
@@ -336,8 +340,10 @@ class LocalPlace(Place):
                     # Somebody put another file in its place at that very moment: that one is still to be received.
                     os.rename(kept, name, src_dir_fd=there, dst_dir_fd=here)
                     return None
-        except FileNotFoundError:
-            return None
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None
+            raise
         return f"{to[: len(to) - len(name)]}{kept}"
 
     def remove(self, path: str) -> None:
@@ -452,7 +458,10 @@ def _tag(about: Any) -> str:
     """What an object store tells of a version."""
     for name in ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created"):
         if about.get(name):
-            return f"{about[name]}+{about.get('size')}".strip('"')
+            # Some tell a time as a date here, and as a number there.
+            told = about[name].timestamp() if isinstance(about[name], datetime) else about[name]
+            text = f"{told:.6f}" if isinstance(told, float) else str(told).strip('"')
+            return f"{text}+{about.get('size')}"
     return str(about.get("size"))
 
 

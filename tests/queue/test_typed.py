@@ -70,13 +70,13 @@ def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
         "Processed",
         "ProcessingFailed",
     ]
-    assert {event.details["error"] for event in queue.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
+    assert {event.error for event in queue.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
 
 
 def test_batches_hold_what_decodes(queue: MessageQueue) -> None:
     numbers = queue.typed(json_codec)
     numbers.enqueue_many([("a", 1), ("a", [2]), ("a", {"n": 3})])
-    queue.enqueue_messages("a", [b"NaN", b"[" * 100_000 + b"]", b"4"][:2])
+    queue.enqueue_messages("a", [b"NaN", b"[" * 60_000])
     numbers.enqueue("a", 4)
     seen: list[Any] = []
 
@@ -98,7 +98,7 @@ def test_a_codec_of_ones_own_says_what_becomes_of_it(queue: MessageQueue) -> Non
     assert typed.service(lambda it: seen.append(it.value)).processed == 1 and seen == [7]
     # A fault of the codec is a try that failed: nothing is dropped for it.
     assert queue.footprint("a").count == 1
-    assert [event.details.get("error") for event in queue.events()] == [None, "Unsupported", "BadFormat"]
+    assert [event.error for event in queue.events()][:3] == [None, "Unsupported", "BadFormat"]
     with pytest.raises(InvalidInput, match="wrong for good"):
         Undecodable("why", Done())
 

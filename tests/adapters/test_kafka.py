@@ -1,0 +1,238 @@
+"""Kafka topics, on a real broker: what is in them becomes messages, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.adapters import Received, receive
+from airflow_mq.adapters.kafka import KafkaFailed, KafkaTopics, UnfitRecord, consumer, origin_of, settings_for
+from airflow_mq.core.errors import InvalidInput
+from tests.adapters.broker import broker
+from tests.adapters.conftest import contents, die_in
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+confluent = pytest.importorskip("confluent_kafka")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+class Cluster:
+    """Topics of a test's own."""
+
+    def __init__(self, server: str) -> None:
+        self.server, self.name = server, uuid.uuid4().hex[:12]
+        self.settings = {"bootstrap.servers": server, "group.id": f"group-{self.name}"}
+
+    def make(self, partitions: int = 1, name: str | None = None) -> str:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        topic = name or f"t-{uuid.uuid4().hex[:12]}"
+        admin = AdminClient({"bootstrap.servers": self.server})
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        return topic
+
+    def send(self, topic: str, records: Sequence[tuple[str | bytes | None, bytes | None, Any]]) -> None:
+        producer = confluent.Producer({"bootstrap.servers": self.server, "linger.ms": 5})
+        for key, value, headers in records:
+            producer.produce(topic, value=value, key=key, headers=headers)
+        assert producer.flush(30) == 0
+
+    def topics(self, *topics: str, **how: Any) -> KafkaTopics:
+        return KafkaTopics(consumer(self.settings), list(topics), **how)
+
+    def committed(self, topic: str, partition: int = 0) -> int:
+        reader = confluent.Consumer(self.settings)
+        (found,) = reader.committed([confluent.TopicPartition(topic, partition)], timeout=30)
+        reader.close()
+        offset: int = found.offset
+        return offset
+
+
+@pytest.fixture
+def cluster(server: str) -> Cluster:
+    return Cluster(server)
+
+
+def take(queue: MessageQueue, topics: KafkaTopics, **how: Any) -> Received:
+    try:
+        return receive(queue, topics, **how)
+    finally:
+        topics.close()
+
+
+def test_records_become_messages_once(queue: MessageQueue, cluster: Cluster) -> None:
+    topic = cluster.make(partitions=3)
+    records = [(f"o{number % 5}", b"%d" % number, [("trace", b"t-%d" % number)]) for number in range(60)]
+    cluster.send(topic, records)  # type: ignore[arg-type]
+    assert take(queue, cluster.topics(topic), batch=7).count == 60
+    assert contents(queue) == {f"o{origin}": [b"%d" % n for n in range(60) if n % 5 == origin] for origin in range(5)}
+    headers = queue.peek("o3")[0].headers
+    assert headers["trace"] == "t-3" and headers["kafka"].startswith(f"{topic}/")
+    # Everything is committed: the next time there is nothing, and then what is new.
+    assert take(queue, cluster.topics(topic)) == Received()
+    cluster.send(topic, [("o1", b"new", None)])
+    assert take(queue, cluster.topics(topic)) == Received(1, 3)
+    # Another group reads it all again, and the queue knows every record.
+    cluster.settings["group.id"] += "-2"
+    assert take(queue, cluster.topics(topic)) == Received(repeated=61)
+
+
+PROGRAM = """
+import json, os, signal
+from airflow_mq import MessageQueue
+from airflow_mq.adapters import receive
+from airflow_mq.adapters.kafka import KafkaTopics, consumer
+
+where = os.environ["WHERE"]
+
+class Dying(KafkaTopics):
+    left = 2
+    def commit(self, arrived):
+        Dying.left -= 1
+        if Dying.left == 0 and where == "commit":
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().commit(arrived)
+        if Dying.left == 0 and where == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with MessageQueue(os.environ["STORE"]) as queue:
+    if where == "claim_key":
+        seen = []
+        def probe(name):
+            seen.append(name)
+            if seen.count("claim_key") == 8:
+                os.kill(os.getpid(), signal.SIGKILL)
+        queue.store.probe = probe
+    settings = json.loads(os.environ["SETTINGS"])
+    receive(queue, Dying(consumer(settings), [os.environ["TOPIC"]]), batch=5)
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("where", ["claim_key", "commit", "after"])
+def test_killed_anywhere_nothing_is_lost_or_doubled(
+    queue: MessageQueue, store_uri: str, cluster: Cluster, where: str
+) -> None:
+    topic = cluster.make(partitions=1)
+    cluster.send(topic, [("acme", b"%d" % number, None) for number in range(40)])
+    # Who was killed is still a member for a while: as a member of its own name, it is at once replaced.
+    cluster.settings["group.instance.id"] = "one"
+    environment = {"STORE": store_uri, "SETTINGS": json.dumps(cluster.settings), "TOPIC": topic, "WHERE": where}
+    die_in(PROGRAM, environment)
+    assert queue.check() == []
+    done = take(queue, cluster.topics(topic), batch=6)
+    assert contents(queue) == {"acme": [b"%d" % number for number in range(40)]}
+    assert done.repeated == (5 if where == "commit" else 0)
+
+
+def test_what_was_not_committed_is_fetched_again(queue: MessageQueue, cluster: Cluster) -> None:
+    topic = cluster.make()
+    cluster.send(topic, [("acme", b"%d" % number, None) for number in range(10)])
+    topics = cluster.topics(topic)
+    calls = []
+
+    def fail(name: str) -> None:
+        calls.append(name)
+        if calls.count("claim_key") == 5:
+            raise RuntimeError("the network went away")
+
+    queue.store.probe = fail
+    with pytest.raises(RuntimeError):
+        receive(queue, topics, batch=3)
+    queue.store.probe = None
+    assert take(queue, topics, batch=4).count == 7
+    assert contents(queue) == {"acme": [b"%d" % number for number in range(10)]}
+    assert cluster.committed(topic) == 10
+
+
+def test_what_can_never_be_a_message(queue: MessageQueue, cluster: Cluster) -> None:
+    topic = cluster.make()
+    records: list[Any] = [("acme", b"1", None), ("acme", None, None), (None, b"2", None), (b"\xff", b"3", None),
+                          ("a\nb", b"4", None), ("acme", b"", None), ("acme", b"5", [("x", None), ("y", b"\xff\0")])]  # fmt: skip
+    cluster.send(topic, records)
+    with pytest.raises(UnfitRecord, match=rf"the record {topic}/0/1 can never be a message: it has no value"):
+        take(queue, cluster.topics(topic))
+    assert contents(queue) == {"acme": [b"1"]} and cluster.committed(topic) == 1
+    assert take(queue, cluster.topics(topic, unfit="skip")) == Received(1, 1, refused=5)
+    assert contents(queue) == {"acme": [b"1", b"5"]} and cluster.committed(topic) == 7
+    assert queue.peek("acme")[1].headers["y"] == "\\xff\\x00"
+
+
+def test_origins_of_topics_and_headers_and_large_records(queue: MessageQueue, cluster: Cluster) -> None:
+    topic = cluster.make()
+    data = os.urandom(200_000)
+    cluster.send(topic, [("k", data, [("tenant", b"acme")])])
+    assert take(queue, cluster.topics(topic, origin="{header.tenant}/{topic}/{partition}/{key}")).count == 1
+    (peeked,) = queue.peek(f"acme/{topic}/0/k")
+    with queue.open_blob(peeked) as file:
+        assert file.read() == data
+
+
+def test_two_readers_of_a_group_share_the_work(queue: MessageQueue, cluster: Cluster) -> None:
+    topic = cluster.make(partitions=4)
+    cluster.send(topic, [(f"o{number}", b"%d" % number, None) for number in range(40)])
+    first = cluster.topics(topic)
+    got = receive(queue, first, most=10, batch=10).count
+    second = cluster.topics(topic)
+    rest = take(queue, second)
+    left = take(queue, first)
+    assert got + rest.count + left.count == 40
+    assert sum(footprint.count for _, footprint in queue.footprints()) == 40
+
+
+def test_a_topic_made_anew_is_another(queue: MessageQueue, cluster: Cluster) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    topic = cluster.make()
+    cluster.send(topic, [("acme", b"1", None)])
+    assert take(queue, cluster.topics(topic)).count == 1
+    admin = AdminClient({"bootstrap.servers": cluster.server})
+    admin.delete_topics([topic])[topic].result(30)
+    _until_gone(admin, topic)
+    cluster.make(name=topic)
+    cluster.send(topic, [("acme", b"2", None)])
+    cluster.settings["group.id"] += "-2"
+    assert take(queue, cluster.topics(topic)) == Received(1, 1)
+
+
+def _until_gone(admin: Any, topic: str) -> None:
+    import time
+
+    until = time.monotonic() + 30
+    while topic in admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(0.5)
+
+
+def test_a_cluster_that_is_not_there(queue: MessageQueue) -> None:
+    topics = KafkaTopics(
+        consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}), ["t"], patience=1.0
+    )  # fmt: skip
+    with pytest.raises(KafkaFailed, match="is it up"):
+        take(queue, topics)
+
+
+def test_what_makes_no_sense(tmp_path: Path) -> None:
+    for template in ("", "acme", "{nothing}", "{header}", "{key}{x}"):
+        with pytest.raises(InvalidInput):
+            origin_of(template)
+    with pytest.raises(InvalidInput, match=r"group\.id"):
+        settings_for({"bootstrap.servers": "x"})
+    forced = settings_for({"group.id": "g", "enable.auto.commit": True, "auto.offset.reset": "latest"})
+    assert forced["enable.auto.commit"] is False and forced["auto.offset.reset"] == "latest"
+    for wrong in ({"topics": []}, {"topics": "t"}, {"unfit": "burn"}, {"origin": "x"}):
+        with pytest.raises(InvalidInput):
+            KafkaTopics(None, **{"topics": ["t"], **wrong})
