@@ -1,0 +1,103 @@
+"""Receiving from a DAG: folders, object stores, and Kafka topics through the provider's hook."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from tests.adapters.broker import broker
+from tests.airflow.stage import CONN_ID, Airflow, Run
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    (tmp_path / "landing/acme").mkdir(parents=True)
+    (tmp_path / "landing/acme/1.json").write_bytes(b"one")
+    (tmp_path / "landing/acme/2.json").write_bytes(b"")
+    return tmp_path / "landing"
+
+
+def files(folder: object, **kwargs: Any) -> Any:
+    from airflow_mq.operators.receive import ReceiveFilesOperator
+
+    return ReceiveFilesOperator(
+        task_id="receive", mq_conn_id=CONN_ID, folder=str(folder), pattern="{origin}/*.json", settle=0, **kwargs
+    )
+
+
+def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path) -> None:
+    done = run.execute(files(landing))
+    assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1}
+    assert [one.payload for one in queue.peek("acme")] == [b"one"]
+    assert run.execute(files(landing))["count"] == 0
+
+
+def test_an_object_store_by_its_address(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
+    assert run.execute(files(f"file://{landing}", lines=True))["count"] == 1
+    assert (landing / ".received/acme/1.json").exists()
+
+
+def test_a_task_can_fail_for_what_was_put_aside(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
+    from airflow.exceptions import AirflowException
+
+    with pytest.raises(AirflowException, match="1 put aside"):
+        run.execute(files(landing, fail_on_refused=True))
+    assert sqlite_queue.footprint("acme").count == 1
+
+
+def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
+    from airflow.exceptions import AirflowException
+
+    from airflow_mq.operators.receive import ReceiveKafkaOperator, ReceiveMessagesOperator
+
+    kafka = ReceiveKafkaOperator(task_id="kafka", mq_conn_id=CONN_ID, topics="t", origin="x")
+    for operator in (
+        files(landing, most="many"),
+        files("/no/such/folder"),
+        ReceiveMessagesOperator(task_id="nothing", mq_conn_id=CONN_ID),
+    ):
+        with pytest.raises(AirflowException):
+            run.execute(operator)
+    assert "origin" in kafka.template_fields and "folder" in files(landing).template_fields
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_topics_through_the_hook_of_the_provider(
+    sqlite_queue: MessageQueue, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    from airflow_mq.operators.receive import ReceiveKafkaOperator
+
+    topic = f"t-{uuid.uuid4().hex}"
+    with broker(tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server})
+        admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+        producer = confluent.Producer({"bootstrap.servers": server})
+        for number in range(10):
+            producer.produce(topic, key=f"o{number % 2}", value=b"%d" % number)
+        assert producer.flush(30) == 0
+        # Whoever made the connection did not think of offsets; the consumer does.
+        extra = {"bootstrap.servers": server, "group.id": "theirs", "enable.auto.commit": True}
+        connection = json.dumps({"conn_type": "kafka", "extra": extra})
+        monkeypatch.setenv("AIRFLOW_CONN_TOPICS", connection)
+        operator = ReceiveKafkaOperator(
+            task_id="kafka", mq_conn_id=CONN_ID, topics=topic, kafka_config_id="topics", group="ours", batch=4
+        )
+        assert run.execute(operator) == {"count": 10, "size": 10, "repeated": 0, "refused": 0}
+        assert run.execute(operator)["count"] == 0
+    assert [one.payload for one in sqlite_queue.peek("o1")] == [b"1", b"3", b"5", b"7", b"9"]
