@@ -212,7 +212,9 @@ class OneByOne:
         if bounds.size is None and bounds.fraction is None:
             return False
         weight = self.scales.weight(book.origin, page, item)
-        exceeded = bounds._replace(full=UNLIMITED).exceeded(weight, page.extent(item))
+        if bounds._replace(full=UNLIMITED).exceeded(weight, page.extent(item)) is None:
+            return False
+        exceeded = ladder.bounds.exceeded(weight, page.extent(item))
         if exceeded:
             put_aside(ladder.shelf, book, page, item, aside_of(ladder.shelf, book, page, item, weight, exceeded))
         return exceeded is not None

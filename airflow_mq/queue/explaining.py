@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from ..core.book import Book
 from ..core.claims import ClaimRun, Scales
+from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.paths import names_above
-from ..core.service import overweight_limit
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import BlockRow
@@ -177,10 +177,9 @@ class _Asked:
         rows = self.real.rows_for("asides", {"origin": [self.origin], "page": [address.page]}, ring=self.asker.ring_id)
         row = next((row for row in rows if row[2] == address.index), None)
         behind = row is None and address.page < self.book.begin
-        why = "it was swept" if behind else "it was tried too often without an outcome"
-        if row is not None and row[6] == "overweight":
-            weight, limit = codec.unpack_weight(row[4]), codec.unpack_weight(row[5])
-            why = f"it weighs {weight}, more than the {limit} that a block can carry"
+        reason = row[6] if row is not None else SWEPT if behind else ATTEMPTS
+        weight, limit = (codec.unpack_weight(row[4]), codec.unpack_weight(row[5])) if row is not None else (None, None)
+        why = in_words(reason, weight, limit, self._extent(address))
         return Explanation(
             self.origin, address, "set aside", f"{address} is set aside: {why}. It waits for a person.", None,
             (f"airflow-mq overweight execute {address} --processor module:function",
@@ -235,10 +234,7 @@ class _Asked:
             sentence = f"nobody wants {address} any more: {when} drops it."
             return Explanation(self.origin, address, "expired", sentence, block.number)
         if verdict == "set aside":
-            weight, limit = self._weight(address), self._most()
-            sentence = f"{subject} weighs {weight}, more than the {limit} that a block can carry: {when} sets it aside."
-            remedies = (f"a limit that leaves {weight} for a message: airflow-mq ring change --service-weight …",)
-            return Explanation(self.origin, address, "overweight", sentence, block.number, remedies)
+            return self._is_too_much(address, subject, when, block)
         if block.number == 1:
             return Explanation(self.origin, address, "next", f"{subject} runs in the next block.", 1)
         reason, why = self._reason(address, first)
@@ -246,6 +242,24 @@ class _Asked:
         return Explanation(
             self.origin, address, reason, sentence, block.number, self._remedies(address, reason, block.number - 1)
         )
+
+    def _is_too_much(self, address: Address, subject: str, when: str, block: ForeseenBlock) -> Explanation:
+        """It will be set aside: by which limit, and which setting would change that."""
+        decision = block.decision(address)
+        assert decision is not None
+        reason, weight, size = decision.reason, decision.weight, self._extent(address)
+        why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
+        remedy = {
+            MOST: f"a most that allows {weight}: airflow-mq origin set {self.origin} --most …",
+            FRACTION: f"a most_of_limit that allows {weight}: airflow-mq ring change --set most_of_limit=…",
+            SIZE: f"a max_message_size of {size}: airflow-mq ring change --set max_message_size={size}",
+        }.get(reason, f"a limit that leaves {weight} for a message: airflow-mq ring change --service-weight …")
+        sentence = f"{subject} {why}: {when} sets it aside."
+        return Explanation(self.origin, address, "overweight", sentence, block.number, (remedy,))
+
+    def _extent(self, address: Address) -> int:
+        page = self.shelf.page(self.origin, address.page)
+        return page.extent(address.index) if page is not None else 0
 
     def _reason(self, address: Address, first: ForeseenBlock | None) -> tuple[str, str]:
         behind = self._behind(address)
@@ -319,11 +333,6 @@ class _Asked:
     def _weight(self, address: Address) -> Weight | None:
         page = self.shelf.page(self.origin, address.page)
         return None if page is None else Scales(self.shelf).weight(self.origin, page, address.index)
-
-    def _most(self) -> Weight:
-        limit = overweight_limit(self.shelf, self.future.limit or Weight(0, 0))
-        most = self.book.standing.most
-        return Weight(*map(min, limit, most)) if most else limit
 
 
 def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.claims import Claim, Verdict
+from ..core.claims import Claim, ClaimRun, Decision, Verdict
 from ..core.config import RingConfig
 from ..core.errors import ConfigRefused, InvalidInput
 from ..core.message import Address, check_number, check_origin
@@ -87,13 +87,24 @@ class ForeseenBlock:
 
     def verdict(self, address: Address) -> str | None:
         """What becomes of this message in it: `processed`, `set aside` or `expired`; nothing, if it is not taken."""
+        run = self._run_of(address)
+        if run is None:
+            return None
+        decision = run.decisions.get(address.index)
+        if decision is None:
+            return "processed"
+        return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
+
+    def decision(self, address: Address) -> Decision | None:
+        """What it decides about this message instead of having it processed: by which weight, and which limit."""
+        run = self._run_of(address)
+        return run.decisions.get(address.index) if run is not None else None
+
+    def _run_of(self, address: Address) -> ClaimRun | None:
         for claim in self.claims:
             for run in claim.runs if claim.origin == address.origin else ():
                 if run.page == address.page and run.first <= address.index < run.first + run.count:
-                    decision = run.decisions.get(address.index)
-                    if decision is None:
-                        return "processed"
-                    return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
+                    return run
         return None
 
 

@@ -120,7 +120,7 @@ class Telling(QueueBase):
             check_address(message)
             with self.store.reading() as unit:
                 return self._told(unit, [message])
-        if not isinstance(message, bytes) or len(message) != ID_BYTES:
+        if type(message) is not bytes or len(message) != ID_BYTES:
             raise InvalidInput(f"a message is told by its address, or by its name of {ID_BYTES} bytes")
         if origin is not None:
             check_origin(origin)

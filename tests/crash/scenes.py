@@ -77,6 +77,18 @@ def set_aside(queue: MessageQueue, state: State) -> None:
     assert len(state.told) == 6
 
 
+def limit_raised(queue: MessageQueue, state: State) -> None:
+    """What was set aside fits by now."""
+    set_aside(queue, state)
+    queue.change_ring(service_weight=Weight(6_000, 100_000))
+
+
+def expiring(queue: MessageQueue, state: State) -> None:
+    """What was set aside has waited for too long."""
+    set_aside(queue, state)
+    queue.change_ring(set_aside_expires=1e-6)
+
+
 def planned(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
     state.told = queue.plan_block().token
@@ -175,6 +187,10 @@ SCENES = [
     Scene("plan by hand", lambda q, s: q.plan_overweight(s.told[2], Weight(9_000, 9_000)), set_aside),
     Scene("settle by hand", lambda q, s: q.settle_block(s.told), claimed_by_hand, lambda q, s: q.settle_block(s.told)),
     Scene("discard", lambda q, s: q.discard_overweight(s.told[:3], "not wanted"), set_aside),
+    Scene("judge again", lambda q, s: q.judge_again(s.told[:3], "raised"), limit_raised),
+    Scene("judge all again", lambda q, s: q.judge_all_again("raised"), limit_raised),
+    Scene("discard all", lambda q, s: q.discard_all_overweight("not wanted", origin="a"), set_aside),
+    Scene("expire", lambda q, s: q.housekeep(), expiring),
     Scene("reap", lambda q, s: q.reap_page("a", 0, "old"), swept),
     Scene("sweep", lambda q, s: q.sweep("b"), mixed),
     Scene("force head", lambda q, s: q.force_set_head("b"), mixed),

@@ -1,0 +1,429 @@
+"""Set-aside messages: found by block, reason and age; judged again, discarded in bulk, expired; and thresholds."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from airflow_mq import (
+    Address,
+    LinearWeigher,
+    Message,
+    MessageQueue,
+    Overweight,
+    RingConfig,
+    Weight,
+    Yield,
+)
+from airflow_mq.core.errors import (
+    AlreadyProcessed,
+    ConfigRefused,
+    InFlight,
+    InvalidInput,
+    NoPage,
+    Queued,
+    QueuePaused,
+)
+from airflow_mq.core.message import message_id
+from tests.queue.conftest import Maker, serve, told
+
+HEAVY = Weight(700_000, 5)
+WIDE = Weight(10**9, 1 << 40)
+RAISED = Weight(800_000, 1 << 30)
+
+
+def settle(queue: MessageQueue) -> int:
+    """A block whose messages are all done; its id."""
+    block = queue.plan_block()
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    queue.settle_block(block)
+    return block.id
+
+
+def raised(queue: MessageQueue) -> MessageQueue:
+    queue.change_ring(service_weight=RAISED)
+    return queue
+
+
+@pytest.fixture
+def heavy(queue: MessageQueue) -> Address:
+    """A message that was set aside, between two that were processed."""
+    queue.enqueue_message("acme", b"first")
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY, headers={"trace": "17"})
+    queue.enqueue_message("acme", b"last")
+    settle(queue)
+    return queue.overweight()[0].address
+
+
+# Finding them.
+
+
+def test_they_are_found_by_the_blocks_in_which_they_arrived_and_were_set_aside(queue: MessageQueue) -> None:
+    queue.enqueue_message("a", b"one", weight=HEAVY)
+    queue.pause("b")
+    queue.enqueue_message("b", b"two", weight=HEAVY)
+    first = settle(queue)
+    queue.resume("b")
+    queue.enqueue_message("c", b"three", weight=HEAVY)
+    second = settle(queue)
+    found = {one.address.origin: (one.arrived_block, one.block) for one in queue.overweight()}
+    assert found == {"a": (first, first), "b": (first, second), "c": (second, second)}
+    assert [one.address.origin for one in queue.overweight(block=second)] == ["b", "c"]
+    assert [one.address.origin for one in queue.overweight(arrived=first)] == ["a", "b"]
+    assert [one.address.origin for one in queue.overweight(arrived=first, block=second)] == ["b"]
+    assert queue.overweight(block=first, origin="b") == []
+    assert queue.overweight(block=first + 1000) == []
+
+
+def test_age_counts_from_arrival(queue: MessageQueue) -> None:
+    queue.enqueue_message("a", b"old", weight=HEAVY)
+    time.sleep(0.3)
+    settle(queue)
+    queue.enqueue_message("b", b"new", weight=HEAVY)
+    settle(queue)
+    old, new = queue.overweight()
+    assert old.age is not None and new.age is not None and old.age >= new.age + 0.25
+    assert old.arrived_at is not None and old.at is not None and (old.at - old.arrived_at).total_seconds() >= 0.25
+    assert [one.address.origin for one in queue.overweight(older_than=old.age - 0.1)] == ["a"]
+    assert queue.overweight(older_than=3600) == []
+
+
+def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=30, max_attempts=1, order="rotation")
+    queue.enqueue_messages([(f"o{number % 4}", b"%02d" % number) for number in range(40)], weight=HEAVY)
+    settle(queue)
+    queue.enqueue_messages("o1", [b"x", b"y"])
+    serve(queue, lambda delivery: Yield())
+    queue.enqueue_messages("o2", [b"p", b"q"])
+    queue.sweep("o2")
+    counts = {
+        reason: len(queue.overweight(reason=reason, limit=1000)) for reason in ("overweight", "attempts", "swept")
+    }
+    assert counts == {"overweight": 40, "attempts": 2, "swept": 2}
+    everything = queue.overweight(limit=1000)
+    assert everything == sorted(everything, key=lambda one: one.address) and len(everything) == 44
+    pages: list[Any] = []
+    while more := queue.overweight(limit=7, after=pages[-1].address if pages else None):
+        pages += more
+    assert [one.address for one in pages] == [one.address for one in everything]
+    swept = queue.overweight(reason="swept")
+    assert all(one.age is not None and one.arrived_at is not None for one in swept)
+    assert [one.address for one in queue.overweight("o2", reason="swept", limit=1)] == [swept[0].address]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"reason": "because"}, {"block": -1}, {"arrived": "x"}, {"older_than": -1}, {"origin": ""}, {"limit": -1}],
+)
+def test_what_cannot_be_asked_for(queue: MessageQueue, wanted: Any) -> None:
+    with pytest.raises(InvalidInput):
+        queue.overweight(**wanted)
+
+
+# Judging again.
+
+
+def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, heavy: Address) -> None:
+    (before,) = queue.overweight()
+    queue.enqueue_message("acme", b"later")
+    raised(queue)
+    judged = queue.judge_again(heavy, "the limit was raised")
+    assert judged.stayed == []
+    (moved,) = judged.moved
+    assert moved.address == heavy and moved.moved is not None
+    assert (queue.overweight(), queue.footprint("acme").count, queue.footprint("acme").size) == ([], 2, 10)
+    later, back = queue.peek("acme")
+    assert (later.payload, back.payload, back.address) == (b"later", b"heavy", moved.moved)
+    assert (back.headers, back.weight, back.sent_at) == ({"trace": "17"}, HEAVY, before.arrived_at)
+    event = list(queue.events())[-1]
+    assert (event.name, event.who, event.id) == ("Rejudged", "tester", message_id(b"heavy"))
+    assert event.moved_to == (moved.moved.page, moved.moved.index) and event.why.startswith("the limit was raised")
+    assert queue.check() == []
+    assert serve(queue) == [("acme", b"later"), ("acme", b"heavy")]
+
+
+def test_one_that_does_not_fit_stays_and_says_so(queue: MessageQueue, heavy: Address) -> None:
+    events = told(queue)
+    (stayed,) = queue.judge_again([heavy]).stayed
+    assert (stayed.address, stayed.moved) == (heavy, None)
+    assert "weighs 700,000/5, more than the 600,000" in stayed.why
+    assert (told(queue), [one.address for one in queue.overweight()]) == (events, [heavy])
+
+
+def test_what_a_processor_reported_is_believed(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"wolf in sheep's clothing")
+    serve(queue, lambda delivery: Overweight(HEAVY))
+    (one,) = queue.overweight()
+    assert queue.judge_again(one.address).moved == []
+    raised(queue)
+    assert len(queue.judge_again(one.address).moved) == 1
+    assert queue.peek("acme")[0].weight == HEAVY
+    # The queue's own weigher thinks it light, and may be asked again.
+    queue.change_ring(service_weight=Weight(600_000, 1 << 30))
+    serve(queue)
+    (one,) = queue.overweight()
+    assert queue.judge_again(one.address).moved == []
+
+
+def test_the_weigher_is_asked_again_on_demand(make_queue: Maker) -> None:
+    queue = make_queue(weigher=LinearWeigher(Weight(700_000, 0), Weight(0, 0)))
+    queue.enqueue_message("acme", b"as it seemed")
+    serve(queue)
+    (one,) = queue.overweight()
+    queue.change_ring(weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))
+    assert queue.judge_again(one.address).moved == []
+    assert len(queue.judge_again(one.address, weigh=True).moved) == 1
+    assert serve(queue) == [("acme", b"as it seemed")]
+
+
+def test_tries_are_kept_and_judged_by_what_is_allowed_now(make_queue: Maker) -> None:
+    queue = make_queue(max_attempts=2, order="rotation")
+    queue.enqueue_message("acme", b"shy")
+    for _ in range(2):
+        serve(queue, lambda delivery: Yield())
+    (one,) = queue.overweight(reason="attempts")
+    assert "tried 2 times, and 2 are allowed" in queue.judge_again(one.address).stayed[0].why
+    queue.change_ring(max_attempts=3)
+    assert len(queue.judge_again(one.address).moved) == 1
+    assert queue.peek("acme")[0].attempts == 2
+
+
+def test_the_most_of_an_origin_is_a_limit_of_its_own(queue: MessageQueue) -> None:
+    queue.set_origin("acme", most=Weight(10, 100))
+    queue.enqueue_message("acme", b"much", weight=Weight(11, 1))
+    settle(queue)
+    (one,) = queue.overweight()
+    assert (one.reason, one.limit) == ("most", Weight(10, 100))
+    assert "that its origin may have" in queue.judge_again(one.address).stayed[0].why
+    queue.set_origin("acme", most=Weight(11, 100))
+    assert len(queue.judge_again(one.address).moved) == 1
+
+
+def test_many_are_judged_at_once_all_or_none(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"%d" % number for number in range(10)], weight=HEAVY)
+    queue.enqueue_messages("b", [b"x", b"y"], weight=Weight(900_000, 1))
+    settle(queue)
+    raised(queue)
+    addresses = [one.address for one in queue.overweight()]
+    with pytest.raises(NoPage):
+        queue.judge_again([*addresses, Address("c", 0, 0)])
+    assert [one.address for one in queue.overweight()] == addresses
+    judged = queue.judge_again(addresses)
+    assert (len(judged.moved), [one.address.origin for one in judged.stayed]) == (10, ["b", "b"])
+    assert [payload for _, payload in serve(queue, limit=WIDE)] == [b"%d" % number for number in range(10)]
+
+
+def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.asides.AT_ONCE", 7)
+    queue = make_queue(heap_size=60)
+    queue.enqueue_messages([(f"o{number % 3}", b"%02d" % number) for number in range(30)], weight=HEAVY)
+    first = settle(queue)
+    queue.enqueue_messages("o9", [b"p", b"q"])
+    queue.sweep("o9")
+    queue.pause("o1", "not now")
+    raised(queue)
+    judged = queue.judge_all_again("raised", block=first)
+    assert len(judged.moved) == 20
+    assert {one.address.origin for one in judged.stayed} == {"o1"} and "paused" in judged.stayed[0].why
+    assert len(queue.judge_all_again("raised").moved) == 0, "what was swept is judged where that is asked for"
+    assert len(queue.judge_all_again("raised", reason="swept").moved) == 2
+    assert queue.check() == []
+    seen = serve(queue, limit=WIDE)
+    assert [payload for origin, payload in seen if origin == "o0"] == [b"%02d" % number for number in range(0, 30, 3)]
+    assert len(seen) == 22
+    assert queue.discard_all_overweight("gone", origin="o1") == 0
+    queue.resume("o1")
+    with pytest.raises(InvalidInput):
+        queue.discard_all_overweight("all of it")
+    with pytest.raises(InvalidInput):
+        queue.discard_all_overweight("", origin="o1")
+    assert queue.discard_all_overweight("gone", origin="o1") == 10
+    assert (queue.overweight(), queue.footprints()) == ([], [])
+    assert {event.who for event in queue.events(name="Discarded")} == {"tester"}
+
+
+def test_what_cannot_be_judged(queue: MessageQueue, heavy: Address) -> None:
+    queue.enqueue_message("acme", b"next")
+    for address, error in (
+        (Address("acme", 0, 0), AlreadyProcessed), (Address("nobody", 0, 0), NoPage), (Address("acme", 1, 0), Queued),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            queue.judge_again(address)
+    block = queue.plan_overweight(heavy, RAISED)
+    with pytest.raises(InFlight):
+        queue.judge_again(heavy)
+    queue.release_block(block)
+    queue.pause("acme")
+    with pytest.raises(QueuePaused):
+        queue.judge_again(heavy)
+    queue.change_ring(service_weight=None)
+    with pytest.raises(InvalidInput, match="limit="):
+        queue.judge_again(heavy)
+    queue.resume("acme")
+    assert len(queue.judge_again(heavy, limit=RAISED).moved) == 1
+
+
+def test_beside_a_block_in_flight(queue: MessageQueue, heavy: Address) -> None:
+    queue.enqueue_messages("acme", [b"p", b"q"])
+    block = queue.plan_block()
+    raised(queue)
+    assert len(queue.judge_again(heavy).moved) == 1
+    assert queue.check() == []
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    assert queue.settle_block(block).processed == 2
+    assert queue.check() == []
+    assert serve(queue) == [("acme", b"heavy")]
+
+
+def test_what_expires_keeps_its_expiry(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"milk", weight=HEAVY, expires=0.2)
+    settle(queue)
+    raised(queue)
+    queue.judge_all_again()
+    time.sleep(0.3)
+    assert serve(queue) == []
+    assert [event.name for event in queue.events()][-1] == "Expired"
+
+
+# Policies.
+
+
+def test_what_waits_for_too_long_expires_and_a_policy_is_a_who(queue: MessageQueue, heavy: Address) -> None:
+    queue.enqueue_messages("b", [b"x"])
+    queue.sweep("b")
+    assert queue.housekeep() == 0
+    assert len(queue.overweight()) == 2, "off by default"
+    queue.change_ring(set_aside_expires=3600)
+    assert queue.expire_set_aside() == 0
+    queue.change_ring(set_aside_expires=0.01)
+    time.sleep(0.05)
+    queue.pause("b")
+    queue.housekeep()
+    assert [one.address.origin for one in queue.overweight()] == ["b"], "a pause holds for policies, too"
+    queue.resume("b")
+    assert queue.expire_set_aside() == 1
+    assert (queue.overweight(), queue.footprints()) == ([], [])
+    events = [event for event in queue.events() if event.name == "Expired"]
+    assert [(event.origin, event.who) for event in events] == [
+        ("acme", "policy set_aside_expires"), ("b", "policy set_aside_expires"),
+    ]  # fmt: skip
+    assert "longer than" in events[0].why
+
+
+def test_what_no_processor_can_read_goes_by_policy(make_queue: Maker) -> None:
+    queue = make_queue(max_attempts=1, order="rotation")
+    queue.enqueue_messages("acme", [b"???", Message(b"heavy", weight=HEAVY)])
+    serve(queue, lambda delivery: Yield())
+    queue.housekeep()
+    assert len(queue.overweight()) == 2
+    queue.change_ring(discard_unreadable=True)
+    queue.housekeep()
+    assert [one.reason for one in queue.overweight()] == ["overweight"]
+    (event,) = [event for event in queue.events() if event.name == "Discarded"]
+    assert (event.who, event.why) == ("policy discard_unreadable", "no processor could read it")
+
+
+def test_culling_is_said_and_recorded(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", heap_size=10, max_stale=1)
+    queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl"], weight=HEAVY)
+    serve(queue)
+    queue.housekeep()
+    assert len(queue.overweight()) == 3, "housekeeping culls nothing by itself"
+    assert queue.cull() == 2
+    events = [event for event in queue.events() if event.name == "Discarded"]
+    assert [(event.id, event.who) for event in events] == [
+        (message_id(b"abcd"), "tester"), (message_id(b"efgh"), "tester")
+    ]  # fmt: skip
+
+
+# Thresholds.
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
+@pytest.mark.parametrize("way", ["plan", "service", "metering"])
+def test_thresholds_set_aside_what_would_fit(make_queue: Maker, order: str, way: str) -> None:
+    queue = make_queue(
+        order=order, max_message_size=10, most_of_limit=0.5, service_weight=Weight(100, 1000),
+        weigher=LinearWeigher(Weight(1, 0), Weight(0, 1000)),
+    )  # fmt: skip
+    queue.enqueue_messages("acme", [
+        b"fine", b"much too long", Message(b"heavy", weight=Weight(51, 1)), Message(b"half", weight=Weight(50, 1)),
+        Message(b"too heavy", weight=Weight(101, 1)), b"last",
+    ])  # fmt: skip
+    foreseen = queue.dry_run(seed=b"x")
+    assert foreseen.queue("acme").set_aside == 3
+    if way == "plan":
+        settle(queue)
+    else:
+        processor = _metering if way == "metering" else None
+        queue.service_queues(processor or (lambda delivery: None))
+    found = {one.address.index: (one.reason, one.limit, one.most_bytes) for one in queue.overweight()}
+    assert found == {
+        1: ("size", None, 10), 2: ("fraction", Weight(50, 500), None), 4: ("overweight", Weight(100, 1000), None)
+    }  # fmt: skip
+    assert queue.footprint("acme").count == 3
+    why = [event.why for event in queue.events(name="OverweightEnqueued")]
+    assert why[0] == "it has 13 bytes, more than the 10 that this ring allows"
+    # The limits are raised: each is judged by its own.
+    queue.change_ring(max_message_size=None)
+    judged = queue.judge_all_again()
+    assert [one.address.index for one in judged.moved] == [1]
+    queue.change_ring(most_of_limit=None)
+    judged = queue.judge_all_again()
+    assert ([one.address.index for one in judged.moved], [one.address.index for one in judged.stayed]) == ([2], [4])
+
+
+def _metering(delivery: Any) -> Any:
+    """Meters itself: it knows what it costs."""
+    weight = Weight(101, 1) if delivery.payload == b"too heavy" else Weight(1, 1)
+    return None if delivery.meter.consume(weight) else Overweight(weight)
+
+
+_metering.meters_itself = True  # type: ignore[attr-defined]
+
+
+def test_explain_knows_thresholds(make_queue: Maker) -> None:
+    queue = make_queue(max_message_size=3, service_weight=Weight(100, 1000), most_of_limit=0.1)
+    queue.enqueue_message("acme", b"long")
+    told = queue.explain("acme")
+    assert (told.reason, told.block) == ("overweight", 1)
+    assert (
+        "has 4 bytes, more than the 3 that this ring allows" in told.sentence and "max_message_size" in told.remedies[0]
+    )
+    settle(queue)
+    assert "has 4 bytes, more than the 3" in queue.explain_message(Address("acme", 0, 0)).sentence
+    queue.enqueue_message("b", b"x", weight=Weight(11, 1))
+    assert "more than the 10/100 that this ring allows for one message" in queue.explain("b").sentence
+
+
+def test_thresholds_are_off_and_checked() -> None:
+    ring = RingConfig()
+    off = (ring.max_message_size, ring.most_of_limit, ring.set_aside_expires, ring.discard_unreadable)
+    assert off == (None, None, None, False)
+    for name, values in {
+        "max_message_size": (0, -1, 1.5, "x", True), "most_of_limit": (0, 1.5, -0.1, "x", True),
+        "set_aside_expires": (0, -1, 1e10, "x", True), "discard_unreadable": (1, "yes", None),
+    }.items():  # fmt: skip
+        for value in values:
+            with pytest.raises(ConfigRefused, match=name):
+                ring.changed(**{name: value})
+    wanted = ring.changed(max_message_size=1024, most_of_limit=0.005, set_aside_expires=86400, discard_unreadable=True)
+    assert RingConfig.from_json(wanted.to_json()) == wanted
+    assert wanted.changed(max_message_size=None, most_of_limit=None).most_of_limit is None
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(600_000, 1 << 40))
+    queue.enqueue_messages(((f"o{number % 2000:05}", b"%d" % number) for number in range(100_000)), weight=HEAVY)
+    block = settle(queue)
+    assert len(queue.overweight(limit=200_000)) == 100_000
+    began = time.monotonic()
+    for wanted in (
+        {}, {"origin": "o01999"}, {"block": block}, {"arrived": block}, {"reason": "attempts"}, {"older_than": 3600},
+        {"after": Address("o01990", 0, 0)}, {"reason": "swept"},
+    ):  # fmt: skip
+        queue.overweight(**wanted)  # type: ignore[arg-type]
+    assert (time.monotonic() - began) / 8 < 0.5
