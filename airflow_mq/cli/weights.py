@@ -1,20 +1,28 @@
-"""`weights`: what messages were thought to cost, and what they did cost."""
+"""`weights`: what messages were thought to cost, what they did cost, and what the steps around them do."""
 
 from __future__ import annotations
 
+import json
+import signal
+import sys
+import threading
 from argparse import Namespace
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.weigher import LinearWeigher
 from .command import Command, Group, option
 from .session import Session
-from .values import words
+from .values import positive, words
 
 if TYPE_CHECKING:
     from ..queue import MessageQueue
     from ..queue.measures import Fit
 
+#: What a ring may count time in, and how many of them are a millisecond.
+_UNITS = {"ms": 1, "us": 1000}
 #: From so far off on, the prediction is called wrong.
 DRIFT = 0.25
 
@@ -102,6 +110,51 @@ def fit(session: Session, args: Namespace) -> bool:
     return True
 
 
+def measure(session: Session, args: Namespace) -> None:
+    """Measure what the steps of servicing cost here; set the ring so when asked to."""
+    from .. import measuring
+
+    per_millisecond = _UNITS[args.unit]
+    with session.queue() as queue, _ended_by_signal(), session.out.progress("measuring") as tell:
+        found = measuring.measure(queue.store.address, queue.config, args.repeats, tell)
+        costs = measuring.costs_of(found, per_millisecond)
+        # Checked whether it is applied or not: what is printed can be used.
+        config = queue.config.changed(costs=costs)
+        if args.apply:
+            queue.change_ring(costs=costs)
+    if session.out.as_json:
+        session.out.value({
+            "unit": args.unit, "repeats": args.repeats, "applied": args.apply,
+            "steps": [{**asdict(one), "cost": getattr(costs, one.step)} for one in found],
+            "config": {"costs": costs.to_json()},
+        })  # fmt: skip
+    else:
+        rows = [
+            (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
+            for one in found
+        ]
+        session.out.table(
+            ("step", f"cost, {args.unit}>", "median, ms>", "a quarter below>", "above>", "measured as"), rows
+        )
+        session.out.remark(f"as a setting: --set 'costs={json.dumps(costs.to_json())}'")
+        session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
+    for warning in config.warnings():
+        session.out.warn(warning)
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Let a polite end clean up as an error does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _is_off(one: Measured | None) -> bool:
     return one is not None and one.drift is not None and abs(one.drift) > DRIFT
 
@@ -150,6 +203,18 @@ WEIGHTS = Group(
             (*_WHICH, option("--store-it", action="store_true", help="make it the ring's weigher")),
             about="Exit code 1 if nothing was measured yet.",
             example="$ weights fit --store-it",
+        ),
+        Command(
+            "measure", "measure what each step of servicing costs here, as a ring's costs", measure,
+            (
+                option("--repeats", type=positive, default=9, metavar="N", help="take each step so often (default: 9)"),
+                option("--unit", choices=tuple(_UNITS), default="ms", help="what the ring counts time in; ms"),
+                option("--apply", action="store_true", help="set the measured costs in the ring"),
+            ),
+            about="A ring of its own is made beside the store (a file in its folder, a schema of its database), its "
+            "steps are timed, and it is removed again; no ring of yours is touched. Medians are rounded up. Measure "
+            "on an idle machine; refused, if a block of the ring could not even pay for one message then.",
+            example="$ weights measure\n$ weights measure --json > costs.json\n$ ring change --file costs.json",
         ),
     ),
     example="$ weights show",

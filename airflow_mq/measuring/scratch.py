@@ -1,0 +1,102 @@
+"""A store beside a store, for as long as something is measured; removed whatever happens.
+
+Whoever is killed before that leaves it behind: the next one removes what nobody holds any more.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+from psycopg import errors, sql
+
+from ..core.errors import Refused
+from ..store import StoreAddress, upgrade
+from ..store.postgres import conninfo, translated
+from ..store.sqlite import translated as translated_sqlite
+
+_SCHEMA = "airflow_mq_measure_"
+_FILE = ".measure-"
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+@contextmanager
+def beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    """An empty store in the same place as this one."""
+    make = _sqlite_beside if address.driver == "sqlite" else _postgres_beside
+    with make(address) as made:
+        yield made
+
+
+@contextmanager
+def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    assert address.path is not None
+    folder, name = address.path.parent, f"{address.path.name}{_FILE}"
+    for left in folder.glob(f"{_escaped(name)}*"):
+        pid = left.name.removeprefix(name).partition("-")[0]
+        if pid.isdigit() and not _lives(int(pid)):
+            left.unlink(missing_ok=True)
+    path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with translated_sqlite():
+            upgrade(replace(address, path=path))
+        yield replace(address, path=path)
+    finally:
+        for suffix in _BESIDE:
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _escaped(name: str) -> str:
+    """A name that a pattern takes as it is."""
+    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in name)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
+def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    made = replace(address, schema=f"{_SCHEMA}{secrets.token_hex(4)}")
+    with translated(), psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+        _drop_left_behind(connection)
+        # Held by this session, so that others see that somebody measures here.
+        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (made.schema,))
+        try:
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.schema)))
+        except errors.InsufficientPrivilege:
+            raise Refused(
+                f"measuring makes a schema of its own beside {address.schema!r} and removes it again; "
+                f"{address.user!r} may not: GRANT CREATE ON DATABASE {address.database} TO {address.user}"
+            ) from None
+        try:
+            upgrade(made)
+            yield made
+        finally:
+            _drop(connection, made.schema)
+
+
+def _drop_left_behind(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Remove the schemas that nobody holds any more."""
+    rows = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (_SCHEMA,)).fetchall()
+    for (name,) in rows:
+        held = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (name,)).fetchone()
+        if held and held[0]:
+            with suppress(errors.InsufficientPrivilege):
+                _drop(connection, str(name))
+            connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (name,))
+
+
+def _drop(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
+    connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))

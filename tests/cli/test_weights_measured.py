@@ -1,0 +1,77 @@
+"""`weights measure`: the costs of steps, as a setting of the ring."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.measuring import steps
+from airflow_mq.measuring.steps import Measured
+from tests.cli.conftest import Terminal
+from tests.crash.states import everything
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, number in (("QUEUES", 6), ("PAGES", 4), ("ITEMS", 20)):
+        monkeypatch.setattr(steps, name, number)
+
+
+def test_it_is_told_and_nothing_changes(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
+    before = everything(queue)
+    lines = mq("weights", "measure", "--repeats", "3").out.splitlines()
+    assert lines[0].split()[0] == "step" and len(lines) == 14
+    assert lines[1].startswith("bump_service_head") and "a block that finds nothing" in lines[1]
+    assert lines[-1] == "nothing was changed; --apply sets them in the ring"
+    assert everything(queue) == before
+    told = mq.json("weights", "measure", "--repeats", "3", "--unit", "us")
+    assert (told["unit"], told["repeats"], told["applied"]) == ("us", 3, False)
+    step = told["steps"][0]
+    assert step["step"] == "bump_service_head" and step["cost"]["time"] >= 1000 * step["median"]
+    # What is printed is a file of settings.
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps(told))
+    mq("ring", "change", "--file", str(file))
+    with MessageQueue(mq.uri) as again:
+        assert again.config.costs.to_json() == told["config"]["costs"]
+
+
+def test_it_is_applied_after_the_check(mq: Terminal, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "airflow_mq.measuring.measure", lambda *args: [Measured("bump_service_head", 41.5, 40.0, 43.0, "by hand")]
+    )
+    assert mq("weights", "measure", "--apply").out.splitlines()[-1] == "set in the ring"
+    with MessageQueue(mq.uri) as again:
+        assert again.config.costs.bump_service_head == Weight(42, 0)
+        again.change_ring(service_weight=Weight(50, 1 << 20))
+    told = mq("weights", "measure", "--unit", "us", "--apply", code=2).err
+    assert "at least 41,500" in told
+    with MessageQueue(mq.uri) as again:
+        assert again.config.costs.bump_service_head == Weight(42, 0)
+
+
+def test_what_makes_no_sense(mq: Terminal) -> None:
+    assert "3 to 1,000" in mq("weights", "measure", "--repeats", "2", code=2).err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_is_gone_when_it_is_told_to_end(tmp_path: Path, number: int) -> None:
+    uri = f"sqlite:///{tmp_path / 'store.db'}"
+    program, environment = [sys.executable, "-m", "airflow_mq"], {**os.environ, "AIRFLOW_MQ_STORE": uri}
+    subprocess.run([*program, "db", "upgrade"], check=True, env=environment, capture_output=True)
+    child = subprocess.Popen([*program, "weights", "measure", "--repeats", "1000"], env=environment)
+    until = time.monotonic() + 30
+    while not list(tmp_path.glob("*.measure-*")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert list(tmp_path.glob("*.measure-*"))
+    child.send_signal(number)
+    assert child.wait(30) in (128 + number, 130)
+    assert sorted(path.name for path in tmp_path.iterdir() if "measure" in path.name) == []

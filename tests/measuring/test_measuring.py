@@ -1,0 +1,135 @@
+"""The costs of steps, measured beside a store that nobody touches, and of which nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import psycopg
+import pytest
+
+from airflow_mq import Costs, MessageQueue, RingConfig, Weight
+from airflow_mq.core.errors import InvalidInput, Refused
+from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, steps
+from airflow_mq.store import StoreAddress, parse, upgrade
+from airflow_mq.store.postgres import conninfo
+from tests.crash.states import everything
+from tests.queue.conftest import eventually
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured is of no concern here."""
+    for name, number in (("QUEUES", 6), ("PAGES", 4), ("ITEMS", 20)):
+        monkeypatch.setattr(steps, name, number)
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        queue.enqueue_messages("acme", [b"x"] * 5)
+        queue.plan_block()
+        yield queue
+        assert queue.check() == []
+
+
+def places(address: StoreAddress) -> list[str]:
+    """Everything of ours that lies where this store does."""
+    if address.path is not None:
+        return sorted(path.name for path in address.path.parent.iterdir() if not path.name.endswith(("-wal", "-shm")))
+    with psycopg.connect(**conninfo(address)) as connection:
+        return sorted(
+            row[0] for row in connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE '%mq%'")
+        )
+
+
+def test_every_step_is_measured_and_nothing_is_touched(queue: MessageQueue) -> None:
+    address = queue.store.address
+    before, there = everything(queue), places(address)
+    told: list[str] = []
+    found = measure(address, queue.config, 3, told.append)
+    assert {one.step for one in found} == {field.name for field in fields(Costs)} == set(METHODS)
+    assert all(0 <= one.low <= one.high and one.median >= 0 and one.how == METHODS[one.step] for one in found)
+    assert all(one.median > 0 for one in found if one.step.startswith(("bump", "set", "execute", "reap")))
+    assert told == ["1 of 3", "2 of 3", "3 of 3"]
+    assert everything(queue) == before and places(address) == there
+
+
+def test_nothing_is_left_of_what_went_wrong(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = queue.store.address
+    there = places(address)
+    monkeypatch.setattr(steps._Bench, "reaped", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        measure(address, queue.config, 3)
+    assert places(address) == there
+    with pytest.raises(InvalidInput, match="3 to 1,000"):
+        measure(address, queue.config, 2)
+
+
+HOLD = """
+import sys, time
+from airflow_mq.measuring import beside
+from airflow_mq.store import parse
+with beside(parse(sys.argv[1])) as made:
+    print(made.schema, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_was_left_behind_is_removed_by_the_next(queue: MessageQueue) -> None:
+    """Killed in the middle, it leaves its store; whoever measures next takes that away, and no other's."""
+    address = queue.store.address
+    there = places(address)
+    children = [
+        subprocess.Popen([sys.executable, "-c", HOLD, address.uri], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    try:
+        for child in children:
+            assert child.stdout is not None and child.stdout.readline()
+        assert len(places(address)) == len(there) + 2
+        children[0].kill()
+        children[0].wait()
+
+        def one_is_left() -> bool:
+            # A server may take a moment to find that the one who was killed is gone.
+            with beside(address):
+                pass
+            return len(places(address)) == len(there) + 1
+
+        assert eventually(one_is_left)
+        children[1].send_signal(signal.SIGINT)
+        children[1].wait(20)
+        assert places(address) == there
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
+
+
+@pytest.mark.postgres
+def test_whoever_may_not_make_a_schema_is_told_what_to_do(pg_uri: str) -> None:
+    address = parse(pg_uri)
+    with psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+        connection.execute(f"CREATE ROLE small{os.getpid()} LOGIN PASSWORD 'small'".encode())
+        try:
+            with (
+                pytest.raises(Refused, match="GRANT CREATE ON DATABASE"),
+                beside(replace(address, user=f"small{os.getpid()}", password="small")),
+            ):
+                pass
+        finally:
+            connection.execute(f"DROP ROLE small{os.getpid()}".encode())
+
+
+def test_costs_are_medians_rounded_up() -> None:
+    found = [Measured("bump_service_head", 1.2, 1, 2, ""), Measured("service_page_item", 0.0, 0, 0, "")]
+    assert costs_of(found) == Costs(bump_service_head=Weight(2, 0))
+    assert costs_of(found, 1000).bump_service_head == Weight(1200, 0)
+    assert RingConfig().changed(costs=costs_of(found)).costs.overhead == Weight(2, 0)
