@@ -111,14 +111,16 @@ def _bars(one: Simulated, named: Sequence[str], left: float, top: float, height:
     """Each origin's share, a line where it was promised, and its longest wait."""
     half = (_BARS - 90) / 2
     longest = max(one.longest_wait, 1)
-    yield _text(left + 96, top + 8, "share, and promised (line)", colour=PALE)
+    fairs = [one.fairness.origin(origin) for origin in named]
+    largest = max([max(fair.received or 0, fair.promised or 0) for fair in fairs], default=0) or 1
+    yield _text(left + 96, top + 8, "share | promised", colour=PALE)
     yield _text(left + 110 + half, top + 8, "longest wait", colour=PALE)
     for number, (origin, colour) in enumerate(zip(named, COLOURS)):
         y, fair, fared = top + 16 + 18 * number, one.fairness.origin(origin), one.origin(origin)
         yield _text(left + 90, y + 10, _short(origin, 13), anchor="end")
         if fair.received is not None and fair.promised is not None:
-            yield _bar(left + 96, y, half * fair.received, colour)
-            mark = left + 96 + half * fair.promised
+            yield _bar(left + 96, y, half * fair.received / largest, colour)
+            mark = left + 96 + half * fair.promised / largest
             yield f'<path d="M{mark:.1f} {y - 2:.1f}v16" stroke="{INK}" stroke-width="1.5"/>'
         wait = (half - 24) * fared.longest_wait / longest
         yield _bar(left + 110 + half, y, wait, colour)
