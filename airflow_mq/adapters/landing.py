@@ -218,6 +218,8 @@ class Landing:
                     self._of[waiting.key] = found, False
                     yield waiting
                 waiting = self._line(found, origin, number, line)
+                if waiting.unfit:
+                    break
             if not self.place.is_same(found, file):
                 raise Changed()
             if waiting is None:
@@ -279,7 +281,7 @@ class LocalPlace(Place):
             if stat.S_ISDIR(about.st_mode):
                 with suppress(OSError), self._opened(name, folder) as below:
                     yield from self._below(below, f"{prefix}{name}/", settle)
-            elif stat.S_ISREG(about.st_mode) and time.time() - about.st_ctime >= settle:
+            elif stat.S_ISREG(about.st_mode) and (not settle or time.time() - about.st_ctime >= settle):
                 yield Found(f"{prefix}{name}", about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
 
     @contextmanager
@@ -471,4 +473,8 @@ class LandingPrefix(Landing):
     def __init__(
         self, files: Any, prefix: str, pattern: str | None = None, *, name: str | None = None, **how: Any
     ) -> None:
-        super().__init__(ObjectPlace(files, prefix, name), pattern, **{"settle": 0.0, **how})
+        protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+        # A folder by its address is a folder still, with links that lead out of it.
+        local = "file" in protocols
+        place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, name)
+        super().__init__(place, pattern, **how)

@@ -18,9 +18,14 @@ def folder(session: Session, args: Namespace) -> bool:
     """Take the new files of a folder, or of an object store."""
     from ..adapters.landing import LandingFolder, LandingPrefix
 
-    how: dict[str, Any] = {"regex": args.regex, "lines": args.lines, "after": "delete" if args.delete else "move"}
+    how: dict[str, Any] = {
+        "regex": args.regex,
+        "lines": args.lines,
+        "settle": args.settle,
+        "after": "delete" if args.delete else "move",
+    }
     if "://" not in args.folder:
-        return _receive(session, args, lambda: LandingFolder(args.folder, args.pattern, settle=args.settle, **how))
+        return _receive(session, args, lambda: LandingFolder(args.folder, args.pattern, **how))
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:

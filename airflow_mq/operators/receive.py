@@ -122,10 +122,15 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         """The folder, or the prefix."""
         from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
 
-        how: dict[str, Any] = {"regex": self.regex or None, "lines": self.lines, "after": self.after}
+        how: dict[str, Any] = {
+            "regex": self.regex or None,
+            "lines": self.lines,
+            "settle": self.settle,
+            "after": self.after,
+        }
         pattern = self.pattern or None
         if "://" not in self.folder:
-            return LandingFolder(self.folder, pattern, settle=self.settle, **how)
+            return LandingFolder(self.folder, pattern, **how)
         from airflow.sdk import ObjectStoragePath
 
         root = ObjectStoragePath(self.folder, conn_id=self.conn_id or None)

@@ -232,6 +232,24 @@ def test_an_object_store(queue: MessageQueue) -> None:
     assert len(files.find(f"{root}/.received")) == 3
 
 
+def test_a_folder_by_its_address_has_no_way_out_either(queue: MessageQueue, folder: Path, tmp_path: Path) -> None:
+    drop(tmp_path, "outside/secret.json", b"secret")
+    (folder / "acme").symlink_to(tmp_path / "outside")
+    drop(folder, "birch/1.json", b"one")
+    landing = LandingPrefix(fsspec.filesystem("file"), f"file://{folder}", "{origin}/*.json", settle=0)
+    assert receive(queue, landing) == Received(1, 3)
+    assert isinstance(landing.place, LocalPlace)
+
+
+def test_a_line_that_is_too_long_ends_its_file(
+    queue: MessageQueue, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_mq.adapters.landing.LONGEST_LINE", 10)
+    drop(folder, "acme/1.csv", b"a\nb\n" + b"c" * 50 + b"\nd\n")
+    assert receive(queue, look(folder, "{origin}/*.csv", lines=True)) == Received(2, 2, refused=1)
+    assert "line 3 is longer" in (folder / ".refused/acme/1.csv.why").read_text()
+
+
 @pytest.mark.parametrize(
     ("pattern", "regex"),
     [(None, None), ("*.json", None), ("{origin}/{origin}", None), (None, "("), (None, "(.*)"), ("{origin}", "(?P<origin>)")],

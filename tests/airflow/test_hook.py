@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import airflow_mq.store as store
-from airflow_mq.core.errors import AddressRefused, StoreUnreachable, UnknownRing
+from airflow_mq.core.errors import AddressRefused, NotPermitted, StoreUnreachable, UnknownRing
+from airflow_mq.core.permit import Permit
 
 pytestmark = pytest.mark.airflow
 
@@ -74,6 +75,18 @@ def refused(hook: Any) -> str:
 
 
 # -- from fields to an address --
+
+
+def test_who_may_send_is_said_by_the_connection(hook: Hook, tmp_path: Path) -> None:
+    extra = {"origins": "acme|acme/*", "priority": "regular"}
+    assert hook(extra, **{**POSTGRES, "conn_type": "airflow_mq"}).address().permit == Permit("acme|acme/*", "regular")
+    store.upgrade(store.parse(f"sqlite:///{tmp_path}/store.db"))
+    with hook({"path": f"{tmp_path}/store.db", **extra}).queue() as queue:
+        queue.enqueue_message("acme/orders", b"1")
+        with pytest.raises(NotPermitted, match="'birch' does not"):
+            queue.enqueue_message("birch", b"1")
+    for wrong in ({"origins": "|"}, {"priority": "high"}, {"origins": ["acme"]}):
+        assert refused(hook({**wrong}, **POSTGRES))
 
 
 def test_the_fields_of_postgres(hook: Hook) -> None:

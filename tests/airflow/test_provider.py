@@ -61,7 +61,7 @@ def test_the_form_shows_our_fields() -> None:
     assert meta.standard_fields is not None and meta.standard_fields.url_schema is not None
     assert meta.standard_fields.url_schema.title == "PostgreSQL database"
     extra = meta.extra_fields or {}
-    assert list(extra) == ["driver", "path", "db_schema", "sslmode", "connect_timeout", "ring"]
+    assert list(extra) == ["driver", "path", "db_schema", "sslmode", "connect_timeout", "ring", "origins", "priority"]
     assert extra["driver"]["schema"]["enum"] == ["sqlite", "postgresql"]
     assert extra["driver"]["value"] == "postgresql"
 

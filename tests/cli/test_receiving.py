@@ -31,7 +31,7 @@ def test_a_folder(mq: Terminal, landing: Path) -> None:
 
 
 def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -> None:
-    how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--batch", "3")
+    how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--batch", "3", "--settle", "0")
     assert mq.json("receive", "folder", f"file://{landing}", *how)["count"] == 4
     assert [one["payload"] for one in mq.json("peek", "acme")] == ["a", "b", "a", "b"]
     assert [path.name for path in landing.rglob("*") if path.is_file()] == []
