@@ -18,6 +18,7 @@ from . import (
     rings,
     serving,
     simulating,
+    story,
     weights,
 )
 from .command import Entry
@@ -55,6 +56,7 @@ TREE: tuple[Entry, ...] = (
     deciding.ORIGIN,
     blocks.BLOCKS,
     history.EVENTS,
+    story.STORY,
     history.LEDGER,
     fairness.FAIRNESS,
     weights.WEIGHTS,

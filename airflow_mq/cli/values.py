@@ -46,6 +46,19 @@ def when(text: str) -> datetime | timedelta:
     return moment
 
 
+def age(text: str) -> timedelta:
+    """So long: `90`, `90s`, `15m`, `2h`, `1d`."""
+    found = when(text) if re.fullmatch(r"[0-9.]+[smhd]?", text) else None
+    if not isinstance(found, timedelta):
+        raise ArgumentTypeError(f"an age reads 90s, 15m, 2h or 1d, not {text!r}")
+    return found
+
+
+def message(text: str) -> Address | bytes:
+    """`ORIGIN:PAGE:INDEX`, or the id of a message in hexadecimal."""
+    return address(text) if ":" in text else message_id(text)
+
+
 def words(value: str) -> str:
     """Text that can be stored: what a shell hands over need not be."""
     try:

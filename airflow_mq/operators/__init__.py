@@ -2,7 +2,7 @@
 
     enqueue     EnqueueMessagesOperator
     blocks      ServiceQueuesOperator (plan), ProcessMessagesOperator, SettleBlockOperator
-    overweight  ExecuteOverweightOperator, DiscardOverweightOperator
+    overweight  ExecuteOverweightOperator, JudgeAgainOperator, DiscardOverweightOperator
     queues      PauseQueueOperator, ResumeQueueOperator, ReapPageOperator, HousekeepingOperator
 
 Each is a thin skin over the hook. What they have in common is in `base`.

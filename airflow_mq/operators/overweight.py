@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -102,27 +103,111 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
 NO_PART = Part(name="", processors=[], part=0, parts=1, messages=0, where="")
 
 
-class DiscardOverweightOperator(QueueOperator):
-    """Let set-aside messages go, with a reason that is recorded beside who decided.
+class _DecidingOperator(QueueOperator):
+    """What decides about set-aside messages: some by their addresses, or all that are meant."""
 
-    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them (templated)
-    :param why: the reason, which is all that is left of them (templated)
-    """
+    template_fields: Sequence[str] = (
+        *QueueOperator.template_fields, "addresses", "why", "origin", "reason", "block", "arrived", "older_than",
+    )  # fmt: skip
 
-    template_fields: Sequence[str] = (*QueueOperator.template_fields, "addresses", "why")
-
-    def __init__(self, *, addresses: str | Sequence[str], why: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *, addresses: str | Sequence[str] = (), why: str = "", origin: str | None = None,
+        reason: str | None = None, block: int | str | None = None, arrived: int | str | None = None,
+        older_than: timedelta | float | str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.addresses = addresses
         self.why = why
+        self.origin = origin
+        self.reason = reason
+        self.block = block
+        self.arrived = arrived
+        self.older_than = older_than
+
+    def chosen(self) -> tuple[list[Address], dict[str, Any]]:
+        """The addresses, or the filters: what a template left empty was not said."""
+        given = [self.addresses] if isinstance(self.addresses, str) else list(self.addresses)
+        addresses = [address_of(one) for one in given if str(one).strip()]
+        old = self.older_than
+        age = old if old is None or isinstance(old, timedelta) else number_of(old, "older_than")
+        said = {
+            "origin": self.origin or None, "reason": self.reason or None, "block": _whole(self.block, "block"),
+            "arrived": _whole(self.arrived, "arrived"), "older_than": age,
+        }  # fmt: skip
+        wanted = {name: value for name, value in said.items() if value is not None}
+        if addresses and wanted:
+            raise AirflowFailException(f"say addresses or {', '.join(wanted)}, not both. Nothing was done")
+        return addresses, wanted
+
+
+class DiscardOverweightOperator(_DecidingOperator):
+    """Let set-aside messages go, with a reason that is recorded beside who decided.
+
+    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
+    :param why: the reason, which is all that is left of them (templated)
+    :param origin: instead of addresses, all of this origin (templated)
+    :param reason: all that were set aside for this, say `size`; see `MessageQueue.overweight` (templated)
+    :param block: all that this block set aside (templated)
+    :param arrived: all that were sent before this block and after the one before it (templated)
+    :param older_than: all that were sent longer ago: a time span, or seconds (templated)
+    """
 
     def execute(self, context: Any) -> int:
-        """Discard them, all or none; tell how many there were."""
-        given = [self.addresses] if isinstance(self.addresses, str) else list(self.addresses)
+        """Discard them; tell how many there were."""
+        addresses, wanted = self.chosen()
         with self.opened(context) as queue:
-            count = queue.discard_overweight([address_of(one) for one in given], str(self.why))
+            if wanted:
+                count = queue.discard_all_overweight(str(self.why), **wanted)
+            else:
+                count = queue.discard_overweight(addresses, str(self.why))
         self.log.info("Discarded %d messages: %s", count, self.why)
         return count
+
+
+class JudgeAgainOperator(_DecidingOperator):
+    """Judge set-aside messages by what the ring allows now; those that fit go back into their queues.
+
+    They go on behind everything that was sent, as old as they are. Without addresses and filters, all are judged but
+    what was swept. Returns how many went back and how many stay.
+
+    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
+    :param why: the reason, kept with the event (templated)
+    :param limit: what a block may cost, `[time, size]`, in a ring without a service weight (templated)
+    :param weigh: ask the ring's weigher anew, instead of believing the weight they were set aside for
+
+    The filters are those of `DiscardOverweightOperator`.
+    """
+
+    template_fields: Sequence[str] = (*_DecidingOperator.template_fields, "limit")
+
+    def __init__(self, *, limit: Any = None, weigh: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.limit = limit
+        self.weigh = weigh
+
+    def execute(self, context: Any) -> dict[str, int]:
+        """Judge them."""
+        addresses, wanted = self.chosen()
+        limit, why = weight_of(self.limit, "limit"), str(self.why)
+        with self.opened(context) as queue:
+            if addresses:
+                result = queue.judge_again(addresses, why, limit=limit, weigh=self.weigh)
+            else:
+                result = queue.judge_all_again(why, limit=limit, weigh=self.weigh, **wanted)
+        for one in result.stayed[:20]:
+            self.log.info("%s stays: %s", one.address, one.why)
+        self.log.info("%d messages go back into their queues, %d stay.", len(result.moved), len(result.stayed))
+        return {"moved": len(result.moved), "stayed": len(result.stayed)}
+
+
+def _whole(given: int | str | None, what: str) -> int | None:
+    """A number of a block as an author wrote it, perhaps in a template."""
+    if given is None or given == "":
+        return None
+    try:
+        return int(given)
+    except ValueError:
+        raise AirflowFailException(f"{what} is the number of a block, not {given!r}") from None
 
 
 def address_of(given: str) -> Address:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.core.errors import Refused
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished
 
 if TYPE_CHECKING:
-    from airflow_mq import MessageQueue
+    pass
 
 
 class PauseQueueOperator(QueueOperator):
@@ -101,14 +100,16 @@ class HousekeepingOperator(QueueOperator):
     Releases the blocks whose DAG runs are over or whose lease ran out, and expires events, keys, ledgers and
     blocks beyond the time that the ring keeps them. Returns what it did.
 
-    :param reap: remove stale pages, too, as soon as there are more of them than the ring wants to keep; the
-        messages that wait on them for a person are lost, and events say so
+    What is set aside stays, unless the ring's policies say otherwise: `set_aside_expires`, `discard_unreadable`.
+
+    :param cull: remove stale pages, too, as soon as there are more of them than the ring wants to keep; the
+        messages that wait on them for a person are lost, and an event for each says so
     :param check: look over everything that is stored, and fail if anything is not as it should be
     """
 
-    def __init__(self, *, reap: bool = False, check: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, cull: bool = False, check: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.reap = reap
+        self.cull = cull
         self.check = check
 
     def execute(self, context: Any) -> dict[str, int]:
@@ -116,8 +117,9 @@ class HousekeepingOperator(QueueOperator):
         with self.opened(context) as queue:
             done = {
                 "finished_blocks": release_finished(queue, context["ti"], self.log),
+                "expired_messages": queue.expire_set_aside(),
                 "dead_blocks": queue.housekeep(),
-                "reaped_pages": self._reap(queue) if self.reap else 0,
+                "culled_pages": queue.cull() if self.cull else 0,
             }
             violations = queue.check() if self.check else []
         self.log.info(
@@ -128,17 +130,6 @@ class HousekeepingOperator(QueueOperator):
                 f"{len(violations)} violations; the first: {violations[0]}. See them with `airflow-mq check`"
             )
         return done
-
-    def _reap(self, queue: MessageQueue) -> int:
-        pages = {(one.address.origin, one.address.page) for one in queue.overweight(limit=100_000)}
-        reaped = 0
-        for origin, page in sorted(pages):
-            try:
-                queue.reap_page(origin, page, "more stale pages than the ring keeps")
-                reaped += 1
-            except Refused:
-                continue
-        return reaped
 
 
 def _several(given: str | Sequence[str]) -> list[str]:

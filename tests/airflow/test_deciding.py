@@ -98,6 +98,47 @@ def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run
     assert "dag.discard" in event.detail
 
 
+def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: Run) -> None:
+    from airflow_mq.operators.overweight import DiscardOverweightOperator
+
+    def discard(**kwargs: Any) -> Any:
+        return DiscardOverweightOperator(task_id="discard", why="too late", mq_conn_id=CONN_ID, **kwargs)
+
+    assert run.execute(discard(origin="b")) == 0
+    assert run.execute(discard(reason="size", addresses="")) == 0
+    with pytest.raises(Exception, match="not both"):
+        run.execute(discard(origin="a", addresses=[str(heavy)]))
+    with pytest.raises(Exception, match="number of a block"):
+        run.execute(discard(block="the last"))
+    assert run.execute(discard(origin="a", older_than="0", block="")) == 1
+    (event,) = queue.events(name="Discarded")
+    assert event.why == "too late" and "dag.discard" in (event.who or "")
+
+
+def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
+    from airflow_mq.operators.overweight import JudgeAgainOperator
+
+    judge = JudgeAgainOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
+    assert run.execute(judge) == {"moved": 0, "stayed": 1}
+    queue.change_ring(service_weight=Weight(10**10, 1 << 30))
+    one = JudgeAgainOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
+    assert run.execute(one) == {"moved": 1, "stayed": 0}
+    (event,) = queue.events(name="Rejudged")
+    assert "dag.judge" in (event.who or "")
+    assert [peeked.payload for peeked in queue.peek("a")] == [b"elephant"]
+
+
+def test_housekeeping_follows_the_policies_of_the_ring(queue: MessageQueue, heavy: Address, run: Run) -> None:
+    from airflow_mq.operators.queues import HousekeepingOperator
+
+    keep = HousekeepingOperator(task_id="keep", check=True, mq_conn_id=CONN_ID)
+    assert run.execute(keep)["expired_messages"] == 0
+    queue.change_ring(set_aside_expires=0.001)
+    assert run.execute(keep)["expired_messages"] == 1
+    (event,) = queue.events(name="Expired")
+    assert event.who == "policy set_aside_expires"
+
+
 def test_pausing_and_resuming(queue: MessageQueue, run: Run) -> None:
     from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
 
@@ -152,7 +193,7 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
     airflow.runs["dag", "over"] = "failed"
     queue.change_ring(max_stale=0)
 
-    operator = HousekeepingOperator(task_id="keep", reap=True, check=True, mq_conn_id=CONN_ID)
+    operator = HousekeepingOperator(task_id="keep", cull=True, check=True, mq_conn_id=CONN_ID)
     done = keeping.execute(operator)
 
     assert done["finished_blocks"] + done["dead_blocks"] == 2

@@ -48,6 +48,52 @@ def test_the_queue_may_refuse(mq: Terminal, aside: list[str]) -> None:
     assert "paused" in mq(*execute, aside[0], "--processor", f"{HERE}:done", code=3).err
 
 
+def test_they_are_found_by_what_they_are(mq: Terminal, aside: list[str]) -> None:
+    assert len(mq.json("overweight", "list", "--reason", "overweight", "--older-than", "0s")) == 3
+    assert mq.json("overweight", "list", "--reason", "swept") == []
+    assert mq.json("overweight", "list", "--block", "7") == mq.json("overweight", "list", "--arrived", "7") == []
+    assert mq.json("overweight", "list", "--older-than", "1d") == []
+    assert mq("overweight", "list", "--older-than", "tomorrow", code=2)
+    assert mq("overweight", "list", "--reason", "boredom", code=2)
+
+
+def test_they_are_judged_again(mq: Terminal, aside: list[str]) -> None:
+    stayed = mq.json("overweight", "judge", aside[0], code=1)
+    assert stayed["moved"] == [] and "more than the 600,000" in stayed["stayed"][0]["why"]
+    assert "stays" in mq("overweight", "judge", "--reason", "overweight", code=1).out
+    assert mq("overweight", "judge", code=2) and mq("overweight", "judge", aside[0], "--all", code=2)
+
+    assert mq.json("overweight", "judge", aside[0], "--weigh", "--why", "weighed again")["moved"] == [
+        {"address": aside[0], "moved": "acme:1:0"}
+    ]
+    assert "2 fit by now" in mq("overweight", "judge", "--all", "--weigh").out
+    assert mq.json("footprint", "acme")["count"] == 3
+    assert mq.json("overweight", "list") == []
+    assert mq.json("check") == []
+
+
+def test_they_go_by_filter_and_by_policy(mq: Terminal, aside: list[str]) -> None:
+    assert mq("overweight", "discard", "--why", "all of it", code=2)
+    assert mq("overweight", "discard", aside[0], "--origin", "acme", "--why", "both", code=2)
+    assert "no such policy" in mq("overweight", "expire").out
+    assert mq.json("overweight", "discard", "--origin", "beta", "--why", "none") == {"discarded": 0}
+    mq("ring", "change", "--set", "set_aside_expires=0.001")
+    assert mq.json("overweight", "expire") == {"expired": 3}
+    assert {event["name"] for event in mq("events", "--name", "Expired", "--json").lines} == {"Expired"}
+
+
+def test_a_message_tells_its_story(mq: Terminal, aside: list[str]) -> None:
+    mq("overweight", "discard", aside[1], "--why", "a mistake")
+    told = mq.json("story", aside[1])
+    assert [step["what"] for step in told["steps"]] == ["enqueued", "set aside", "discarded"]
+    assert (told["state"], told["end"]["why"]) == ("gone", "a mistake")
+    assert mq.json("story", told["id"], "--origin", "acme")["steps"] == told["steps"]
+    text = mq("story", aside[1]).out
+    assert "a mistake" in text and "it is gone" in text
+    assert "nothing is known" in mq("story", "beta:0:0", code=1).out
+    assert mq("story", "not hexadecimal", code=2) and mq("story", "abcd", code=2)
+
+
 def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None:
     assert "--why" in mq("overweight", "discard", aside[0], code=2).err
     assert mq("overweight", "discard", aside[0], "--why", "", code=2)
