@@ -134,9 +134,7 @@ class Telling(QueueBase):
             if not any(address in path.addresses for path in paths):
                 paths.append(self._path(unit, address))
         states = [self._complete(unit, path) for path in paths]
-        steps = sorted((step for path in paths for step in path.steps), key=_when) if len(paths) > 1 else [
-            step for path in paths for step in path.steps
-        ]  # fmt: skip
+        steps = [step for path in paths for step in path.steps]
         state = next((one for one in states if one != "gone"), states[0] if states else "unknown")
         id_ = next((path.id for path in paths if path.id), None)
         return Story(id_, [one for path in paths for one in path.addresses], steps, state)
@@ -235,7 +233,7 @@ class Telling(QueueBase):
         why = ""
         planned = self._planned_at(unit, path.steps)
         if at is None and planned is not None:
-            why = f"before {planned.isoformat()}, when the first block planned it"
+            why = f"some time before {planned.isoformat()}"
         path.steps = [
             Step("enqueued", path.addresses[0], at, None, None, why),
             *(replace(step, at=self._block_planned_at(unit, step.block)) if step.what == "planned" else step
@@ -306,10 +304,3 @@ def _page_of(shelf: SqlShelf, address: Address) -> Page | None:
     while page is not None and address.index >= len(page.lengths) and page.index == book.end - 1 and shelf.pull(book):
         pass
     return page
-
-
-def _when(step: Step) -> tuple[float, int]:
-    return (step.at.timestamp() if step.at else 0.0, list(_ORDER).index(step.what) if step.what in _ORDER else 9)
-
-
-_ORDER = ("enqueued", "planned")

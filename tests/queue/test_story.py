@@ -1,0 +1,205 @@
+"""A message's whole story, for every path that it can take, while it is there and after."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
+from airflow_mq.core.errors import InvalidInput
+from airflow_mq.core.message import message_id
+from airflow_mq.queue import Story
+from tests.queue.conftest import Maker, serve
+
+HEAVY = Weight(700_000, 5)
+LAST = Address("acme", 0, 0)
+
+
+def block_of(queue: MessageQueue, *outcomes: Any) -> int:
+    """A block whose first messages get these outcomes, and all others none."""
+    block, left = queue.plan_block(), list(outcomes)
+    for batch in block.batches():
+        said = [left.pop(0) if left else None for _ in batch.payloads]
+        answers = batch.answers([outcome or Done() for outcome in said])
+        queue.report(block, [answer for answer, outcome in zip(answers, said) if outcome])
+    queue.settle_block(block)
+    return block.id
+
+
+def words(story: Story) -> list[str]:
+    return [step.what for step in story.steps]
+
+
+def test_one_that_is_processed(queue: MessageQueue) -> None:
+    before = datetime.now(timezone.utc)
+    queue.enqueue_message("acme", b"order")
+    waiting = queue.story(LAST)
+    assert (words(waiting), waiting.state, waiting.end) == (["enqueued"], "waiting", None)
+    assert waiting.id == message_id(b"order")
+    at = waiting.steps[0].at
+    assert at is not None and abs(at - before) < timedelta(minutes=5)
+
+    block = queue.plan_block()
+    flying = queue.story(LAST)
+    assert (words(flying), flying.state) == (["enqueued", "planned"], "in flight")
+    assert (flying.steps[1].block, flying.steps[1].who) == (block.id, "tester")
+
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    queue.settle_block(block)
+    gone = queue.story(LAST)
+    assert (words(gone), gone.state) == (["enqueued", "planned", "processed"], "gone")
+    assert gone.steps[0].at is None and "before" in gone.steps[0].why, (
+        "nothing unusual happened: nothing was kept of it"
+    )
+    assert gone.steps[1].at is not None and gone.end is gone.steps[2] and gone.end.block == block.id
+    assert queue.story(message_id(b"order")) == gone == queue.story(message_id(b"order"), origin="acme")
+
+
+def test_one_in_a_service_in_place(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"order")
+    serve(queue, lambda delivery: Yield("their API is down"))
+    queue.service_queues(lambda delivery: Done(success=False))
+    told = queue.story(LAST)
+    assert words(told)[0] == "enqueued" and words(told)[-1] == "processed" and "went back" in words(told)
+    assert {step.why for step in told.steps if step.what == "went back"} == {"their API is down"}
+    assert told.end is not None and told.end.why == "without success"
+
+
+def test_one_that_goes_back_and_those_behind_it(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"1", b"2", b"3", b"4"])
+    first = block_of(queue, Yield("down"), None, Done())
+    second = block_of(queue, Done(), None)
+    third = block_of(queue, Done(), Done())
+    stories = [queue.story(Address("acme", 0, index)) for index in range(4)]
+    assert words(stories[0]) == ["enqueued", "planned", "went back", "planned", "processed"]
+    assert stories[0].steps[2].why == "down"
+    assert words(stories[1]) == ["enqueued", "planned", "untried", "planned", "went back", "planned", "processed"]
+    assert stories[1].steps[4].why == "no outcome" and stories[1].steps[2].why == "acme:0:0 before it went back"
+    assert words(stories[2]) == ["enqueued", "planned", "processed"], "what was answered for keeps its outcome"
+    assert words(stories[3]) == ["enqueued", "planned", "untried", "planned", "untried", "planned", "processed"]
+    assert [step.block for step in stories[3].steps] == [None, first, first, second, second, third, third]
+
+
+def test_one_that_weighs_more_than_was_thought(make_queue: Maker) -> None:
+    queue = make_queue(ordered=False)
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    block_of(queue, Overweight(Weight(9, 9)), Done())
+    block_of(queue, Overweight(HEAVY))
+    told = queue.story(LAST)
+    assert words(told) == ["enqueued", "planned", "went back", "planned", "set aside"]
+    assert "weighs 9/9" in told.steps[2].why and "more than the 600,000" in told.steps[4].why
+    assert told.state == "set aside" and told.end is None
+    assert words(queue.story(Address("acme", 0, 1))) == ["enqueued", "planned", "processed"]
+
+
+@pytest.mark.parametrize("outcome", [BadFormat()])
+def test_one_that_is_wrong_for_good(queue: MessageQueue, outcome: Any) -> None:
+    queue.enqueue_message("acme", b"?")
+    block_of(queue, outcome)
+    told = queue.story(LAST)
+    assert words(told) == ["enqueued", "planned", "failed"]
+    assert told.end is not None and told.end.why == "BadFormat"
+
+
+def test_one_that_is_judged_again_twice_and_executed(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    sent = queue.story(LAST).steps[0].at
+    block_of(queue)
+    queue.change_ring(service_weight=Weight(800_000, 1 << 30))
+    (first,) = queue.judge_all_again("raised").moved
+    queue.change_ring(service_weight=Weight(600_000, 1 << 30))
+    block_of(queue)
+    (aside,) = queue.overweight()
+    assert aside.arrived_at == sent
+    queue.execute_overweight(aside.address, lambda delivery: None)
+    told = queue.story(LAST)
+    assert words(told) == [
+        "enqueued", "planned", "set aside", "judged again", "planned", "set aside", "executed", "processed"
+    ]  # fmt: skip
+    assert told.addresses == [LAST, first.moved] and told.steps[0].at == sent
+    assert (told.steps[3].who, told.steps[6].who) == ("tester", "tester") and told.steps[3].why.startswith("raised")
+    assert told == queue.story(aside.address) == queue.story(message_id(b"heavy"))
+
+
+def test_one_that_is_executed_by_a_block(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    block_of(queue)
+    block = queue.plan_overweight(LAST, Weight(10**6, 10))
+    assert words(queue.story(LAST)) == ["enqueued", "planned", "set aside", "planned"]
+    assert queue.story(LAST).state == "in flight"
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    queue.settle_block(block)
+    told = queue.story(LAST)
+    assert words(told) == ["enqueued", "planned", "set aside", "planned", "executed", "processed"]
+    assert told.steps[3].block == block.id and told.steps[0].at is not None
+
+
+def test_ends_that_somebody_decides(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=10, max_stale=0, order="rotation")
+    queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl", b"mnop"], weight=HEAVY)
+    block_of(queue)
+    queue.discard_overweight(LAST, "sent by mistake")
+    queue.reap_page("acme", 1, "too old")
+    queue.change_ring(set_aside_expires=1e-6)
+    time.sleep(0.01)
+    queue.housekeep()
+    ends = [queue.story(Address("acme", page, 0)).end for page in range(4)]
+    assert [(end.what, end.who, end.why) for end in ends if end] == [
+        ("discarded", "tester", "sent by mistake"), ("discarded", "tester", "too old"),
+        ("expired", "policy set_aside_expires", "it waited for longer than 0 seconds"),
+        ("expired", "policy set_aside_expires", "it waited for longer than 0 seconds"),
+    ]  # fmt: skip
+    assert all(queue.story(Address("acme", page, 0)).steps[0].at for page in range(4))
+
+
+def test_one_that_is_swept(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    block_of(queue, Done(), Yield())
+    queue.sweep("acme")
+    queue.enqueue_message("acme", b"3")
+    assert words(queue.story(LAST)) == ["enqueued", "planned", "processed"]
+    told = queue.story(Address("acme", 0, 1))
+    assert (words(told)[-1], told.state, told.steps[-1].who) == ("swept", "set aside", "tester")
+    assert words(queue.story(Address("acme", 1, 0))) == ["enqueued"]
+    queue.judge_again(Address("acme", 0, 1), "swept by mistake")
+    serve(queue)
+    assert words(queue.story(Address("acme", 0, 1)))[-3:] == ["swept", "judged again", "processed"]
+
+
+def test_one_that_expires_and_one_that_is_tried_too_often(make_queue: Maker) -> None:
+    queue = make_queue(max_attempts=1, order="rotation")
+    queue.enqueue_message("acme", b"milk", expires=0)
+    queue.enqueue_message("shy", b"mouse")
+    block_of(queue)
+    assert words(queue.story(LAST)) == ["enqueued", "planned", "expired"]
+    told = queue.story(Address("shy", 0, 0))
+    assert words(told) == ["enqueued", "planned", "set aside"]
+    assert told.steps[2].why == "it was tried too often without an outcome"
+
+
+def test_the_same_bytes_sent_twice_are_told_together(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"ping"])
+    serve(queue)
+    queue.enqueue_messages("b", [b"ping"])
+    serve(queue)
+    told = queue.story(message_id(b"ping"))
+    assert [address.origin for address in told.addresses] == ["a", "b"]
+    assert words(told) == ["enqueued", "processed", "enqueued", "processed"]
+    assert words(queue.story(message_id(b"ping"), origin="b")) == ["enqueued", "processed"]
+    assert queue.check() == []
+
+
+def test_what_was_never_heard_of(queue: MessageQueue) -> None:
+    for unheard in (LAST, message_id(b"nothing")):
+        told = queue.story(unheard)
+        assert (told.state, told.steps, told.end) == ("unknown", [], None)
+    with pytest.raises(InvalidInput):
+        queue.story(b"short")
+    with pytest.raises(InvalidInput):
+        queue.story("acme:0:0")  # type: ignore[arg-type]
+    queue.enqueue_message("acme", b"quiet")
+    assert queue.story(message_id(b"quiet")).state == "waiting"
+    assert queue.story(message_id(b"quiet"), origin="other").state == "unknown"
