@@ -18,6 +18,7 @@ from .book import Book
 from .judging import OVERWEIGHT, Exceeded
 from .outcome import PageStatus
 from .page import ASIDE, PROCESSED, Page
+from .priority import origin_of
 from .service import Ladder
 from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
@@ -68,9 +69,15 @@ class ClaimRun:
 class Claim:
     """What one visit to a queue claimed, page by page."""
 
+    #: The name of its book, which tells the priority, too.
     origin: str
     runs: list[ClaimRun] = field(default_factory=list)
     planned: Weight = Weight(0, 0)
+
+    @property
+    def whose(self) -> str:
+        """Who sent what is claimed."""
+        return origin_of(self.origin)
 
     @property
     def messages(self) -> int:

@@ -56,6 +56,10 @@ class RingConfig:
     #: How many origins may have something stored at a time; and how many of one first part of the path.
     max_origins: int | None = None
     max_origins_per_group: int | None = None
+    #: The fraction of each block that is kept for regular messages, however many high ones wait.
+    kept_for_regular: float = 0.5
+    #: Whether anything was ever sent with high priority; the first such message says so, and so it stays.
+    high: bool = False
     #: What a message costs unless its sender or the processor knows better.
     weigher: LinearWeigher = LinearWeigher()
     #: Seconds for which a payload kept apart waits for a message to refer to it, and an upload for its next piece.
@@ -73,11 +77,12 @@ class RingConfig:
         self._check_numbers()
         if self.order not in ORDERS:
             raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
-        for name in ("ordered", "discard_unreadable"):
+        for name in ("ordered", "discard_unreadable", "high"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"{name} is true or false, not {getattr(self, name)!r}")
         self._check_thresholds()
         self._check_origins()
+        self._check_kept()
         _check_blob_path(self.blob_path)
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
@@ -111,6 +116,11 @@ class RingConfig:
             object.__setattr__(self, name, float(value))
         if self.lease < 1:
             raise ConfigRefused(f"lease is at least one second, not {self.lease!r}")
+
+    def _check_kept(self) -> None:
+        kept: object = self.kept_for_regular
+        if isinstance(kept, bool) or not isinstance(kept, (int, float)) or not 0 <= kept < 1:
+            raise ConfigRefused(f"kept_for_regular is a fraction from 0 to below 1, not {kept!r}")
 
     def _check_thresholds(self) -> None:
         if self.max_message_size is not None and not (_whole(self.max_message_size) and self.max_message_size >= 1):
@@ -178,6 +188,8 @@ class RingConfig:
         if unknown:
             raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
         after = replace(self, **changes).check()
+        if self.high and not after.high:
+            raise ConfigRefused("high messages are stored, or were: a ring on which they are in use keeps them so")
         if after.heap_size < self.heap_size:
             raise ConfigRefused(
                 f"heap_size may only grow: pages of up to {self.heap_size:,} bytes are stored, "

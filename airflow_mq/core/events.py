@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from .message import Address
 from .outcome import BadFormat, Corrupt, StackLimitReached, Unsupported
+from .priority import REGULAR, origin_of, priority_of
 from .weight import Weight
 
 
@@ -109,6 +111,12 @@ class Event:
     block: int | None = None
     at: float | None = None
     seq: int = 0
+    priority: str = REGULAR
+
+    @property
+    def address(self) -> Address:
+        """Where the message lay."""
+        return Address(self.origin, self.page, self.index, self.priority)
 
     @property
     def success(self) -> bool | None:
@@ -193,9 +201,10 @@ class EventRun:
 
     def unroll(self, block: int | None = None, at: float | None = None, seq: int = 0) -> Iterator[Event]:
         """The single events of this run."""
+        origin, priority = origin_of(self.origin), priority_of(self.origin)
         weights: list[Weight] | list[None] = self.weights or [None] * len(self.ids)
         for offset, (id_, weight) in enumerate(zip(self.ids, weights)):
             yield Event(
-                NAMES[self.fate], self.fate, self.origin, self.page, self.first + offset,
-                id_ or None, weight, self.detail, block, at, seq + offset,
+                NAMES[self.fate], self.fate, origin, self.page, self.first + offset,
+                id_ or None, weight, self.detail, block, at, seq + offset, priority,
             )  # fmt: skip

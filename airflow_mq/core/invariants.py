@@ -9,6 +9,7 @@ from .book import Book, Branch
 from .config import HEADER_SIZE
 from .page import ASIDE, PROCESSED, WAITING, Page
 from .paths import SEPARATOR, groups_of
+from .priority import told
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Violation:
 
 def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: int) -> Iterator[Violation]:
     """A book against its pages."""
-    where = f"book {book.origin!r}"
+    where = f"book {told(book.origin)}"
     if book.end < book.begin:
         yield Violation(where, f"the window ends at {book.end}, before it begins at {book.begin}")
     if in_ring != book.is_ready:
@@ -50,7 +51,7 @@ def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: 
 
 def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
     """A page against itself."""
-    where = f"page {page.index} of {book.origin!r}"
+    where = f"page {page.index} of {told(book.origin)}"
     left = [length for length, mark in zip(page.lengths, page.marks) if mark != PROCESSED]
     if page.is_complete:
         yield Violation(where, "every message is processed, yet it is stored")
@@ -91,7 +92,7 @@ def check_slices(
     origin: str, pages: Mapping[int, Page], lengths: Mapping[int, Sequence[int]], uncut: Collection[int]
 ) -> Iterator[Violation]:
     """Pages against the mail they are cut over: each item in one page, as long as it says."""
-    where = f"book {origin!r}"
+    where = f"book {told(origin)}"
     seen: dict[int, set[int]] = {}
     for page in pages.values():
         at = 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import total_ordering
 from hashlib import blake2b
 
 from .blob import Reference
 from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
+from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
 
 MOST_ORIGIN_BYTES = 255
@@ -17,25 +19,46 @@ MOST_TEXT_BYTES = 65_536
 MOST_NUMBER = 2**63 - 1
 
 
-@dataclass(frozen=True, order=True)
+@total_ordering
+@dataclass(frozen=True)
 class Address:
-    """Where a message lies: the origin, the page of its book, and its place in that page."""
+    """Where a message lies: the origin, the page of its book, its place in that page, and which book that is."""
 
     origin: str
     page: int
     index: int
+    priority: str = REGULAR
+
+    def __post_init__(self) -> None:
+        name: object = self.origin
+        if isinstance(name, str) and is_high(name):
+            # Made of the name of a book.
+            object.__setattr__(self, "origin", origin_of(name))
+            object.__setattr__(self, "priority", HIGH)
+
+    @property
+    def book(self) -> str:
+        """The name of the book that holds it."""
+        return book_name(self.origin, self.priority)
+
+    def __lt__(self, other: Address) -> bool:
+        """By the books, in the order in which the store has them."""
+        return (self.book, self.page, self.index) < (other.book, other.page, other.index)
 
     def __str__(self) -> str:
-        return f"{self.origin}:{self.page}:{self.index}"
+        return f"{self.origin}:{self.page}:{self.index}{':high' if self.priority == HIGH else ''}"
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """The address that `str(address)` wrote."""
-        origin, _, rest = text.rpartition(":")
+        plain = text.removesuffix(f":{HIGH}")
+        origin, _, rest = plain.rpartition(":")
         origin, _, page = origin.rpartition(":")
         if not (origin and page.isdigit() and rest.isdigit()):
-            raise InvalidOrigin(f"an address reads ORIGIN:PAGE:INDEX, not {text[:80]!r}")
-        return cls(origin, int(page), int(rest))
+            raise InvalidOrigin(
+                f"an address reads ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high of a high message, not {text[:80]!r}"
+            )
+        return cls(origin, int(page), int(rest), REGULAR if plain == text else HIGH)
 
 
 @dataclass(frozen=True)
@@ -46,6 +69,11 @@ class Footprint:
     ready_pages: int
     count: int
     size: int
+
+    def plus(self, other: Footprint) -> Footprint:
+        """Both together."""
+        pages, ready = self.pages + other.pages, self.ready_pages + other.ready_pages
+        return Footprint(pages, ready, self.count + other.count, self.size + other.size)
 
 
 @dataclass(frozen=True)
@@ -77,6 +105,8 @@ class Message:
     weight: Weight | None = None
     #: Free-form text, carried beside the payload; trace context travels here.
     headers: Mapping[str, str] | None = None
+    #: `high` or `regular`; what the call says, where nothing is said here.
+    priority: str | None = None
 
     @classmethod
     def of_blob(
@@ -157,6 +187,7 @@ def check_address(address: object) -> Address:
     if not isinstance(address, Address):
         raise InvalidInput(f"an address is an Address(origin, page, index), not {type(address).__name__}")
     check_origin(address.origin)
+    check_priority(address.priority)
     for name, number in (("page", address.page), ("index", address.index)):
         check_number(number, f"the {name} of an address")
     return address

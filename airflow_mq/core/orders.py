@@ -12,13 +12,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from .book import Book
 from .config import BLOCK_PARTS
 from .outcome import PageStatus
+from .priority import REGULAR, origin_of
+from .ring import Ring
 from .service import Ladder, Visited
-from .shelf import Shelf
 from .weight import UNLIMITED, ZERO, Meter, Weight
 
 #: After so many queues in a row whose next message did not fit what is left of the block,
@@ -30,6 +31,7 @@ LOOK_PAST = 64
 class Entry:
     """A line of the ledger: what a block did for one queue it looked at."""
 
+    #: Within a walk, the name of the book.
     origin: str
     #: What it could spend: its deficit after earning, in parts of a block. Zero in other orders.
     offered: int = 0
@@ -41,6 +43,7 @@ class Entry:
     #: Why it stopped there.
     reason: str = ""
     visits: int = 0
+    priority: str = REGULAR
 
 
 class Ledger:
@@ -88,21 +91,20 @@ def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
     return visited
 
 
-def rotation(ladder: Ladder, ledger: Ledger) -> None:
+def rotation(ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
     """The contract's order. Pallet: `service_queues_impl`."""
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
-    ring = ladder.shelf.ring
+    ring = ladder.shelf.ring if ring is None else ring
     origin = ring.head()
     if origin is None:
         return
     ring.bump(origin)
-    walk(ladder, ledger, origin)
+    walk(ladder, ledger, ring, origin)
 
 
-def walk(ladder: Ladder, ledger: Ledger, origin: str) -> None:
+def walk(ladder: Ladder, ledger: Ledger, ring: Ring, origin: str) -> None:
     """Service queue after queue until nothing is paid, or a whole run of them made no progress."""
-    ring = ladder.shelf.ring
     stuck: str | None = None
     while True:
         visited = visit(ladder, ledger, origin)
@@ -118,27 +120,29 @@ def walk(ladder: Ladder, ledger: Ledger, origin: str) -> None:
         origin = visited.successor
 
 
-def shuffle(ladder: Ladder, ledger: Ledger, seed: bytes) -> None:
+def shuffle(ladder: Ladder, ledger: Ledger, seed: bytes, ring: Ring | None = None) -> None:
     """Service in the order of a seeded hash of the origins; the same seed gives the same order."""
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
-    for origin in shuffled(_whole_ring(ladder.shelf), seed):
+    for origin in shuffled(ladder.shelf.ring if ring is None else ring, seed):
         if visit(ladder, ledger, origin).successor is None and not ladder.meter.fits(ladder.visit_cost):
             return
 
 
 def shuffled(origins: Iterable[str], seed: bytes) -> list[str]:
     """The origins in the order that this seed decides."""
-    return sorted(origins, key=lambda origin: blake2b(origin.encode(), key=seed, digest_size=16).digest())
+    return sorted(origins, key=lambda one: blake2b(origin_of(one).encode(), key=seed, digest_size=16).digest())
 
 
-def _whole_ring(shelf: Shelf) -> list[str]:
-    found: list[str] = []
-    origin = shelf.ring.head()
-    while origin is not None and (not found or origin != found[0]):
-        found.append(origin)
-        origin = shelf.ring.successor(origin)
-    return found
+def front_weight(ladder: Ladder, book: Book) -> Weight | None:
+    """What the next message of this queue weighs, if one lies in its pages."""
+    for index in range(book.begin, book.end):
+        page = ladder.shelf.page(book.origin, index)
+        if page is not None:
+            page.advance()
+            if not page.is_attempted:
+                return ladder.attempt.front(ladder, book, page)
+    return None
 
 
 def parts_of(limit: Weight) -> Callable[[Weight], int]:
@@ -215,13 +219,19 @@ class Grant:
 class DeficitRounds:
     """Weighted deficit round-robin over the ready ring, within one block."""
 
-    def __init__(self, ladder: Ladder, ledger: Ledger) -> None:
+    def __init__(
+        self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None, mosts: dict[str, Meter] | None = None
+    ) -> None:
         self.ladder, self.ledger = ladder, ledger
-        self.ring = ladder.shelf.ring
+        self.ring = ladder.shelf.ring if ring is None else ring
+        #: What is left of each origin's *most* in this block, whichever of its books it is taken from.
+        self.mosts = {} if mosts is None else mosts
         config = ladder.shelf.config
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.purses: dict[str, Purse] = {}
+        #: Queues that were met in the first round.
+        self.met: dict[str, None] = {}
         #: Queues whose next message is paid for and did not fit: first in the next block.
         self.owed: dict[str, None] = {}
         #: Queues whose next message does not fit what is left of the block, and is not paid for yet.
@@ -236,7 +246,24 @@ class DeficitRounds:
             return
         for origin in guaranteed:
             self._grant(origin)
-        rotating = self._first_round()
+        self._go_round(self._first_round())
+
+    def resume(self) -> None:
+        """More of the block is there than was said: go on with those for whom it was too little."""
+        again = [origin for origin in self.purses if self.stopped_by_limit(origin)]
+        self.owed, self.saving, self.lent, self.lending = {}, {}, {}, False
+        again += islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST)
+        for origin in again:
+            self.met[origin] = None
+            self._visit(origin)
+        self._go_round([origin for origin in again if self._may_go_on(origin)])
+
+    def stopped_by_limit(self, origin: str) -> bool:
+        """Whether a queue that was visited has more that is only too much for what was left."""
+        said = self.ledger.entry(origin).reason == "limit" or origin in self.owed or origin in self.saving
+        return said and origin in self.ring
+
+    def _go_round(self, rotating: list[str]) -> None:
         while rotating:
             self.lending = bool(self.owed)
             served = [origin for origin in rotating if self._visit(origin)]
@@ -252,13 +279,12 @@ class DeficitRounds:
         self.ring.favour([origin for origin in self.owed if origin in self.ring])
 
     def _first_round(self) -> list[str]:
-        met: dict[str, None] = {}
         unfit = 0
         while unfit < LOOK_PAST:
             origin = self.ring.head()
-            if origin is None or origin in met:
+            if origin is None or origin in self.met:
                 break
-            met[origin] = None
+            self.met[origin] = None
             served = self._visit(origin)
             if origin not in self.ring or self.ledger.entry(origin).reason != "limit":
                 unfit = 0
@@ -266,7 +292,7 @@ class DeficitRounds:
                 if not self.ladder.meter.fits(self.ladder.visit_cost):
                     break
                 unfit += 1
-        return [origin for origin in met if self._may_go_on(origin)]
+        return [origin for origin in self.met if self._may_go_on(origin)]
 
     def _visit(self, origin: str) -> bool:
         book = self.ladder.shelf.book(origin)
@@ -300,13 +326,7 @@ class DeficitRounds:
         return 1 if weight is None else max(self.parts(weight), 1)
 
     def _front_weight(self, book: Book) -> Weight | None:
-        for index in range(book.begin, book.end):
-            page = self.ladder.shelf.page(book.origin, index)
-            if page is not None:
-                page.advance()
-                if not page.is_attempted:
-                    return self.ladder.attempt.front(self.ladder, book, page)
-        return None
+        return front_weight(self.ladder, book)
 
     def _grant(self, origin: str) -> None:
         book = self.ladder.shelf.book(origin)
@@ -329,8 +349,8 @@ class DeficitRounds:
     def _purse(self, book: Book) -> Purse:
         purse = self.purses.get(book.origin)
         if purse is None:
-            most = book.standing.most or UNLIMITED
-            purse = self.purses[book.origin] = Purse(book, self.parts, Meter(most))
+            most = self.mosts.setdefault(origin_of(book.origin), Meter(book.standing.most or UNLIMITED))
+            purse = self.purses[book.origin] = Purse(book, self.parts, most)
         return purse
 
     def _may_go_on(self, origin: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from .errors import InvalidInput
 from .message import check_payload
 from .permit import OPEN, Permit
+from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
 
 
@@ -22,8 +23,8 @@ class Done:
     id: bytes | None = None
     #: What it really used, where that was measured; without it, what the weigher told.
     used: Weight | None = None
-    #: Messages to enqueue together with this outcome: (origin, payload).
-    enqueue: Sequence[tuple[str, bytes]] = field(default=())
+    #: Messages to enqueue together with this outcome: (origin, payload), or (origin, payload, priority).
+    enqueue: Sequence[tuple[Any, ...]] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,19 @@ def _check_done(done: Done, most: int, permit: Permit) -> Done:
 
 
 def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[str, bytes]:
-    """What a processor enqueues: a pair of origin and payload."""
-    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-        raise InvalidInput(f"what an outcome enqueues is pairs of origin and payload, not {type(entry).__name__}")
-    return permit.check_origin(entry[0]), check_payload(entry[1], most)
+    """What a processor enqueues: a pair of origin and payload, and a priority if it likes. Told by the book's name."""
+    if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
+        raise InvalidInput(
+            "what an outcome enqueues is pairs of origin and payload, with a priority if it likes, "
+            f"not {type(entry).__name__}"
+        )
+    origin, priority = entry[0], REGULAR
+    if isinstance(origin, str) and is_high(origin):
+        # It was looked at before.
+        origin, priority = origin_of(origin), HIGH
+    if len(entry) == 3:
+        priority = check_priority(entry[2])
+    return book_name(permit.check_origin(origin), permit.check_priority(priority)), check_payload(entry[1], most)
 
 
 class PageStatus(Enum):

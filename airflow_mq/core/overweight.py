@@ -22,6 +22,7 @@ from .judging import Bounds, bounds_of, in_words
 from .message import Address, message_id
 from .outcome import Outcome, Overweight, StackLimitReached, Yield
 from .page import PROCESSED, WAITING, Page
+from .priority import told as named
 from .service import apply_outcome, mark_gone, skip_gone
 from .shelf import Aside, Shelf
 from .weight import Meter, Weight
@@ -40,13 +41,13 @@ class Judged:
 
 def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
     """The book and page of a message that may be executed or discarded by hand."""
-    book = shelf.book(address.origin)
+    book = shelf.book(address.book)
     if book.passed_by == "paused":
         raise QueuePaused(f"the queue of {address.origin!r} is paused; resume it first")
     more = True
     while more and book.end <= address.page:
         more = shelf.pull(book)
-    page = shelf.page(address.origin, address.page)
+    page = shelf.page(address.book, address.page)
     if page is None:
         raise NoPage(f"the queue of {address.origin!r} has no page {address.page}; it was never opened, or is gone")
     while more and page.index == book.end - 1 and address.index >= len(page.lengths):
@@ -132,7 +133,7 @@ def judge_again(
     """
     book, page = find_set_aside(shelf, address)
     item, note = address.index, page.note(address.index)
-    current = Scales(shelf).weight(address.origin, page, item)
+    current = Scales(shelf).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
     exceeded = bounds_of(shelf.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
     if exceeded:
@@ -140,10 +141,10 @@ def judge_again(
     most = shelf.config.max_attempts
     if most is not None and note.attempts >= most:
         return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
-    id_ = aside.id if aside else message_id(shelf.payloads(address.origin, page)[item])
+    id_ = aside.id if aside else message_id(shelf.payloads(address.book, page)[item])
     moved = shelf.rejoin(book, page, item, note.weight if weight == current else weight)
     told = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
-    shelf.emit(Fate.REJUDGED, address.origin, page.index, item, id_, weight, decided(told, who))
+    shelf.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(told, who))
     mark_gone(shelf, book, page, item)
     after_removal(shelf, book, page, item)
     return Judged(address, moved, why)
@@ -152,8 +153,8 @@ def judge_again(
 def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None) -> None:
     """Drop a set-aside message, on somebody's word or, expired, on a policy's."""
     book, page = find_set_aside(shelf, address)
-    name = id_ or message_id(shelf.payloads(address.origin, page)[address.index])
-    shelf.emit(fate, address.origin, page.index, address.index, name, detail=why)
+    name = id_ or message_id(shelf.payloads(address.book, page)[address.index])
+    shelf.emit(fate, address.book, page.index, address.index, name, detail=why)
     mark_gone(shelf, book, page, address.index)
     after_removal(shelf, book, page, address.index)
 
@@ -163,15 +164,15 @@ def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "
     book = shelf.book(origin)
     if index >= book.begin:
         raise NotReapable(
-            f"page {index} of {origin!r} is not behind the window, which begins at {book.begin}; service it first"
+            f"page {index} of {named(origin)} is not behind the window, which begins at {book.begin}; service it first"
         )
     page = shelf.page(origin, index)
     if page is None:
-        raise NoPage(f"the queue of {origin!r} has no page {index}; it was never opened, or is gone")
+        raise NoPage(f"the queue of {named(origin)} has no page {index}; it was never opened, or is gone")
     if page.remaining and index >= watermark(book, shelf.config.max_stale):
         raise NotReapable(
-            f"page {index} of {origin!r} still holds {page.remaining} messages, and is not old enough to be culled; "
-            "execute or discard them"
+            f"page {index} of {named(origin)} still holds {page.remaining} messages, "
+            "and is not old enough to be culled; execute or discard them"
         )
     told = decided(why or "page reaped", who) if who else why
     _record_culled(shelf, book, page, told)

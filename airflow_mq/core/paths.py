@@ -23,6 +23,7 @@ from itertools import accumulate
 from .book import DEFAULT_STANDING, Book, Branch
 from .config import BLOCK_PARTS
 from .orders import LOOK_PAST, Ledger, parts_of, visit
+from .priority import is_high
 from .service import Ladder
 from .shelf import Shelf
 from .weight import Meter, Weight
@@ -490,7 +491,7 @@ def _first_below(member: Member) -> Member | None:
 
 def charge_overrun(shelf: Shelf, book: Book, parts: int) -> None:
     """What processors used beyond what was planned is charged when their block settles, in any deficit order."""
-    if not shelf.config.paths:
+    if not shelf.config.paths or is_high(book.origin):
         book.deficit -= parts
         if not book.is_ready:
             book.deficit = min(book.deficit, 0)

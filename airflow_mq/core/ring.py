@@ -37,6 +37,13 @@ class Ring:
         """Whether the part that is loaded holds this origin."""
         return origin in self._next
 
+    def __iter__(self) -> Iterator[str]:
+        """From the head on, once round."""
+        origin = self.head()
+        while origin is not None:
+            yield origin
+            origin = self.next_in_line(origin)
+
     def head(self) -> str | None:
         """The queue whose turn is next."""
         return self._after(_START)

@@ -89,7 +89,7 @@ class Ladder:
         """Service one queue for as long as it goes. No successor: the visit could not be paid."""
         if not self.meter.consume(self.visit_cost):
             return Visited(0, None)
-        ring, book = self.shelf.ring, self.shelf.book(origin)
+        ring, book = self.shelf.circle(origin), self.shelf.book(origin)
         if origin not in ring:
             # The only queue of the ring, which just left it: the look was paid all the same.
             return Visited(0, None)

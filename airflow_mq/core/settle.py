@@ -123,7 +123,7 @@ class ClaimSettler:
             for item in range(run.first, run.first + run.count):
                 self._settle_item(book, page, run, item, answers, result)
             self._turn_pages(book, page, run)
-        if not book.is_ready and claim.origin not in shelf.ring.unknitted:
+        if not book.is_ready and claim.origin not in shelf.circle(claim.origin).unknitted:
             shelf.unknit(book)
         if result.processed or result.failed or result.expired:
             shelf.tell_changed(book)

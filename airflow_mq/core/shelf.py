@@ -17,6 +17,7 @@ from .events import EventRun, Fate
 from .message import Address, Footprint
 from .page import Mail, Page
 from .permit import OPEN, Permit
+from .priority import books_of, is_high, origin_of
 from .ring import Ring
 from .weight import Weight
 
@@ -46,6 +47,8 @@ class Shelf(ABC):
         #: Whether what happens to books and pages here will be forgotten again.
         self.planning = False
         self.ring = Ring(self.more_ready)
+        #: The same of the high books, which come first.
+        self.high = Ring(self.more_high)
         self.books: dict[str, Book] = {}
         self.pages: dict[tuple[str, int], Page | None] = {}
         #: Of a ring with paths: its groups, as far as they were asked for, and who comes first in the next block.
@@ -69,6 +72,10 @@ class Shelf(ABC):
     @abstractmethod
     def more_ready(self) -> list[str]:
         """The next ready origins in the ring's order; none when that was all."""
+
+    def more_high(self) -> list[str]:
+        """The next ready high books; an owner that knows of none needs to do nothing."""
+        return []
 
     @abstractmethod
     def fetch_book(self, origin: str) -> Book:
@@ -128,6 +135,10 @@ class Shelf(ABC):
 
     # What is the same for everybody.
 
+    def circle(self, origin: str) -> Ring:
+        """The ring in which this book has its place."""
+        return self.high if is_high(origin) else self.ring
+
     def book(self, origin: str) -> Book:
         """The book of this origin."""
         book = self.books.get(origin)
@@ -158,7 +169,7 @@ class Shelf(ABC):
                 self.changed_pages.add((book.origin, page.index))
         self.changed_books.add(book.origin)
         self.was_cut(book, mail)
-        if not was_ready and book.origin not in self.ring:
+        if not was_ready and book.origin not in self.circle(book.origin):
             self.knit(book, mail)
         if mail.last:
             self.tell_changed(book)
@@ -178,7 +189,7 @@ class Shelf(ABC):
 
     def knit(self, book: Book, mail: Mail) -> None:
         """Let a book that became ready by this mail enter the ring."""
-        self.ring.knit(book.origin)
+        self.circle(book.origin).knit(book.origin)
 
     def _open_page(self, book: Book) -> Page:
         page = Page(book.end)
@@ -189,10 +200,11 @@ class Shelf(ABC):
 
     def unknit(self, book: Book) -> None:
         """Let a book whose window is empty leave the ring."""
-        if book.origin in self.ring:
-            self.ring.unknit(book.origin)
+        ring = self.circle(book.origin)
+        if book.origin in ring:
+            ring.unknit(book.origin)
         else:
-            self.ring.unknitted.add(book.origin)
+            ring.unknitted.add(book.origin)
         self.changed_books.add(book.origin)
 
     def touch(self, book: Book, page: Page) -> None:
@@ -222,7 +234,10 @@ class Shelf(ABC):
     def tell_changed(self, book: Book) -> None:
         """Note a call of the queue-changed hook, if anybody listens."""
         if self.listening:
-            self.hooks.append((book.origin, book.footprint))
+            footprint, (high, regular) = book.footprint, books_of(origin_of(book.origin))
+            if self.config.high:
+                footprint = self.book(high).footprint.plus(self.book(regular).footprint)
+            self.hooks.append((regular, footprint))
 
     def emit(
         self, fate: Fate, origin: str, page: int, index: int, id_: bytes,

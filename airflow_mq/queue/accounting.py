@@ -13,6 +13,7 @@ from ..core.message import check_number
 from ..core.orders import Entry, parts_of
 from ..core.page import WAITING
 from ..core.paths import names_above
+from ..core.priority import REGULAR
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
@@ -39,7 +40,11 @@ class Accounting(Reading):
             raise InvalidInput("fairness is told over at least 1 block")
         with self._looking() as (unit, shelf):
             rows = unit.rows("ledger", ring=self.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
-            pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
+            # Of regular messages: what high ones got is no business of the fairness among the others.
+            pages = [
+                [entry for entry in codec.unpack_ledger(bytes(data)) if entry.priority == REGULAR]
+                for _, _, data in rows
+            ]
             parts = parts_of(_limit(shelf.config.service_weight, pages))
             ready = _ready_since(unit, shelf, [row[0] for row in rows])
             origins = {entry.origin for page in pages for entry in page} | set(ready)

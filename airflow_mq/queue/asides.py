@@ -14,6 +14,7 @@ from ..core.judging import ATTEMPTS, REASONS, SIZE, SWEPT
 from ..core.message import Address, check_address, check_number, check_origin, check_seconds, check_text
 from ..core.overweight import Judged
 from ..core.page import ASIDE, PROCESSED, Page
+from ..core.priority import books_of, told
 from ..core.service import overweight_limit
 from ..core.shelf import Aside
 from ..core.weight import Weight
@@ -149,7 +150,7 @@ class Asides(Blocks):
         chosen = _chosen(addresses)
         _check_why(why)
         with self._working(passes_in_flight=False) as (unit, shelf):
-            shelf.fetch_pages((at.origin, at.page) for at in chosen)
+            shelf.fetch_pages((at.book, at.page) for at in chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
                 rules.discard(shelf, at, decided(why, self.who))
@@ -210,7 +211,7 @@ class Asides(Blocks):
         """A page of which a block holds a message stays."""
         for whose, data in unit.claims_of(self.ring_id, [origin]):
             if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
-                raise InFlight(f"a block holds a message of page {page} of {origin!r}; wait until it ends")
+                raise InFlight(f"a block holds a message of page {page} of {told(origin)}; wait until it ends")
 
     # How decisions about many are made.
 
@@ -255,7 +256,7 @@ class Asides(Blocks):
 
     def _prepare(self, unit: Unit, shelf: SqlShelf, addresses: Sequence[Address]) -> None:
         """Fetch what deciding about these will need, in a few statements."""
-        keys = list(dict.fromkeys((at.origin, at.page) for at in addresses))
+        keys = list(dict.fromkeys((at.book, at.page) for at in addresses))
         shelf.fetch_pages(keys)
         shelf.fetch_payloads((origin, page) for origin, at in keys if (page := shelf.pages.get((origin, at))))
         shelf.arrivals(at for at in addresses if _is_there(shelf, at))
@@ -270,7 +271,7 @@ class Asides(Blocks):
     def _kept_pages(self, after: Address) -> list[tuple[str, int]]:
         with self.store.loose() as unit:
             rows = unit.rows(
-                "kept_pages", ring=self.ring_id, origin=after.origin, page=after.page, only=None, limit=AT_ONCE
+                "kept_pages", ring=self.ring_id, origin=after.book, page=after.page, only=None, limit=AT_ONCE
             )
         return [(row[0], row[1]) for row in rows]
 
@@ -292,7 +293,7 @@ def _sort(result: Judgement, judged: Judged) -> None:
 
 
 def _is_there(shelf: SqlShelf, at: Address) -> bool:
-    page = shelf.pages.get((at.origin, at.page))
+    page = shelf.pages.get((at.book, at.page))
     return page is not None and at.index < len(page.lengths)
 
 
@@ -306,12 +307,25 @@ def _aside(one: SetAside) -> Aside | None:
 
 
 def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
-    start = after or Address(wanted.origin or "", 0, -1)
+    if wanted.origin is None:
+        return _found_in(unit, shelf, wanted, ("", _LAST), after, limit)
+    found: list[SetAside] = []
+    for name in books_of(wanted.origin) if shelf.config.high else (wanted.origin,):
+        if after is None or name >= after.book:
+            found += _found_in(unit, shelf, wanted, (name, name), after, limit - len(found))
+    return found
+
+
+def _found_in(
+    unit: Unit, shelf: SqlShelf, wanted: Wanted, books: tuple[str, str], after: Address | None, limit: int
+) -> list[SetAside]:
+    """What is meant of the books with these names, and of those between."""
+    start = after if after is not None and after.book >= books[0] else Address(books[0], 0, -1)
     found: list[SetAside] = []
     if wanted.reason != SWEPT:
         values = {
-            "ring": shelf.ring_id, "origin": start.origin, "page": start.page, "item": start.index,
-            "last": wanted.origin or _LAST, "reason": wanted.reason, "before": wanted.before(shelf.now), "limit": limit,
+            "ring": shelf.ring_id, "origin": start.book, "page": start.page, "item": start.index,
+            "last": books[1], "reason": wanted.reason, "before": wanted.before(shelf.now), "limit": limit,
         }  # fmt: skip
         if wanted.block is not None:
             rows = unit.rows("asides_of_block", **values, block=wanted.block)
@@ -323,13 +337,13 @@ def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, l
         if wanted.block is not None and wanted.arrived is not None:
             found = [one for one in found if one.arrived_block == wanted.arrived]
     if wanted.reason in (None, SWEPT) and wanted.block is None:
-        found = sorted([*found, *_swept(unit, shelf, wanted, start, limit)], key=lambda one: one.address)
+        found = sorted([*found, *_swept(unit, shelf, wanted, books[1], start, limit)], key=lambda one: one.address)
     return found[:limit]
 
 
 def _known(unit: Unit, shelf: SqlShelf, chosen: Sequence[Address]) -> dict[Address, Aside]:
     """Why these were set aside."""
-    pages = list(dict.fromkeys((at.origin, at.page) for at in chosen))
+    pages = list(dict.fromkeys((at.book, at.page) for at in chosen))
     columns: dict[str, list[Any]] = {"origin": [one[0] for one in pages], "page": [one[1] for one in pages]}
     rows = unit.rows_for("asides", columns, ring=shelf.ring_id) if pages else []
     return {
@@ -350,15 +364,15 @@ def _set_aside(
     )  # fmt: skip
 
 
-def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, start: Address, limit: int) -> list[SetAside]:
+def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, last: str, start: Address, limit: int) -> list[SetAside]:
     found: list[SetAside] = []
-    origin, page, last, before = start.origin, start.page, wanted.origin or _LAST, wanted.before(shelf.now)
+    origin, page, before = start.book, start.page, wanted.before(shelf.now)
     while len(found) < limit:
         rows = unit.rows("swept_pages", ring=shelf.ring_id, origin=origin, page=page, last=last, limit=64)
         swept = [one for its in shelf.keep(rows) for one in _left_behind(shelf, *its) if one > start]
         arrivals = shelf.arrivals(swept)
         for one in swept:
-            arrival, its_page = arrivals.get(one), shelf.pages[one.origin, one.page]
+            arrival, its_page = arrivals.get(one), shelf.pages[one.book, one.page]
             assert its_page is not None
             at = arrival.at if arrival else shelf.now
             if at < before and (wanted.arrived is None or (arrival and arrival.block == wanted.arrived)):

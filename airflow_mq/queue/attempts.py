@@ -241,7 +241,7 @@ class Batching(InPlace):
         return self._apply(ladder, book, page, weights, answers)
 
     def _process(self, batch: Batch, shelf: Shelf) -> tuple[list[Outcome] | None, list[tuple[str, bytes]]]:
-        delivery = Delivery(batch.origin, b"", Page(batch.page), batch.first, Meter(ZERO))
+        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)

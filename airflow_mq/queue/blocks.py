@@ -62,17 +62,19 @@ class Block:
     overhead: Weight
     messages: int
     claims: Sequence[Claim] = field(default=(), repr=False)
+    #: Of a ring that shuffles: what decided whose turn came when (`MessageQueue.shuffled_order`).
+    seed: bytes | None = None
     _queue: Any = field(default=None, repr=False)
 
     @property
     def origins(self) -> list[str]:
         """The queues of which the block holds something, in the order of service."""
-        return list(dict.fromkeys(claim.origin for claim in self.claims if claim.messages))
+        return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """The messages to process: neighbours of one origin together, in the order of service."""
         wanted = None if origins is None else set(origins)
-        yield from self._queue.batches_of(one for one in self.claims if wanted is None or one.origin in wanted)
+        yield from self._queue.batches_of(one for one in self.claims if wanted is None or one.whose in wanted)
 
 
 class Blocks(QueueBase):
@@ -200,8 +202,8 @@ class Blocks(QueueBase):
                     return self._block(unit, known)
             _, page = find_set_aside(shelf, address)
             refuse_claimed_by_hand(unit, self.ring_id, address)
-            weight = Scales(shelf).weight(address.origin, page, address.index)
-            claim = Claim(address.origin, [ClaimRun(address.page, address.index, 1)], weight)
+            weight = Scales(shelf).weight(address.book, page, address.index)
+            claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight)
             row = new_block(unit, key, seconds, shelf.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.who,
             })  # fmt: skip
@@ -249,11 +251,11 @@ class Blocks(QueueBase):
             if row.details_json["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
                 charge_overrun(shelf, book, parts(result.overrun))
-            drifting = measures.remember(unit, self.ring_id, claim.origin, result.measured)
+            drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured)
             if drifting is not None:
                 log.warning(
                     "messages of %r take %.2f times what was predicted; see `airflow-mq weights fit`",
-                    claim.origin, drifting,
+                    claim.whose, drifting,
                 )  # fmt: skip
             total.add(result)
         return total
@@ -302,7 +304,7 @@ class Blocks(QueueBase):
         return Block(
             row.id, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
             said["limit"], said["planned"], said["overhead"], said["messages"],
-            claims or (), self,
+            claims or (), bytes.fromhex(said["seed"]) if "seed" in said else None, self,
         )  # fmt: skip
 
     def batches_of(self, claims: Iterable[Claim]) -> Iterator[Batch]:
@@ -331,7 +333,7 @@ class Blocks(QueueBase):
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
     """A set-aside message that a block executes right now is nobody else's."""
-    for origin, data in unit.claims_of(ring, [address.origin]):
+    for origin, data in unit.claims_of(ring, [address.book]):
         for run in codec.unpack_claim(origin, data).runs:
             if run.page == address.page and run.first <= address.index < run.first + run.count:
                 raise InFlight(f"message {address} is being executed by a block; wait until it ends")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..core.config import RingConfig
 from ..core.errors import TooManyOrigins
 from ..core.message import group_of
+from ..core.priority import MARK, PAST_HIGH, books_of, origin_of
 from ..store.unit import Unit
 
 #: After every text, and between a group's own name and those below it: no origin has such a character.
@@ -26,13 +27,13 @@ def has_bound(config: RingConfig) -> bool:
 
 def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Callable[[object], RingConfig]) -> None:
     """Raise `TooManyOrigins` if these would be too many; what was looked at stays true until the transaction ends."""
-    wanted = sorted(set(origins))
+    wanted = sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return
     config = reread(unit.only("hold_config", ring=ring)[0])
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
-        room = config.max_origins - _count(unit, ring, [("", _LAST)], config.max_origins)
+        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, _LAST)], config.max_origins)
         _refuse(fresh, room, config.max_origins, "max_origins", "this ring")
     if config.max_origins_per_group is not None:
         most = config.max_origins_per_group
@@ -43,18 +44,19 @@ def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Ca
 
 
 def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
-    known = {row[0] for row in unit.rows_for("known_origins", {"origin": origins}, ring=ring)}
+    names = [name for origin in origins for name in books_of(origin)]
+    known = {origin_of(row[0]) for row in unit.rows_for("known_origins", {"origin": names}, ring=ring)}
     return [origin for origin in origins if origin not in known]
 
 
-def _count(unit: Unit, ring: int, ranges: Iterable[tuple[str, str]], most: int) -> int:
+def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) -> int:
     found: set[str] = set()
-    for first, below in ranges:
+    for first, below in (*ranges, *((MARK + first, MARK + below) for first, below in ranges)):
         for statement in ("origins_from", "mail_origins_from", "delayed_origins_from"):
             values = {"first": first, "below": below, "limit": most + 1}
             if statement != "delayed_origins_from":
                 values["after"] = ""
-            found.update(row[0] for row in unit.rows(statement, ring=ring, **values))
+            found.update(origin_of(row[0]) for row in unit.rows(statement, ring=ring, **values))
     return len(found)
 
 

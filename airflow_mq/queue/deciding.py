@@ -24,9 +24,10 @@ from ..core.events import Fate, decided
 from ..core.message import Address, check_address, check_origin, check_seconds, check_text
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
+from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store import codec
-from ..store.shelf import SqlShelf
+from ..store.shelf import SqlShelf, level_of, ticket_of
 from ..store.unit import Unit
 from .asides import Asides
 from .attempts import Processor, deliver
@@ -86,7 +87,7 @@ class Deciding(Asides):
                 if locked.state.version != shelf.state.version:
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
                     shelf = self._shelf(unit, locked, passes_in_flight=False)
-                    shelf.book(address.origin).passed_by = ""
+                    shelf.book(address.book).passed_by = ""
                     for origin, payload in sent:
                         shelf.post(origin, payload)
                     cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
@@ -115,20 +116,21 @@ class Deciding(Asides):
 
     def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
         if not getattr(processor, "meters_itself", False):
-            weight = Scales(shelf).weight(address.origin, page, address.index)
+            weight = Scales(shelf).weight(address.book, page, address.index)
             if not meter.consume(weight):
                 return Overweight(weight)
-        payload = shelf.payloads(address.origin, page)[address.index]
-        delivery = Delivery(address.origin, payload, page, address.index, meter, shelf)
+        payload = shelf.payloads(address.book, page)[address.index]
+        delivery = Delivery(address.book, payload, page, address.index, meter, shelf)
         return deliver(processor, delivery, shelf)
 
-    def reap_page(self, origin: str, page: int, why: str = "") -> None:
+    def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
         """Remove an old page of an origin, with what it still holds."""
-        check_address(Address(origin, page, 0))
+        check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
+        name = book_name(origin, priority)
         with self._working(passes_in_flight=False) as (unit, shelf):
-            self.refuse_claimed_page(unit, origin, page)
-            rules.reap_page(shelf, origin, page, why, self.who)
+            self.refuse_claimed_page(unit, name, page)
+            rules.reap_page(shelf, name, page, why, self.who)
 
     def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
         """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
@@ -162,36 +164,49 @@ class Deciding(Asides):
             ]
 
     def sweep(self, origin: str) -> int:
-        """Move the window past everything: what is left waits for a person. Tell how much that is."""
-        with self._working(passes_in_flight=False) as (unit, shelf):
-            book = shelf.book(check_origin(origin))
-            if unit.claims_of(self.ring_id, [origin]) and shelf.origins[origin].row.in_flight:
-                raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
-            while shelf.pull(book):
-                pass
-            if not book.is_ready:
-                return 0
-            first, book.begin = book.begin, book.end
-            shelf.unknit(book)
-            swept = decided(f"pages {first} to {book.end - 1}", self.who)
-            shelf.emit(Fate.SWEPT, origin, first, 0, b"", detail=swept)
-            shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=origin, first=first))
-            return book.message_count
-
-    def force_set_head(self, origin: str, meter: Meter | None = None) -> bool | None:
-        """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay."""
-        self._refuse_nested()
+        """Move the windows past everything: what is left waits for a person. Tell how much that is."""
         check_origin(origin)
+        with self._working(passes_in_flight=False) as (unit, shelf):
+            names = books_of(origin) if shelf.config.high else (origin,)
+            if unit.claims_of(self.ring_id, names) and self._is_in_flight(shelf, origin):
+                raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
+            return sum(self._sweep(unit, shelf, name) for name in names)
+
+    def _is_in_flight(self, shelf: SqlShelf, origin: str) -> bool:
+        shelf.book(origin)
+        return shelf.origins[origin].row.in_flight
+
+    def _sweep(self, unit: Unit, shelf: SqlShelf, name: str) -> int:
+        book = shelf.book(name)
+        while shelf.pull(book):
+            pass
+        if not book.is_ready:
+            return 0
+        first, book.begin = book.begin, book.end
+        shelf.unknit(book)
+        swept = decided(f"pages {first} to {book.end - 1}", self.who)
+        shelf.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
+        shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=name, first=first))
+        return book.message_count
+
+    def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
+        """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay.
+
+        :param priority: the head of which books; high ones come first in any case.
+        """
+        self._refuse_nested()
+        name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.config.costs.set_service_head):
             return None
         with self._working(passes_in_flight=False) as (unit, shelf):
             # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
-            found = shelf.ring.head()
-            while found is not None and found != origin:
-                found = shelf.ring.next_in_line(found)
+            ring = shelf.circle(name)
+            found = ring.head()
+            while found is not None and found != name:
+                found = ring.next_in_line(found)
             if found is None:
                 return False
-            shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, origin))
+            shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, name))
         return True
 
     def set_origin(
@@ -267,15 +282,18 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
 def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
     """Move the smaller side of the circle: those before the new head to the end, or the rest to the front."""
     ticket = shelf.origins[origin].ticket
-    before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket)[0]
+    low, top = level_of(origin)
+    before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0]
     if before <= count - before:
-        moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket)]
+        moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
         if moved:
-            unit.run_for("set_ticket", {"origin": moved, "ticket": unit.fresh_ids(len(moved))}, ring=ring)
+            tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]
+            unit.run_for("set_ticket", {"origin": moved, "ticket": tickets}, ring=ring)
     else:
         shift = highest - lowest + 1
-        unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift)
-        unit.run("lower_floor", ring=ring, ticket=ticket - shift)
+        unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift, top=top)
+        if not is_high(origin):
+            unit.run("lower_floor", ring=ring, ticket=ticket - shift)
 
 
 def _instant(when: When, now: int) -> int:

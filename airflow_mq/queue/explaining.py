@@ -11,6 +11,7 @@ from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.paths import names_above
+from ..core.priority import HIGH, REGULAR, book_name, check_priority, origin_of, priority_of
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import BlockRow
@@ -58,18 +59,25 @@ class Explaining(Foreseeing):
     """The part of the queue that answers for it."""
 
     def explain(
-        self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
-    ) -> Explanation:
+        self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
+        priority: str | None = None,
+    ) -> Explanation:  # fmt: skip
         """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
 
         :param limit: what blocks may cost; the ring's service weight where it is not said.
         :param seed: of a ring that shuffles, the seed of the next blocks.
         :param ahead: how many blocks to look ahead.
+        :param priority: of the messages of this priority; of a high one if there is any, where it is not said.
         """
         check_origin(origin)
         check_number(ahead, "a number of blocks")
         with self.store.reading() as unit:
-            return _Asked(self, unit, origin, limit, seed, ahead).queue()
+            name = book_name(origin, check_priority(priority or REGULAR))
+            if priority is None and self._remember_config(unit.ring(self.ring).config).high:
+                found = _Asked(self, unit, book_name(origin, HIGH), limit, seed, ahead).queue()
+                if found.reason != "empty":
+                    return found
+            return _Asked(self, unit, name, limit, seed, ahead).queue()
 
     def explain_message(
         self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
@@ -78,14 +86,14 @@ class Explaining(Foreseeing):
         check_address(address)
         check_number(ahead, "a number of blocks")
         with self.store.reading() as unit:
-            found = _Asked(self, unit, address.origin, limit, seed, ahead).message(address)
+            found = _Asked(self, unit, address.book, limit, seed, ahead).message(address)
         return self._with_fate(found) if found.reason == "gone" else found
 
     def _with_fate(self, found: Explanation) -> Explanation:
         """What is gone may have left an event."""
         address, fate = found.address, None
         for event in self.events(origin=found.origin):
-            if address is not None and (event.page, event.index) == (address.page, address.index):
+            if event.address == address:
                 fate = event
         if fate is None:
             return found
@@ -99,13 +107,15 @@ class _Asked:
     def __init__(
         self, asker: Explaining, unit: Unit, origin: str, limit: Weight | None, seed: bytes | None, ahead: int
     ) -> None:
-        self.asker, self.real, self.origin, self.ahead = asker, unit, origin, ahead
+        self.asker, self.real, self.name, self.ahead = asker, unit, origin, ahead
+        #: Whose queue it is, as it is told.
+        self.origin = origin_of(origin)
         self.known = seed is not None or asker._remember_config(unit.ring(asker.ring).config).order != "shuffle"
         self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
         self.future = Foresight(asker, unit, self.conditions)
         self.unit = self.future.unit
         self.shelf = self.future.shelf()
-        self.book: Book = self.shelf.book(origin)
+        self.book: Book = self.shelf.book(self.name)
         self.held = list(self._held())
         self.taken = {
             (run.page, item)
@@ -128,7 +138,7 @@ class _Asked:
             return self._is_held(address, held)
         while self.book.end <= address.page and self.shelf.pull(self.book):
             pass
-        page = self.shelf.page(self.origin, address.page)
+        page = self.shelf.page(self.name, address.page)
         while page is not None and address.index >= len(page.lengths) and self.shelf.pull(self.book):
             pass
         if page is None or address.index >= len(page.lengths):
@@ -145,7 +155,7 @@ class _Asked:
     def _nothing_waits(self) -> Explanation:
         if self.held:
             return self._of_queue("in flight", f"all that waits of {self.origin} is in flight, in {self._holders()}.")
-        count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.origin, now=self.unit.began)[0]
+        count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0]
         if count:
             return self._of_queue("not due", f"{_messages(count, f' of {self.origin}')} not due before {moment(due)}.")
         if self.book.message_count:
@@ -159,7 +169,7 @@ class _Asked:
         return Explanation(self.origin, None, reason, sentence, None, remedies)
 
     def _is_held(self, address: Address, held: _Held) -> Explanation:
-        if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.origin)[1]:
+        if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.name)[1]:
             sentence = f"{address} was answered for in block {held.block.id}, and goes when that is settled."
             return Explanation(self.origin, address, "reported", sentence)
         doing = "is being executed by hand" if held.block.by_hand else "is being processed"
@@ -167,14 +177,14 @@ class _Asked:
         return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
 
     def _is_not_there(self, address: Address) -> Explanation:
-        if address.page < self.book.end and self.shelf.page(self.origin, address.page) is None:
+        if address.page < self.book.end and self.shelf.page(self.name, address.page) is None:
             return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
-        later = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.origin, now=self.unit.began)[0][0]
+        later = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0][0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
         return Explanation(self.origin, address, "nowhere", f"no message was ever at {address}{more}.")
 
     def _is_set_aside(self, address: Address) -> Explanation:
-        rows = self.real.rows_for("asides", {"origin": [self.origin], "page": [address.page]}, ring=self.asker.ring_id)
+        rows = self.real.rows_for("asides", {"origin": [self.name], "page": [address.page]}, ring=self.asker.ring_id)
         row = next((row for row in rows if row[2] == address.index), None)
         behind = row is None and address.page < self.book.begin
         reason = row[6] if row is not None else SWEPT if behind else ATTEMPTS
@@ -220,7 +230,7 @@ class _Asked:
         if self.book.passed_by == "in flight":
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
-        wake_at = self.shelf.origins[self.origin].row.wake_at
+        wake_at = self.shelf.origins[self.name].row.wake_at
         sentence = f"a message of {self.origin} went back; its queue is tried again from {moment(wake_at)} on."
         return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
 
@@ -265,7 +275,7 @@ class _Asked:
         behind = self._behind(address)
         if behind:
             return "behind", f"{behind:,} of its own queue come before it"
-        weight, reason = self._weight(address), first.queue(self.origin).reason if first else ""
+        weight, reason = self._weight(address), first.queue(self.origin, priority_of(self.name)).reason if first else ""
         if reason == "spent":
             return "spent", f"it weighs {weight}, for which its queue has not saved enough yet"
         if reason == "limit" and first and not _is_full(first, weight):
@@ -295,12 +305,12 @@ class _Asked:
 
     def _held(self) -> Iterator[_Held]:
         """The live blocks that hold something of this queue."""
-        if not self.unit.claims_of(self.asker.ring_id, [self.origin]):
+        if not self.unit.claims_of(self.asker.ring_id, [self.name]):
             return
         for row in self.real.rows("blocks", ring=self.asker.ring_id, state=0, before=_NEWEST, limit=_NEWEST):
             block = BlockRow(*row)
             for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
-                if origin == self.origin:
+                if origin == self.name:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
 
     def _holders(self) -> str:
@@ -309,9 +319,9 @@ class _Asked:
     def _first_waiting(self) -> Address | None:
         index = self.book.begin
         while index < self.book.end or self.shelf.pull(self.book):
-            page = self.shelf.page(self.origin, index)
+            page = self.shelf.page(self.name, index)
             for item in self._waiting(page) if page is not None else ():
-                return Address(self.origin, index, item)
+                return Address(self.name, index, item)
             if index < self.book.end - 1 or not self.shelf.pull(self.book):
                 index += 1
         return None
@@ -325,14 +335,14 @@ class _Asked:
         """How many messages of its own queue come before it."""
         count = 0
         for index in range(self.book.begin, address.page + 1):
-            page = self.shelf.page(self.origin, index)
+            page = self.shelf.page(self.name, index)
             if page is not None:
                 count += sum(1 for item in self._waiting(page) if index < address.page or item < address.index)
         return count
 
     def _weight(self, address: Address) -> Weight | None:
-        page = self.shelf.page(self.origin, address.page)
-        return None if page is None else Scales(self.shelf).weight(self.origin, page, address.index)
+        page = self.shelf.page(self.name, address.page)
+        return None if page is None else Scales(self.shelf).weight(self.name, page, address.index)
 
 
 def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:

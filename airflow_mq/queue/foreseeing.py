@@ -18,6 +18,7 @@ from ..core.message import Address, check_number, check_origin
 from ..core.orders import Ledger
 from ..core.outcome import DONE
 from ..core.page import Page
+from ..core.priority import REGULAR, origin_of, priority_of
 from ..core.settle import Answers
 from ..core.weight import ZERO, Weight
 from ..store import codec
@@ -28,11 +29,8 @@ from ..store.unit import Unit
 from .blocks import Blocks
 from .deciding import check_share
 from .planning import PLANNED, Planner
-from .reading import Reading
+from .reading import MOST_SEED, Reading
 from .reports import answers_of
-
-#: Bytes of a seed.
-MOST_SEED = 64
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,7 @@ class ForeseenQueue:
     reason: str = ""
     #: What it would get of the block in all, as in the ledger: what its messages and the steps around them use.
     granted: Weight = ZERO
+    priority: str = REGULAR
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,12 @@ class ForeseenBlock:
     @property
     def origins(self) -> list[str]:
         """The queues of which it takes something, in the order of service."""
-        return list(dict.fromkeys(claim.origin for claim in self.claims if claim.messages))
+        return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
 
-    def queue(self, origin: str) -> ForeseenQueue:
+    def queue(self, origin: str, priority: str = REGULAR) -> ForeseenQueue:
         """What it does for this queue; nothing, if it does not look at it."""
-        return next((one for one in self.queues if one.origin == origin), ForeseenQueue(origin))
+        found = (one for one in self.queues if (one.origin, one.priority) == (origin, priority))
+        return next(found, ForeseenQueue(origin, priority=priority))
 
     def verdict(self, address: Address) -> str | None:
         """What becomes of this message in it: `processed`, `set aside` or `expired`; nothing, if it is not taken."""
@@ -102,7 +102,7 @@ class ForeseenBlock:
 
     def _run_of(self, address: Address) -> ClaimRun | None:
         for claim in self.claims:
-            for run in claim.runs if claim.origin == address.origin else ():
+            for run in claim.runs if claim.origin == address.book else ():
                 if run.page == address.page and run.first <= address.index < run.first + run.count:
                     return run
         return None
@@ -199,12 +199,7 @@ class Foresight:
     def _is_idle(self) -> bool:
         """Whether every ready queue is passed by: then no later block will find more."""
         shelf = self.shelf()
-        origin = shelf.ring.head()
-        while origin is not None:
-            if not shelf.book(origin).passed_by:
-                return False
-            origin = shelf.ring.next_in_line(origin)
-        return True
+        return all(shelf.book(name).passed_by for ring in (shelf.high, shelf.ring) for name in ring)
 
     def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
         found: dict[str, Answers] = {}
@@ -293,7 +288,8 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
             weight = weight.plus(claim.planned)
         verdicts = [decision.verdict for claim in own for run in claim.runs for decision in run.decisions.values()]
         found.append(ForeseenQueue(
-            entry.origin, sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
+            origin_of(entry.origin), sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
             verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason, entry.granted,
+            priority_of(entry.origin),
         ))  # fmt: skip
     return found

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
 from ..core.message import Message, check_headers, check_key, check_origin, check_payload, message_id
+from ..core.priority import HIGH, REGULAR, book_name, check_priority
 from ..core.weight import Weight
 from ..store import Outgoing, codec
 from ..store.unit import said_of_blobs
@@ -25,10 +26,15 @@ class Packer:
     """Packs messages into rows of mail, at most a page's worth each."""
 
     def __init__(
-        self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin
-    ) -> None:
+        self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
+        priority: str = REGULAR,
+    ) -> None:  # fmt: skip
         self.heap_size = heap_size
         self.check_sender = check_sender
+        #: Of the messages that do not say otherwise.
+        self.priority = priority
+        #: Whether any message so far has high priority.
+        self.high = False
         self.common = {name: value for name, value in common.items() if value}
         self.count = self.size = 0
         #: The payloads kept apart that messages refer to.
@@ -82,28 +88,30 @@ class Packer:
 
     def _pack_said(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
         """The same for messages that say something of themselves; one with a key has a row to itself."""
-        open_rows: dict[str, list[tuple[bytes, Message | None]]] = {}
-        used: dict[str, int] = {}
+        open_rows: dict[tuple[str, str], list[tuple[bytes, Message | None]]] = {}
+        used: dict[tuple[str, str], int] = {}
         total = 0
         for origin, message in pairs:
             own = message if isinstance(message, Message) else None
             payload = check_payload(own.payload if own else message, most)
             need = len(payload) + HEADER_SIZE
-            row = open_rows.get(origin)
+            book = origin, self.priority if own is None or own.priority is None else own.priority
+            row = open_rows.get(book)
             if row is None:
-                row = open_rows[self.check_sender(origin)] = []
+                self.check_sender(origin), check_priority(book[1])
+                row = open_rows[book] = []
             keyed = own is not None and own.key is not None
-            if row and (used[origin] + need > self.heap_size or keyed):
-                yield Packed(self._row(origin, row, more=True))
-                total -= used.pop(origin)
-                row = open_rows[origin] = []
+            if row and (used[book] + need > self.heap_size or keyed):
+                yield Packed(self._row(book, row, more=True))
+                total -= used.pop(book)
+                row = open_rows[book] = []
             if own is not None and own.key is not None:
                 key = check_key(own.key)
                 digest = message_id(origin.encode() + b"\0" + payload)
-                yield Packed(self._row(origin, [(payload, own)], more=False), key, digest)
+                yield Packed(self._row(book, [(payload, own)], more=False), key, digest)
                 continue
             row.append((payload, own))
-            used[origin] = used.get(origin, 0) + need
+            used[book] = used.get(book, 0) + need
             total += need
             if total > HELD:
                 # Many origins, a little of each: let go of all, or memory grows with the call.
@@ -130,19 +138,27 @@ class Packer:
         self.count += len(row)
         self.size += len(heap)
         lengths = codec.pack_lengths(list(map(len, row)))
-        return Outgoing(origin, len(heap), len(row), more, lengths, self._common_attributes, heap)
+        return Outgoing(
+            self._name(origin, self.priority), len(heap), len(row), more, lengths, self._common_attributes, heap
+        )
 
-    def _let_go(self, rows: Mapping[str, list[tuple[bytes, Message | None]]], *, more: bool) -> Iterator[Packed]:
-        return (Packed(self._row(origin, row, more=more)) for origin, row in rows.items() if row)
+    def _let_go(
+        self, rows: Mapping[tuple[str, str], list[tuple[bytes, Message | None]]], *, more: bool
+    ) -> Iterator[Packed]:
+        return (Packed(self._row(book, row, more=more)) for book, row in rows.items() if row)
 
-    def _row(self, origin: str, row: list[tuple[bytes, Message | None]], *, more: bool) -> Outgoing:
+    def _name(self, origin: str, priority: str) -> str:
+        self.high = self.high or priority == HIGH
+        return book_name(origin, priority)
+
+    def _row(self, book: tuple[str, str], row: list[tuple[bytes, Message | None]], *, more: bool) -> Outgoing:
         payloads = [payload for payload, _ in row]
         lengths = list(map(len, payloads))
         heap = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         self.count += len(payloads)
         self.size += len(heap)
         attributes = self._attributes(row)
-        return Outgoing(origin, len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
+        return Outgoing(self._name(*book), len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
 
     def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
         each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}

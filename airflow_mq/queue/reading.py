@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain, islice
+from typing import Any
 
+from ..core.book import Book
+from ..core.config import BLOCK_PARTS, RingConfig
+from ..core.errors import InvalidInput
 from ..core.events import Event
 from ..core.invariants import Violation, check_book, check_branches, check_slices
 from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_number, check_origin, check_text
+from ..core.orders import shuffled
 from ..core.page import ASIDE, PROCESSED, Page
+from ..core.priority import (
+    HIGH,
+    MARK,
+    PAST_HIGH,
+    REGULAR,
+    book_name,
+    books_of,
+    check_priority,
+    is_high,
+    origin_of,
+    told,
+)
 from ..store import codec
-from ..store.shelf import SqlShelf
+from ..store.shelf import SqlShelf, level_of
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
@@ -23,6 +41,8 @@ from .values import LedgerBlock, Peeked, Pulse, moment
 _LAST = "\U0010ffff"
 #: Seconds between two looks of somebody who follows events.
 _FOLLOW = 0.5
+#: Bytes of a seed.
+MOST_SEED = 64
 #: An event's place in its row is counted in so many bits of its `seq`.
 SEQ_BITS = 16
 
@@ -30,10 +50,13 @@ SEQ_BITS = 16
 class Reading(QueueBase):
     """The part of the queue that looks and never writes."""
 
-    def footprint(self, origin: str) -> Footprint:
-        """How much of the store an origin's queue takes."""
+    def footprint(self, origin: str, priority: str | None = None) -> Footprint:
+        """How much of the store an origin takes: both of its books, or the one of this priority."""
+        check_origin(origin)
         with self._looking() as (unit, shelf):
-            return _footprints(unit, shelf, [check_origin(origin)])[0][1]
+            names = _books(shelf, origin, priority)
+            found = [footprint for _, footprint in _footprints(unit, shelf, names)]
+            return found[0] if len(found) == 1 else found[0].plus(found[1])
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""
@@ -41,49 +64,67 @@ class Reading(QueueBase):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
-            values = {"ring": self.ring_id, "after": after, "first": prefix, "below": prefix + _LAST, "limit": limit}
-            names = {row[0] for row in unit.rows("origins_from", **values)}
-            names |= {row[0] for row in unit.rows("mail_origins_from", **values)}
-            return _footprints(unit, shelf, sorted(names)[:limit])
+            values = {"ring": self.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + _LAST}
+            names = _names_from(unit, limit, values)
+            if not shelf.config.high:
+                return _footprints(unit, shelf, sorted(names)[:limit])
+            values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + _LAST}
+            names |= {origin_of(name) for name in _names_from(unit, limit, values)}
+            origins = sorted(names)[:limit]
+            found = dict(_footprints(unit, shelf, [name for origin in origins for name in books_of(origin)]))
+            return [(origin, found[book_name(origin, HIGH)].plus(found[origin])) for origin in origins]
 
-    def ring_order(self, limit: int = 100) -> list[str]:
-        """The ready origins from the head on."""
+    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """The origins with ready books of this priority, from the head on."""
         with self._looking() as (_, shelf):
-            found: list[str] = []
-            origin = shelf.ring.head()
-            while origin is not None and len(found) < limit:
-                found.append(origin)
-                origin = shelf.ring.next_in_line(origin)
-            return found
+            ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
+            return [origin_of(name) for name in islice(ring, limit)]
+
+    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """The same in the order of a block that shuffles with this seed, as the ring stands now."""
+        if not 1 <= len(seed) <= MOST_SEED:
+            raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
+        with self._looking() as (_, shelf):
+            ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
+            return [origin_of(name) for name in shuffled(ring, seed)[:limit]]
 
     def pulse(self, most: int = 1) -> Pulse:
         """What there is to do, cheaply, for those who look again and again."""
         with self._looking() as (unit, shelf):
             newest, set_aside, due = unit.rows("pulse", ring=self.ring_id, now=shelf.now)[0]
             paused = {row[0] for row in unit.rows("paused", ring=self.ring_id, now=shelf.now)}
-            ready: list[str] = []
-            origin = shelf.ring.head()
-            while origin is not None and len(ready) < most:
-                if origin not in paused and not shelf.is_paused_below(origin):
-                    ready.append(origin)
-                origin = shelf.ring.next_in_line(origin)
+            line = chain(shelf.high, shelf.ring)
+            waiting = (name for name in line if origin_of(name) not in paused and not shelf.is_paused_below(name))
+            ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             return Pulse(tuple(ready), bool(due), newest, set_aside)
 
-    def peek(self, origin: str, *, page: int | None = None, limit: int = 20) -> list[Peeked]:
-        """Look at the first unprocessed messages of an origin, or of one of its pages."""
+    def peek(
+        self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
+    ) -> list[Peeked]:
+        """Look at the first unprocessed messages of an origin, high ones first, or of one of its pages.
+
+        :param priority: only of this priority.
+        """
+        check_origin(origin)
+        found: list[Peeked] = []
         with self._looking() as (unit, shelf):
-            book = shelf.book(check_origin(origin))
-            shelf.page_look[origin] = 256
-            while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
-                pass
-            claimed, reported = in_flight(unit, self.ring_id, origin)
-            found: list[Peeked] = []
-            pages = range(book.begin, book.end) if page is None else [page]
-            for index in pages:
-                its = shelf.page(origin, index)
-                if its is not None and len(found) < limit:
-                    found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
-            return found
+            for name in _books(shelf, origin, priority):
+                found += self._peek(unit, shelf, name, page, limit - len(found))
+        return found
+
+    def _peek(self, unit: Unit, shelf: SqlShelf, origin: str, page: int | None, limit: int) -> list[Peeked]:
+        book = shelf.book(origin)
+        shelf.page_look[origin] = 256
+        while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
+            pass
+        claimed, reported = in_flight(unit, self.ring_id, origin)
+        found: list[Peeked] = []
+        pages = range(book.begin, book.end) if page is None else [page]
+        for index in pages:
+            its = shelf.page(origin, index)
+            if its is not None and len(found) < limit:
+                found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
+        return found
 
     def events(
         self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
@@ -98,7 +139,10 @@ class Reading(QueueBase):
             return
         while True:
             with self.store.reading() as unit:
-                rows = unit.rows("events", ring=self.ring_id, after=row_id, origin=origin, block=block, limit=256)
+                high = None if origin is None else book_name(origin, HIGH)
+                rows = unit.rows(
+                    "events", ring=self.ring_id, after=row_id, origin=origin, high=high, block=block, limit=256
+                )
             for row_id, whose, its_block, at, data in rows:
                 seq = row_id << SEQ_BITS
                 for run in codec.unpack_events(whose, bytes(data)):
@@ -139,6 +183,18 @@ class Reading(QueueBase):
             found += _check_claims(unit, self.ring_id)
             found += check_blobs(self, unit)
             return found
+
+
+def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:
+    """The books of an origin that are asked for, the high one first."""
+    if priority is not None:
+        return [book_name(origin, check_priority(priority))]
+    return list(books_of(origin)) if shelf.config.high else [origin]
+
+
+def _names_from(unit: Unit, limit: int, values: Mapping[str, Any]) -> set[str]:
+    names = {row[0] for row in unit.rows("origins_from", limit=limit, **values)}
+    return names | {row[0] for row in unit.rows("mail_origins_from", limit=limit, **values)}
 
 
 def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
@@ -241,7 +297,8 @@ def all_origins(unit: Unit, ring: int) -> Iterator[str]:
 
 
 def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
-    lowest = unit.rows("count_before", ring=ring, ticket=0)[0][2]
+    low, top = level_of("")
+    lowest = unit.rows("count_before", ring=ring, ticket=0, low=low, top=top)[0][2]
     floor = unit.only("floors", ring=ring)[0]
     if lowest is not None and lowest < floor:
         yield Violation(
@@ -254,10 +311,11 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
         book, known = shelf.book(origin), shelf.origins[origin]
         pages = dict(shelf.pages_of(origin))
         found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
+        found += _check_level(queue.config, book, known.ticket)
         mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
         lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
         uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
-        if queue.config.paths and book.deficit > 0:
+        if queue.config.paths and book.deficit > 0 and not is_high(origin):
             found.append(
                 Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up")
             )
@@ -268,14 +326,26 @@ def _check_groups(shelf: SqlShelf, origins: list[str]) -> Iterator[Violation]:
     shelf.load_branches()
     if shelf.branches and not shelf.config.paths:
         yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
-    yield from check_branches(shelf.branches.values(), shelf.owed, origins)
+    yield from check_branches(shelf.branches.values(), shelf.owed, [one for one in origins if not is_high(one)])
+
+
+def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:
+    low, top = level_of(book.origin)
+    if ticket is not None and not low <= ticket <= top:
+        yield Violation(f"book {told(book.origin)}", f"its ticket is {ticket}, among those of the other priority")
+    if is_high(book.origin) and not config.high:
+        yield Violation(
+            f"book {told(book.origin)}", "the ring is not set to look for high messages; it would never be met"
+        )
+    if book.origin == MARK and not 0 <= book.deficit <= BLOCK_PARTS:
+        yield Violation("ring", f"high messages owe {book.deficit} parts of a block to regular ones")
 
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     held: dict[tuple[str, int, int], int] = {}
     for origin, data, block, state in unit.rows("all_claims", ring=ring):
         if state != 0:
-            yield Violation(f"claim on {origin!r}", f"block {block} holds it, and does not live")
+            yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
         for run in codec.unpack_claim(origin, bytes(data)).runs:
             for item in range(run.first, run.first + run.count):
                 other = held.setdefault((origin, run.page, item), block)

@@ -10,6 +10,7 @@ from ..core.errors import InvalidInput
 from ..core.message import check_number, check_origin
 from ..core.outcome import check_outcome
 from ..core.permit import OPEN, Permit
+from ..core.priority import book_name, check_priority
 from ..core.settle import Answers
 from ..store import codec
 from .values import Report
@@ -24,7 +25,8 @@ def plain_report(report: Report, config: RingConfig, permit: Permit = OPEN) -> l
     if not report.first <= report.last < config.heap_size:
         raise InvalidInput(f"a page of this ring has no messages {report.first} to {report.last}")
     outcome = check_outcome(report.outcome, config.max_message_len, permit)
-    return [check_origin(report.origin), *places, *codec.plain_outcome(outcome)]
+    name = book_name(check_origin(report.origin), check_priority(report.priority))
+    return [name, *places, *codec.plain_outcome(outcome)]
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:

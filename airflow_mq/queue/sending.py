@@ -19,6 +19,7 @@ from ..core.message import (
     check_origin,
     check_payload,
 )
+from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
 from ..store.unit import Unit
 from .base import QueueBase, current_delivery
@@ -42,6 +43,7 @@ class Sending(QueueBase):
         headers: Mapping[str, str] | None = None,
         not_before: When | None = None,
         expires: When | None = None,
+        priority: str | None = None,
     ) -> Enqueued:
         """Enqueue one message.
 
@@ -52,11 +54,12 @@ class Sending(QueueBase):
         :param headers: free-form text that travels beside it.
         :param not_before: when it joins its queue: a time, or so long from now.
         :param expires: when nobody wants it any more: a time, or so long from now.
+        :param priority: `high` is serviced before all that is `regular`, within what is not kept for that.
         """
-        if key is None and weight is None and not headers and not_before is None and expires is None:
+        if key is None and weight is None and not headers and not_before is None and expires is None and not priority:
             return self._enqueue_plain(origin, payload)
         return self.enqueue_messages(
-            [(origin, Message(payload, key, weight, headers))], not_before=not_before, expires=expires
+            [(origin, Message(payload, key, weight, headers, priority))], not_before=not_before, expires=expires
         )
 
     def _enqueue_plain(self, origin: str, payload: bytes) -> Enqueued:
@@ -76,12 +79,14 @@ class Sending(QueueBase):
     def enqueue_messages(
         self, origin: str, messages: Iterable[bytes | Message], *, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
+        priority: str = REGULAR,
     ) -> Enqueued: ...  # fmt: skip
 
     @overload
     def enqueue_messages(
         self, origin: Iterable[tuple[str, bytes | Message]], messages: None = None, *, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
+        priority: str = REGULAR,
     ) -> Enqueued: ...  # fmt: skip
 
     def enqueue_messages(
@@ -93,6 +98,7 @@ class Sending(QueueBase):
         headers: Mapping[str, str] | None = None,
         not_before: When | None = None,
         expires: When | None = None,
+        priority: str = REGULAR,
     ) -> Enqueued:
         """Enqueue many messages, of one origin or of many; all of them or none.
 
@@ -109,18 +115,21 @@ class Sending(QueueBase):
             pairs = origin
         common = {"weight": Weight.of(weight) if weight is not None else None,
                   "headers": check_headers(headers) if headers else None}  # fmt: skip
+        check_priority(priority)
         delivery = current_delivery.get()
         if delivery is not None:
-            return self._send_nested(pairs, delivery.enqueue)
+            return self._send_nested(pairs, priority, delivery.enqueue)
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
-        packer = Packer(self.config.heap_size, {**common, "expires": expires_at}, self.check_sender)
+        packer = Packer(self.config.heap_size, {**common, "expires": expires_at}, self.check_sender, priority)
         if isinstance(origin, str) and messages is not None:
             packed = packer.pack_one(checked, messages, self.config.max_message_len)
         else:
             packed = packer.pack(pairs, self.config.max_message_len)
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
             spool = Spool(packed, file)
+            if packer.high and not self.config.high:
+                self._allow_high()
             few = spool.few()
             bound = has_bound(self.config)
             if few is not None and due is None and not packer.blobs and not bound:
@@ -138,11 +147,19 @@ class Sending(QueueBase):
         self.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
-    def _send_nested(self, pairs: Iterable[tuple[str, bytes | Message]], enqueue: Any) -> Enqueued:
+    def _allow_high(self) -> None:
+        """The first high message says that whoever services the ring is to look for them."""
+        with self.store.writing() as unit:
+            unit.run("allow_high", ring=self.ring_id)
+            self._remember_config(unit.ring(self.ring).config)
+
+    def _send_nested(self, pairs: Iterable[tuple[str, bytes | Message]], priority: str, enqueue: Any) -> Enqueued:
         count = size = 0
         for origin, message in pairs:
-            payload = message.payload if isinstance(message, Message) else message
-            enqueue(self.check_sender(origin), check_payload(payload, self.config.max_message_len))
+            own = message if isinstance(message, Message) else None
+            payload = check_payload(own.payload if own else message, self.config.max_message_len)
+            said = self.permit.check_priority(own.priority if own and own.priority else priority)
+            enqueue(self.check_sender(origin), payload, said)
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)
 

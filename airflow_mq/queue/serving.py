@@ -19,6 +19,7 @@ from ..core.book import Book
 from ..core.claims import Scales
 from ..core.errors import InvalidInput, MessageQueueError, TokenRefused
 from ..core.events import Fate
+from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
 from ..core.page import Page
@@ -223,18 +224,22 @@ class Service:
 
 def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
     """Service in a ring's order; tell the seed, where there was one."""
-    if order == "rotation":
-        orders.rotation(ladder, ledger)
-        return None
-    if order == "shuffle":
-        seed = seed or secrets.token_bytes(16)
+    seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
+    guaranteed: list[str] = []
+    if order == "deficit":
+        guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
+        shelf.load_books(guaranteed)
+    if shelf.config.high:
+        service_levels(ladder, ledger, order, seed, guaranteed)
+    elif seed is not None:
         orders.shuffle(ladder, ledger, seed)
-        return seed
-    guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
-    shelf.load_books(guaranteed)
-    rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
-    rounds(ladder, ledger).run(guaranteed)
-    return None
+        orders.shuffle(ladder, ledger, seed)
+    elif order == "rotation":
+        orders.rotation(ladder, ledger)
+    else:
+        rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
+        rounds(ladder, ledger).run(guaranteed)
+    return seed
 
 
 def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:

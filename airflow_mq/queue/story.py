@@ -11,6 +11,7 @@ from ..core.errors import InvalidInput
 from ..core.events import ERRORS, Event, EventRun, Fate
 from ..core.message import Address, check_address, check_origin, message_id
 from ..core.page import ASIDE, PROCESSED, Page
+from ..core.priority import books_of
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import BlockRow
@@ -143,7 +144,7 @@ class Telling(QueueBase):
 
     def _path(self, unit: Unit, address: Address) -> _Path:
         """Follow a message through the places at which it lay."""
-        origin, there = address.origin, (address.page, address.index)
+        origin, there = address.book, (address.page, address.index)
         links: dict[tuple[int, int], tuple[int, int]] = {}
         for _, _, run in self._runs(unit, origin, {Fate.REJUDGED}):
             for event in run.unroll():
@@ -172,17 +173,22 @@ class Telling(QueueBase):
             event = next(run.unroll(block, at / 1_000_000))
             step = _step(event, place, moment(at))
             if run.fate is Fate.WENT_BACK:
-                first = Address(place.origin, run.page, run.first + len(run.ids) - 1)
+                first = Address(place.book, run.page, run.first + len(run.ids) - 1)
                 step = replace(step, what="untried", why=f"{first} before it went back")
             path.add(step)
 
     def _runs(
-        self, unit: Unit, origin: str | None, fates: set[Fate] | None = None, name: bytes | None = None
+        self,
+        unit: Unit,
+        book: str | None,
+        fates: set[Fate] | None = None,
+        name: bytes | None = None,
+        also: str | None = None,
     ) -> Iterator[tuple[int | None, int, EventRun]]:
-        """Runs of events in order: the block, the time, and the run."""
+        """Runs of events of a book (also of another), or of all, in order: the block, the time, and the run."""
         last = -1
         while True:
-            rows = unit.rows("events", ring=self.ring_id, after=last, origin=origin, block=None, limit=_ROWS)
+            rows = unit.rows("events", ring=self.ring_id, after=last, origin=book, high=also, block=None, limit=_ROWS)
             for last, whose, block, at, data in rows:  # noqa: B007
                 packed = bytes(data)
                 if name is None or name in packed:
@@ -195,7 +201,8 @@ class Telling(QueueBase):
     def _named(self, unit: Unit, name: bytes, origin: str | None) -> list[Address]:
         """Where messages of this name lay, or lie."""
         found: dict[Address, None] = {}
-        for _, _, run in self._runs(unit, origin, name=name):
+        high, regular = (None, None) if origin is None else books_of(origin)
+        for _, _, run in self._runs(unit, regular, name=name, also=high):
             for offset, id_ in enumerate(run.ids):
                 if id_ == name:
                     found[Address(run.origin, run.page, run.first + offset)] = None
@@ -204,7 +211,7 @@ class Telling(QueueBase):
         return list(found)
 
     def _waiting(self, unit: Unit, name: bytes, origin: str | None) -> Iterator[Address]:
-        for one in [origin] if origin is not None else all_origins(unit, self.ring_id):
+        for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
             with self._fresh_shelf(unit) as shelf:
                 book = shelf.book(one)
                 shelf.keep_all(one)
@@ -225,7 +232,7 @@ class Telling(QueueBase):
             there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
             arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
             if page is not None and there:
-                path.id = path.id or message_id(shelf.payloads(last.origin, page)[last.index])
+                path.id = path.id or message_id(shelf.payloads(last.book, page)[last.index])
             state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
@@ -246,13 +253,13 @@ class Telling(QueueBase):
         for row in unit.rows("blocks", ring=self.ring_id, state=0, before=1 << 62, limit=1 << 30):
             block = BlockRow(*row)
             for origin, data in unit.rows("claims", block=block.id):
-                runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.origin else ()
+                runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()
                 if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
                     who = str(block.details_json.get("by", "")) or None
                     by_hand = "to be executed by hand" if block.by_hand else ""
                     path.steps.append(Step("planned", last, moment(block.planned_at), block.id, who, by_hand))
                     return "in flight"
-        behind = last.page < shelf.book(last.origin).begin
+        behind = last.page < shelf.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
 
     def _planned_at(self, unit: Unit, steps: Iterable[Step]) -> datetime | None:
@@ -297,10 +304,10 @@ def _concerns(run: EventRun, place: Address) -> bool:
 
 def _page_of(shelf: SqlShelf, address: Address) -> Page | None:
     """A page, with what was sent meanwhile cut up to there."""
-    book = shelf.book(address.origin)
+    book = shelf.book(address.book)
     while book.end <= address.page and shelf.pull(book):
         pass
-    page = shelf.page(address.origin, address.page)
+    page = shelf.page(address.book, address.page)
     while page is not None and address.index >= len(page.lengths) and page.index == book.end - 1 and shelf.pull(book):
         pass
     return page

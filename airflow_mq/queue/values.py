@@ -10,9 +10,10 @@ from typing import IO, Any
 
 from ..core.blob import Reference
 from ..core.errors import BlobMissing
-from ..core.message import Address, message_id
+from ..core.message import Address, check_origin, message_id
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
+from ..core.priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of, priority_of
 from ..core.shelf import Shelf
 from ..core.weight import ZERO, Meter, Weight
 
@@ -32,13 +33,13 @@ class Enqueued:
 class Delivery:
     """One message, as a processor that runs in place gets it."""
 
-    __slots__ = ("_open", "_page", "_shelf", "index", "meter", "origin", "payload", "sent")
+    __slots__ = ("_open", "_page", "_shelf", "book", "index", "meter", "payload", "sent")
 
     def __init__(
-        self, origin: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None,
+        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None,
         opener: Callable[[Reference], IO[bytes]] | None = None,
     ) -> None:  # fmt: skip
-        self.origin = origin
+        self.book = book
         self.payload = payload
         self.index = index
         #: What is left of the block, for processors that meter themselves.
@@ -47,6 +48,16 @@ class Delivery:
         self.sent: Sequence[tuple[str, bytes]] = ()
         self._page, self._shelf = page, shelf
         self._open = opener
+
+    @property
+    def origin(self) -> str:
+        """Who sent it."""
+        return origin_of(self.book)
+
+    @property
+    def priority(self) -> str:
+        """`regular` or `high`."""
+        return priority_of(self.book)
 
     @property
     def page(self) -> int:
@@ -61,12 +72,12 @@ class Delivery:
     @property
     def headers(self) -> Mapping[str, str]:
         """What its sender said beside the payload."""
-        return self._shelf.headers(self.origin, self._page).get(self.index, {}) if self._shelf else {}
+        return self._shelf.headers(self.book, self._page).get(self.index, {}) if self._shelf else {}
 
     @property
     def address(self) -> Address:
         """Where the message lies."""
-        return Address(self.origin, self.page, self.index)
+        return Address(self.book, self.page, self.index)
 
     @property
     def id(self) -> bytes:
@@ -94,9 +105,9 @@ class Delivery:
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"
 
-    def enqueue(self, origin: str, payload: bytes) -> None:
+    def enqueue(self, origin: str, payload: bytes, priority: str = REGULAR) -> None:
         """Enqueue a message if, and only if, this one is done."""
-        self.sent = (*self.sent, (origin, payload))
+        self.sent = (*self.sent, (book_name(check_origin(origin), check_priority(priority)), payload))
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,15 @@ class Batch:
     page: int
     first: int
     _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
+    priority: str = REGULAR
+
+    def __post_init__(self) -> None:
+        _name_apart(self)
+
+    @property
+    def book(self) -> str:
+        """The name of the book in which they lie."""
+        return book_name(self.origin, self.priority)
 
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:
@@ -120,14 +140,14 @@ class Batch:
 
     def answer(self, outcome: Outcome = DONE) -> Report:
         """One answer for all of it, to report to the block."""
-        return Report(self.origin, self.page, self.first, self.first + len(self.payloads) - 1, outcome)
+        return Report(self.book, self.page, self.first, self.first + len(self.payloads) - 1, outcome)
 
     def answers(self, outcomes: Sequence[Outcome]) -> list[Report]:
         """One answer each, to report to the block."""
         if len(outcomes) != len(self.payloads):
             raise ValueError(f"{len(self.payloads)} messages need as many outcomes, not {len(outcomes)}")
         places = range(self.first, self.first + len(self.payloads))
-        return [Report(self.origin, self.page, at, at, outcome) for at, outcome in zip(places, outcomes)]
+        return [Report(self.book, self.page, at, at, outcome) for at, outcome in zip(places, outcomes)]
 
 
 @dataclass(frozen=True)
@@ -139,6 +159,10 @@ class Report:
     first: int
     last: int
     outcome: Outcome = DONE
+    priority: str = REGULAR
+
+    def __post_init__(self) -> None:
+        _name_apart(self)
 
 
 @dataclass
@@ -195,7 +219,7 @@ class Peeked:
 class Pulse:
     """What there is to do in a ring, as those who wait for something see it."""
 
-    #: The first queues that a block could serve.
+    #: The first origins that a block could serve.
     ready: Sequence[str]
     #: Whether delayed mail has come to its time, and joins its queue when the next block is planned.
     due: bool
@@ -229,6 +253,14 @@ class LedgerBlock:
     block: int
     at: datetime
     entries: Sequence[Any]
+
+
+def _name_apart(value: Batch | Report) -> None:
+    """Whoever makes one of the name of a book means the origin and the priority."""
+    name: object = value.origin
+    if isinstance(name, str) and is_high(name):
+        object.__setattr__(value, "priority", HIGH)
+        object.__setattr__(value, "origin", origin_of(name))
 
 
 def moment(microseconds: int) -> datetime:

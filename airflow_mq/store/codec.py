@@ -34,6 +34,7 @@ from ..core.outcome import (
     Yield,
 )
 from ..core.page import Note, Slice
+from ..core.priority import origin_of, priority_of
 from ..core.weight import Weight
 
 _AROUND = 1 << 64
@@ -338,6 +339,6 @@ def pack_ledger(entries: Sequence[Entry]) -> bytes:
 def unpack_ledger(data: bytes) -> list[Entry]:
     """What `pack_ledger` wrote."""
     return [
-        Entry(origin, offered, Weight(*granted), messages, deficit, reason, visits)
-        for origin, offered, granted, messages, deficit, reason, visits in read_json(zlib.decompress(data))
+        Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name))
+        for name, offered, granted, messages, deficit, reason, visits in read_json(zlib.decompress(data))
     ]

@@ -14,6 +14,7 @@ from ..core.errors import StoreReadOnly
 from ..core.events import EventRun
 from ..core.message import Address
 from ..core.page import Page
+from ..core.priority import books_of, is_high, origin_of
 from ..core.shelf import Aside
 from . import codec
 from .rows import Arrival, BookRow, Locked, MailRow, PageRow, StateRow
@@ -110,10 +111,11 @@ class PretendUnit(Unit):
         """A stored book under other shares, with what is in flight by now."""
         if self.anew:
             row = row._replace(deficit=0)
-        if row.origin in self.shares:
-            row = row._replace(standing=self._with_share(row.origin, row.standing))
+        if origin_of(row.origin) in self.shares:
+            row = row._replace(standing=self._with_share(origin_of(row.origin), row.standing))
         if self._held is not None and row.in_flight:
-            row = row._replace(in_flight=any(held for _, held in self._held.get(row.origin, ())))
+            both = books_of(origin_of(row.origin))
+            row = row._replace(in_flight=any(held for name in both for _, held in self._held.get(name, ())))
         return row
 
     def _with_share(self, origin: str, said: Any) -> Any:
@@ -133,6 +135,11 @@ class PretendUnit(Unit):
     def news_by_origin(self, ring: int) -> list[tuple[str, int]]:
         """Origins that are not ready and have mail, with their first one."""
         return self._news(self.unit.news_by_origin(ring), 0, FIRST_ID << 1)
+
+    def high_news(self, ring: int) -> list[tuple[str, int]]:
+        """High books that are not ready and have mail, with their first one."""
+        found = self._news(self.unit.high_news(ring), 0, FIRST_ID << 1)
+        return [one for one in found if is_high(one[0])]
 
     def _news(self, stored: Iterable[tuple[str, int]], start: int, below: int) -> list[tuple[str, int]]:
         found = [(origin, id_) for origin, id_ in stored if origin not in self._books]

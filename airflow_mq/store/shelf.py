@@ -15,6 +15,7 @@ from ..core.errors import StoreCorrupt
 from ..core.message import Address
 from ..core.page import PROCESSED, WAITING, Mail, Note, Page, Slice
 from ..core.paths import ROOT, names_above
+from ..core.priority import is_high, origin_of, told
 from ..core.shelf import Shelf
 from ..core.weight import UNLIMITED, Weight
 from . import codec
@@ -40,6 +41,10 @@ INLINE = 2000
 MOST_HOLES = 1 << 20
 #: Ids from here on stand for mail that is not written yet.
 POSTED = 1 << 62
+#: The tickets of high books are ids so far down: below all others, in an order of their own.
+HIGH_DOWN = 1 << 62
+#: No regular book has a smaller ticket, no high one a larger, nor one below the least.
+LEAST_TICKET, LEAST_REGULAR = -(1 << 63) + 1, -(1 << 60)
 
 
 class MailBox:
@@ -89,7 +94,9 @@ class SqlShelf(Shelf):
         self.horizon = horizon
         #: Whether an origin of which anything is in flight is passed by, though it is not ordered.
         self.passes_in_flight = passes_in_flight
-        self.ticket_cursor = state.ticket_floor - 1
+        self.ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
+        self.high_cursor = LEAST_TICKET
+        self.high_done = not config.high
         self.look_cursor = state.look_floor
         self.look_floor = state.look_floor
         self.rest_done = False
@@ -143,11 +150,24 @@ class SqlShelf(Shelf):
             found = self._news(None)
         return [origin for _, origin in sorted(found)]
 
+    def more_high(self) -> list[str]:
+        """The same of high books; all of their news at once: they come first, however late they were sent."""
+        if self.high_done:
+            return []
+        rows = self.unit.ready_books(self.ring_id, self.high_cursor, RING_SLICE, self.now)
+        high = [row for row in rows if is_high(row.origin)]
+        found = [(row.ticket or 0, self._load(row)) for row in high]
+        if len(high) == RING_SLICE:
+            self.high_cursor = high[-1].ticket or 0
+        else:
+            self.high_done = True
+            found += self._unready(self.unit.high_news(self.ring_id))
+        return [origin for _, origin in sorted(found)]
+
     def _news(self, below: int | None) -> list[tuple[int, str]]:
         """Origins that were not ready and have mail, each at the place of its first one."""
         if below is not None and below <= self.look_cursor:
             return []
-        found = []
         last = self.unit.last_id
         if below is None and last - self.look_cursor > LONG_LOOK:
             rows = self.unit.news_by_origin(self.ring_id)
@@ -155,12 +175,17 @@ class SqlShelf(Shelf):
             rows = self.unit.news_by_id(self.ring_id, self.look_cursor, below if below is not None else POSTED)
         self.look_cursor = below if below is not None else last + 1
         self.look_floor = min(self.look_cursor, self.horizon)
-        fresh = [(id_, origin) for origin, id_ in rows if origin not in self.ring]
+        return self._unready(row for row in rows if not is_high(row[0]))
+
+    def _unready(self, rows: Iterable[tuple[str, int]]) -> list[tuple[int, str]]:
+        """Origins that are not ready and have mail: each enters its ring."""
+        found = []
+        fresh = [(id_, origin) for origin, id_ in rows if origin not in self.circle(origin)]
         self.load_books(origin for _, origin in fresh)
         for id_, origin in fresh:
-            book = self.book(origin)
-            if origin not in self.ring.unknitted and (book.is_ready or self.pull(book)) and origin not in self.ring:
-                found.append((self.tickets.get(origin, id_), origin))
+            book, ring = self.book(origin), self.circle(origin)
+            if origin not in ring.unknitted and (book.is_ready or self.pull(book)) and origin not in ring:
+                found.append((self.tickets.get(origin, ticket_of(origin, id_)), origin))
         return found
 
     # Books.
@@ -188,7 +213,7 @@ class SqlShelf(Shelf):
             return origin
         if row.end_page - row.begin_page > row.pages + MOST_HOLES:
             raise StoreCorrupt(
-                f"the window of {origin!r} goes from page {row.begin_page} to {row.end_page}, "
+                f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
                 f"but it has {row.pages} pages"
             )
         standing = standing_of(row.standing)
@@ -211,7 +236,7 @@ class SqlShelf(Shelf):
     def line(self) -> list[tuple[str, int]]:
         """All ready origins in the ring's order, with their deficits, but for those in paused groups."""
         self.load_branches()
-        rows = self.unit.line(self.ring_id)
+        rows = [row for row in self.unit.line(self.ring_id) if not is_high(row[1])]
         self.whole_line = [(ticket, origin) for ticket, origin, _ in rows]
         fresh = self._news(None)
         for _, origin in fresh:
@@ -240,7 +265,7 @@ class SqlShelf(Shelf):
     def _load_standings(self, origins: Iterable[str]) -> None:
         """What is set for these queues and for the groups that hold them."""
         if self.config.paths:
-            names = {name for origin in origins for name in (origin, *names_above(origin))}
+            names = {name for origin in map(origin_of, origins) for name in (origin, *names_above(origin))}
             self._fetch_standings(sorted(names - self.standings.keys()))
 
     def _fetch_standings(self, names: list[str]) -> None:
@@ -250,7 +275,7 @@ class SqlShelf(Shelf):
 
     def _within_groups(self, origin: str, standing: Standing) -> Standing:
         """No queue gets more than a group that holds it."""
-        mosts = [most for name in names_above(origin) if (most := self.standing(name).most) is not None]
+        mosts = [most for name in names_above(origin_of(origin)) if (most := self.standing(name).most) is not None]
         if not mosts:
             return standing
         return replace(standing, most=Weight(*map(min, *mosts, standing.most or UNLIMITED)))
@@ -262,7 +287,8 @@ class SqlShelf(Shelf):
         if self._paused_groups is None:
             rows = self.unit.rows("paused_groups", ring=self.ring_id, now=self.now)
             self._paused_groups = frozenset(row[0] for row in rows)
-        return bool(self._paused_groups) and not self._paused_groups.isdisjoint((origin, *names_above(origin)))
+        whose = origin_of(origin)
+        return bool(self._paused_groups) and not self._paused_groups.isdisjoint((whose, *names_above(whose)))
 
     def _save_branches(self) -> None:
         if not self.changed_branches:
@@ -289,7 +315,7 @@ class SqlShelf(Shelf):
             return self.pages.get((origin, index))
         look = self.page_look[origin] = min(self.page_look.get(origin, 1) * 2, 256)
         wanted = [(origin, index, min(index + look // 2, book.end) - 1)]
-        for other in self.ring.upcoming(origin, RING_SLICE):
+        for other in self.circle(origin).upcoming(origin, RING_SLICE):
             its = self.books[other]
             ahead = range(its.begin, min(its.begin + 2, its.end)) if not its.passed_by else ()
             missing = [at for at in ahead if (other, at) not in self.pages]
@@ -388,7 +414,7 @@ class SqlShelf(Shelf):
     def _fill_boxes(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
         look, hungry = self.boxes[origin].look, [origin]
-        for other in self.ring.upcoming(origin, RING_SLICE):
+        for other in self.circle(origin).upcoming(origin, RING_SLICE):
             if look * (len(hungry) + 1) > MOST_ROWS:
                 break
             if not self.books[other].passed_by:
@@ -465,7 +491,7 @@ class SqlShelf(Shelf):
         known.size += size
         known.taken += ids
         self.changed_books.add(book.origin)
-        if not was_ready and book.origin not in self.ring:
+        if not was_ready and book.origin not in self.circle(book.origin):
             self.knit(book, Mail(ids[0], sizes[:1]))
 
     def _add_due(self, origins: Sequence[str]) -> None:
@@ -485,10 +511,12 @@ class SqlShelf(Shelf):
 
     def knit(self, book: Book, mail: Mail) -> None:
         """Enter the ring in the order of arrivals: when this mail arrived, it was knit in."""
-        if self.state.ticket_floor <= mail.id < POSTED and book.origin not in self.ring.unknitted:
-            self.tickets[book.origin] = mail.id
+        ring, origin = self.circle(book.origin), book.origin
+        floor = 0 if ring is self.high else self.state.ticket_floor
+        if floor <= mail.id < POSTED and origin not in ring.unknitted:
+            self.tickets[origin] = ticket_of(origin, mail.id)
         else:
-            self.ring.knit(book.origin)
+            ring.knit(origin)
 
     def cut_everything(self) -> None:
         """Cut all mail of the ring, in the order in which it was sent (for those who listen)."""
@@ -539,16 +567,16 @@ class SqlShelf(Shelf):
         """When messages that lie in pages here were sent, and the first block since."""
         mails: dict[Address, tuple[str, int]] = {}
         for at in addresses:
-            page = self.pages.get((at.origin, at.page))
+            page = self.pages.get((at.book, at.page))
             if page is not None:
-                mails[at] = at.origin, page.mail_of(at.index)
+                mails[at] = at.book, page.mail_of(at.index)
         missing = sorted(set(mails.values()) - self.arrived.keys())
         self.arrived.update(self.unit.arrivals(self.ring_id, missing))
         found = {}
         for at, mail in mails.items():
             arrival = self.arrived.get(mail)
             if arrival is not None:
-                page = self.pages[at.origin, at.page]
+                page = self.pages[at.book, at.page]
                 first = page.note(at.index).arrived if page is not None else None
                 found[at] = arrival._replace(block=first or arrival.block)
         return found
@@ -583,7 +611,7 @@ class SqlShelf(Shelf):
         """Fetch the bytes of a page, and with them those that the walk will come to."""
         wanted = {(origin, part.mail) for part in _unresolved(page) if part.mail < POSTED}
         size = page.used
-        for other in [origin, *self.ring.upcoming(origin, RING_SLICE)] if self.wants_payloads else ():
+        for other in [origin, *self.circle(origin).upcoming(origin, RING_SLICE)] if self.wants_payloads else ():
             book = self.books[other]
             its = self.pages.get((other, book.begin)) if book.is_ready else None
             if its is not None and its.resolved < len(its.slices):
@@ -631,7 +659,7 @@ class SqlShelf(Shelf):
             return [self.posted[mail][1]]
         whole = self.payload_cache.get((origin, mail))
         if whole is None:
-            raise StoreCorrupt(f"mail {mail} of {origin!r} is gone, though a page refers to it")
+            raise StoreCorrupt(f"mail {mail} of {told(origin)} is gone, though a page refers to it")
         return whole[start : start + count]
 
     def open_blob(self, reference: Reference) -> IO[bytes]:
@@ -679,6 +707,7 @@ class SqlShelf(Shelf):
             if known.messages or self.books[origin].deficit != known.row.deficit
         }
         self.ring.unknitted.clear()
+        self.high.unknitted.clear()
 
     def _was_extended(self, key: tuple[str, int]) -> bool:
         page = self.pages.get(key)
@@ -717,8 +746,9 @@ class SqlShelf(Shelf):
         self.fetched = 0
         self.tickets = {}
         self.header_cache = {}
-        self.ring.moved.clear()
-        self.ring.favoured = []
+        for ring in (self.ring, self.high):
+            ring.moved.clear()
+            ring.favoured = []
         for known in self.origins.values():
             known.taken = []
         self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
@@ -726,6 +756,8 @@ class SqlShelf(Shelf):
     def _save_posted(self) -> None:
         if not self.posted:
             return
+        if not self.config.high and any(is_high(origin) for origin, _ in self.posted.values()):
+            self.unit.run("allow_high", ring=self.ring_id)
         ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
         self.unit.insert_mail(
             self.ring_id,
@@ -776,12 +808,13 @@ class SqlShelf(Shelf):
         return found
 
     def _save_books(self) -> None:
-        moved = [origin for origin in self.ring.moved if self.books[origin].is_ready]
+        moved = [origin for ring in (self.high, self.ring) for origin in ring.moved if self.books[origin].is_ready]
         tickets = dict(self.tickets)
-        tickets.update(zip(moved, self.unit.fresh_ids(len(moved)) if moved else ()))
-        floor = self.state.ticket_floor
-        for place, origin in enumerate(reversed(self.ring.favoured), start=1):
-            tickets[origin] = floor - place
+        fresh = self.unit.fresh_ids(len(moved)) if moved else ()
+        tickets.update((origin, ticket_of(origin, id_)) for origin, id_ in zip(moved, fresh))
+        for ring, floor in ((self.ring, self.state.ticket_floor), (self.high, self._high_floor(tickets))):
+            for place, origin in enumerate(reversed(ring.favoured), start=1):
+                tickets[origin] = floor - place
         changed = self.changed_books | set(tickets) | set(self.waits)
         rows = []
         for origin in sorted(changed):
@@ -795,6 +828,13 @@ class SqlShelf(Shelf):
                  book.deficit, known.floor, ahead, wake_at)
             )  # fmt: skip
         self.unit.save_books(self.ring_id, rows)
+
+    def _high_floor(self, fresh: Mapping[str, int]) -> int:
+        """No high book has a smaller ticket: the walk begins with the one that has the smallest."""
+        if not self.high.favoured:
+            return 0
+        stored = {origin: known.ticket for origin, known in self.origins.items() if known.ticket is not None}
+        return min(ticket for origin, ticket in {**stored, **fresh}.items() if is_high(origin))
 
     def _move_floor(self, origin: str, known: Origin) -> None:
         """Mail below the floor is in pages; what is in pages at or above it is named."""
@@ -810,8 +850,10 @@ class SqlShelf(Shelf):
         known.ahead = {id_ for id_ in known.ahead if id_ >= known.floor}
 
     def ticket_floor(self) -> int:
-        """No ready book has a smaller ticket than this."""
-        tickets = [known.ticket for known in self.origins.values() if known.ticket is not None]
+        """No ready regular book has a smaller ticket than this."""
+        tickets = [
+            known.ticket for origin, known in self.origins.items() if known.ticket is not None and not is_high(origin)
+        ]
         if self.whole_line is not None:
             unseen = (ticket for ticket, origin in self.whole_line if origin not in self.origins)
             tickets += [ticket for ticket in (next(unseen, None),) if ticket is not None]
@@ -835,6 +877,16 @@ def _forget_blobs(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
     page.notes.update({item: page.notes[item]._replace(blob=None) for item in blobs})
     found = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
     return [place for item, place in enumerate(found) if item in blobs]
+
+
+def ticket_of(origin: str, id_: int) -> int:
+    """The place in its ring of a book that gets it by this id."""
+    return id_ - HIGH_DOWN if is_high(origin) else id_
+
+
+def level_of(origin: str) -> tuple[int, int]:
+    """Between which tickets the books of this one's priority stand."""
+    return (LEAST_TICKET, LEAST_REGULAR - 1) if is_high(origin) else (LEAST_REGULAR, -LEAST_TICKET)
 
 
 def _leading_singles(box: MailBox, most: int) -> list[MailRow]:

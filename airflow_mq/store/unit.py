@@ -103,6 +103,10 @@ class Unit(ABC):
         """Origins that are not ready and have mail, with their first one."""
         return [row for row in self.rows("news_by_origin", ring=ring) if row[1] is not None]
 
+    def high_news(self, ring: int) -> list[tuple[str, int]]:
+        """High books that are not ready and have mail, with their first one."""
+        return [row for row in self.rows("high_news", ring=ring) if row[1] is not None]
+
     def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write books as they stand."""
         names = ("origin", "begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit",
@@ -203,9 +207,9 @@ class Unit(ABC):
     ) -> None:  # fmt: skip
         """Remember why messages were set aside, and when they arrived; forget those that are no more."""
         arrived = arrivals or {}
-        gone = [(at.origin, at.page, at.index) for at, aside in asides.items() if aside is None]
+        gone = [(at.book, at.page, at.index) for at, aside in asides.items() if aside is None]
         kept = [
-            (at.origin, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+            (at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
              codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
             for at, aside in asides.items() if aside is not None
         ]  # fmt: skip

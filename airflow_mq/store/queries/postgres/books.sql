@@ -4,11 +4,11 @@ SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.
        coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, ''), coalesce(b.wake_at, 0),
        coalesce((
            SELECT true FROM {s}pause p
-           WHERE p.ring = %(ring)s AND p.origin = o.origin AND (p.until IS NULL OR p.until > %(now)s)
+           WHERE p.ring = %(ring)s AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > %(now)s)
        ), false) AS paused,
        coalesce((
-           SELECT true FROM {s}claim c WHERE c.ring = %(ring)s AND c.origin = o.origin AND NOT c.by_hand LIMIT 1
+           SELECT true FROM {s}claim c WHERE c.ring = %(ring)s AND c.origin IN (ltrim(o.origin, E'\x01'), E'\x01' || ltrim(o.origin, E'\x01')) AND NOT c.by_hand LIMIT 1
        ), false) AS in_flight,
-       (SELECT t.settings FROM {s}standing t WHERE t.ring = %(ring)s AND t.origin = o.origin) AS standing
+       (SELECT t.settings FROM {s}standing t WHERE t.ring = %(ring)s AND t.origin = ltrim(o.origin, E'\x01')) AS standing
 FROM unnest(%(origin)b::text[]) AS o(origin)
 LEFT JOIN {s}book b ON b.ring = %(ring)s AND b.origin = o.origin

@@ -1,0 +1,131 @@
+"""Two levels of service: ready high books before any regular one, and a share of each block kept for these.
+
+*High first.* The high books are serviced in the ring's order among themselves, within what is not kept.
+*Then regular*, in the same order among themselves, within all that is left of the block.
+*Then high again*, within what regular left of that: nothing is kept for nobody.
+
+The share is a promise over time, since a message is serviced whole or not at all. The first high message
+of a block may take more than high's part, if the block carries it. And what regular could not use of its
+share, because its next message did not fit beside what high had taken, high owes it: the next block keeps
+so much more for regular. So a high message of any weight runs, a regular one of any weight does, and neither
+waits for the other for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from .config import BLOCK_PARTS
+from .orders import LOOK_PAST, DeficitRounds, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
+from .paths import PathRounds
+from .priority import MARK
+from .ring import Ring
+from .service import Ladder
+from .shelf import Shelf
+from .weight import Meter, Weight
+
+
+class Turns:
+    """One of the levels, in the ring's order; it can be gone on with when there is more than was said."""
+
+    def __init__(
+        self, ladder: Ladder, ledger: Ledger, ring: Ring, order: str, seed: bytes | None,
+        guaranteed: Iterable[str], mosts: dict[str, Meter],
+    ) -> None:  # fmt: skip
+        self.ladder, self.ring, self.order = ladder, ring, order
+        self.seed, self.guaranteed = seed or b"", guaranteed
+        #: Groups share among regular books; high ones share evenly, each by itself.
+        self.paths = order == "deficit" and ladder.shelf.config.paths and ring is ladder.shelf.ring
+        self.whole_ledger, self.ledger = ledger, Ledger() if self.paths else ledger
+        self.rounds = DeficitRounds(ladder, self.ledger, ring, mosts)
+        self.started = False
+
+    def start(self) -> None:
+        """Service the queues of this level within the meter."""
+        self.started = True
+        if self.paths:
+            try:
+                PathRounds(self.ladder, self.ledger).run(self.guaranteed)
+            finally:
+                self.whole_ledger.entries.update(self.ledger.entries)
+        elif self.order == "deficit":
+            self.rounds.run(self.guaranteed)
+        elif self.order == "rotation":
+            rotation(self.ladder, self.ledger, self.ring)
+        else:
+            shuffle(self.ladder, self.ledger, self.seed, self.ring)
+
+    def go_on(self) -> None:
+        """Service those for which the meter had too little before."""
+        if not self.started:
+            self.start()
+        elif self.order == "deficit":
+            self.rounds.resume()
+        elif self.order == "rotation":
+            for origin in islice(self._stopped(), 1):
+                walk(self.ladder, self.ledger, self.ring, origin)
+        else:
+            for origin in list(self._stopped()):
+                visit(self.ladder, self.ledger, origin)
+
+    def is_stopped(self) -> bool:
+        """Whether more was ready than the meter had for it."""
+        return any(True for _ in self._stopped())
+
+    def line(self) -> Iterator[str]:
+        """The queues in the order of their turns."""
+        yield from shuffled(self.ring, self.seed) if self.order == "shuffle" else self.ring
+
+    def _stopped(self) -> Iterator[str]:
+        entries = self.ledger.entries
+        for origin in self.line():
+            if origin not in entries or self.rounds.stopped_by_limit(origin):
+                yield origin
+
+
+def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, guaranteed: Iterable[str]) -> None:
+    """Service both levels of a ring within the meter."""
+    shelf, meter, limit = ladder.shelf, ladder.meter, ladder.meter.limit
+    mosts: dict[str, Meter] = {}
+    regular = Turns(ladder, ledger, shelf.ring, order, seed, guaranteed, mosts)
+    high = Turns(ladder, ledger, shelf.high, order, seed, (), mosts)
+    if shelf.high.head() is None:
+        regular.start()
+        _owe(shelf, 0)
+        return
+    kept = int(shelf.config.kept_for_regular * BLOCK_PARTS) + shelf.book(MARK).deficit
+    if kept < BLOCK_PARTS:
+        meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
+        high.start()
+        meter.limit = limit
+    time, size = meter.consumed
+    regular.start()
+    used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
+    _owe(shelf, min(max(kept - used, 0), BLOCK_PARTS) if regular.is_stopped() else 0)
+    if high.is_stopped():
+        high.go_on()
+
+
+def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
+    """What high may use before regular has its turn: its part, or the first message in line if that weighs more."""
+    whole = ladder.meter.limit
+    part = Weight(whole[0] * parts // BLOCK_PARTS, whole[1] * parts // BLOCK_PARTS)
+    need = ladder.costs.overhead
+    for origin in islice(high.line(), LOOK_PAST):
+        book = ladder.shelf.book(origin)
+        first = None if book.passed_by else front_weight(ladder, book)
+        if first is None:
+            need = need.plus(ladder.visit_cost)
+        elif not ladder.ring_bounds.exceeded(first):
+            need = need.plus(first)
+            return part if need.exceeds(whole) else part.at_least(need)
+    return part
+
+
+def _owe(shelf: Shelf, parts: int) -> None:
+    """Remember what high owes to regular."""
+    book = shelf.book(MARK)
+    if book.deficit != parts:
+        book.deficit = parts
+        shelf.changed_books.add(MARK)

@@ -1,0 +1,15 @@
+-- High books that are not ready and have mail, from origin to origin along the index. Takes no lock.
+WITH RECURSIVE walk(origin) AS (
+    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = %(ring)s AND m.origin > E'\x01' AND m.origin < E'\x02'
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = %(ring)s AND m.origin > walk.origin AND m.origin < E'\x02')
+    FROM walk
+    WHERE walk.origin IS NOT NULL
+)
+SELECT w.origin,
+       (SELECT min(m.id) FROM {s}mail m
+        WHERE m.ring = %(ring)s AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
+FROM walk w
+LEFT JOIN {s}book b ON b.ring = %(ring)s AND b.origin = w.origin
+WHERE w.origin IS NOT NULL AND b.ticket IS NULL
+ORDER BY 2

@@ -1,0 +1,395 @@
+"""High messages before regular ones, within what is not kept; on both stores, in all orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, Message, MessageQueue, RingConfig, Weight, Yield
+from airflow_mq.core.config import ORDERS
+from airflow_mq.core.errors import ConfigRefused, InFlight, InvalidInput, InvalidOrigin
+from airflow_mq.core.message import Address, Footprint
+from airflow_mq.core.weigher import LinearWeigher
+from airflow_mq.store import parse, upgrade
+
+#: A block carries a hundred messages of one byte.
+HUNDRED = {"service_weight": Weight(100, 100), "weigher": LinearWeigher(Weight(0, 0), Weight(1000, 1000))}
+
+
+@pytest.fixture
+def uri(store_uri: str) -> str:
+    upgrade(parse(store_uri))
+    return store_uri
+
+
+@pytest.fixture
+def queue(uri: str) -> Iterator[MessageQueue]:
+    with MessageQueue(uri) as queue:
+        yield queue
+
+
+def ring(queue: MessageQueue, **settings: Any) -> MessageQueue:
+    name = f"ring-{len(queue.rings())}"
+    queue.create_ring(name, RingConfig(**{**HUNDRED, **settings}))
+    return MessageQueue(queue.store, name, listeners=queue.listeners)
+
+
+def run(queue: MessageQueue, seed: bytes | None = None) -> list[str]:
+    """Plan a block, do it and settle it; tell what it processed, in order: origin, and a ! for high."""
+    block = queue.plan_block(seed=seed)
+    done = []
+    for batch in block.batches():
+        done += [batch.origin + "!" * (batch.priority == "high")] * len(batch)
+        queue.report(block, [batch.answer()])
+    queue.settle_block(block)
+    assert queue.check() == []
+    return done
+
+
+def counts(done: list[str]) -> dict[str, int]:
+    return {name: done.count(name) for name in dict.fromkeys(done)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_high_messages_come_first_however_late_they_were_sent(queue: MessageQueue, order: str) -> None:
+    queue = ring(queue, order=order)
+    queue.enqueue_messages("a", [b"x"] * 40)
+    queue.enqueue_messages("b", [b"x"] * 20)
+    queue.enqueue_message("b", b"x", priority="high")
+    queue.enqueue_messages("c", [b"x", Message(b"x", priority="high")])
+    done = run(queue)
+    assert set(done[:2]) == {"b!", "c!"}
+    assert counts(done) == {"a": 40, "b": 20, "c": 1, "b!": 1, "c!": 1}
+    assert queue.pulse().ready == () and queue.footprint("b") == Footprint(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kept", [0.0, 0.25, 0.9])
+def test_a_flood_of_high_leaves_regular_its_share(queue: MessageQueue, order: str, kept: float) -> None:
+    queue = ring(queue, order=order, kept_for_regular=kept)
+    for origin in ("a", "b"):
+        queue.enqueue_messages(origin, [b"x"] * 500, priority="high")
+        queue.enqueue_messages(origin, [b"x"] * 500)
+    for _ in range(4):
+        found = counts(run(queue))
+        regular = sum(found.get(origin, 0) for origin in ("a", "b"))
+        assert regular == round(100 * kept), found
+        assert sum(found.values()) == 100
+        if order == "deficit" and kept > 0:
+            assert found["a!"] == found["b!"] and found["a"] == found["b"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_regular_does_not_need_high_uses(queue: MessageQueue, order: str) -> None:
+    queue = ring(queue, order=order)
+    for origin in ("a", "b"):
+        queue.enqueue_messages(origin, [b"x"] * 300, priority="high")
+    queue.enqueue_messages("c", [b"x"] * 10)
+    found = counts(run(queue))
+    assert found.pop("c") == 10 and sum(found.values()) == 90
+    assert sum(counts(run(queue)).values()) == 100, "nothing is kept for nobody"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_flood_of_regular_delays_a_high_message_by_the_block_in_flight_at_most(
+    queue: MessageQueue, order: str
+) -> None:
+    queue = ring(queue, order=order)
+    for number in range(200):
+        queue.enqueue_messages(f"flood/{number:03}", [b"x"] * 20)
+    for _ in range(3):
+        block = queue.plan_block()
+        queue.enqueue_message("flood/007", b"x", priority="high")
+        for batch in block.batches():
+            queue.report(block, [batch.answer()])
+        queue.settle_block(block)
+        assert run(queue)[0] == "flood/007!"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_heavy_messages_of_both_priorities_get_their_turn_and_their_share(queue: MessageQueue, order: str) -> None:
+    """A message is serviced whole; what one priority took too much of a block is made good in the next ones."""
+    queue = ring(queue, order=order, rounds_per_block=4)
+    queue.enqueue_messages("heavy", [b"x" * 60] * 60, priority="high")
+    queue.enqueue_messages("small", [b"x"] * 4000)
+    found: list[str] = []
+    for _ in range(36):
+        found += run(queue)
+    regular = found.count("small")
+    assert 36 * 50 - 100 <= regular <= 36 * 50 + 100, regular
+    assert found.count("heavy!") >= 28
+    other = ring(queue, order=order, rounds_per_block=4)
+    other.enqueue_messages("heavy", [b"x" * 90] * 40)
+    other.enqueue_messages("small", [b"x"] * 4000, priority="high")
+    found = []
+    for _ in range(36):
+        found += run(other)
+    assert 36 * 50 - 100 <= 90 * found.count("heavy") <= 36 * 50 + 100, found.count("heavy")
+    assert found.count("small!") >= 36 * 50 - 100
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_place_it_is_the_same(queue: MessageQueue, order: str) -> None:
+    queue = ring(queue, order=order)
+    queue.enqueue_messages("a", [b"x"] * 300)
+    queue.enqueue_messages("a", [b"x"] * 300, priority="high")
+    seen: list[str] = []
+    queue.service_queues(lambda delivery: seen.append(delivery.priority))
+    assert seen == ["high"] * 50 + ["regular"] * 50
+    assert queue.check() == []
+    assert queue.footprint("a").count == 500
+    assert queue.footprint("a", "high").count == queue.footprint("a", "regular").count == 250
+
+
+def test_messages_of_an_origin_and_priority_keep_their_order(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    for number in range(30):
+        queue.enqueue_message("a", b"%02d" % number, priority="high" if number % 3 == 0 else "regular")
+    seen: list[tuple[str, bytes]] = []
+    while queue.pulse():
+        queue.service_queues(lambda delivery: seen.append((delivery.priority, delivery.payload)))
+    for priority in ("high", "regular"):
+        of_it = [payload for its, payload in seen if its == priority]
+        assert of_it == sorted(of_it)
+    assert len(seen) == 30
+
+
+def test_a_head_of_its_own(queue: MessageQueue) -> None:
+    """Both circles have a head, which can be forced; whoever is owed comes first of its own priority."""
+    queue = ring(queue, order="rotation")
+    for origin in ("a", "b", "c"):
+        queue.enqueue_messages(origin, [b"x"] * 50)
+        queue.enqueue_messages(origin, [b"x"] * 50, priority="high")
+    assert queue.force_set_head("c", priority="high") and queue.force_set_head("b")
+    assert queue.ring_order(priority="high") == ["c", "a", "b"] and queue.ring_order() == ["b", "c", "a"]
+    assert queue.force_set_head("b", priority="high")
+    assert queue.ring_order(priority="high") == ["b", "c", "a"] and queue.check() == []
+    assert counts(run(queue)) == {"b!": 50, "b": 50}
+    assert queue.ring_order(priority="high") == ["c", "a"]
+
+
+def test_an_ordered_origin_is_never_in_two_blocks(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_messages("a", [b"x"] * 5)
+    first = queue.plan_block()
+    queue.enqueue_message("a", b"y", priority="high")
+    queue.enqueue_message("b", b"z", priority="high")
+    second = queue.plan_block()
+    assert second.origins == ["b"]
+    assert queue.explain("a").reason == "in flight"
+    queue.release_block(first)
+    assert queue.plan_block().origins == ["a"]
+    queue.set_origin("c", ordered=False)
+    queue.enqueue_message("c", b"x")
+    queue.plan_block()
+    queue.enqueue_message("c", b"y", priority="high")
+    assert queue.plan_block().origins == ["c"]
+    assert queue.check() == []
+
+
+def test_what_goes_back_in_one_book_does_not_stop_the_other(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_messages("a", [b"1", b"2"], priority="high")
+    queue.enqueue_messages("a", [b"3", b"4"])
+    block = queue.plan_block()
+    for batch in block.batches():
+        outcome = Yield() if batch.priority == "high" else Done()
+        queue.report(block, [batch.answer(outcome)])
+    result = queue.settle_block(block)
+    assert (result.processed, result.went_back) == (2, 2)
+    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"1", "high"), (b"2", "high")]
+
+
+def test_pausing_and_sweeping_act_on_the_origin(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_message("a", b"x", priority="high")
+    queue.enqueue_message("a", b"x")
+    queue.set_origin("a", share=3, most=Weight(1, 1))
+    queue.pause("a")
+    assert run(queue) == [] and queue.pulse().ready == () and queue.explain("a").reason == "paused"
+    queue.resume("a")
+    assert run(queue) == ["a!"], "of both together, it gets no more than its most"
+    queue.enqueue_message("a", b"x", priority="high")
+    block = queue.plan_block()
+    with pytest.raises(InFlight):
+        queue.sweep("a")
+    queue.release_block(block)
+    assert queue.sweep("a") == 2
+    assert {str(one.address) for one in queue.overweight("a")} == {"a:0:0", "a:1:0:high"}
+    assert [one.address for one in queue.overweight()] == [one.address for one in queue.overweight("a")]
+    assert [str(event.address) for event in queue.events(origin="a", name="Swept")] == ["a:1:0:high", "a:0:0"]
+    assert queue.check() == []
+
+
+def test_what_is_set_aside_is_found_by_its_address(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_messages("a", [b"h" * 200, b"x"], priority="high")
+    queue.enqueue_messages("a", [b"r" * 200])
+    assert counts(run(queue)) == {"a!": 1}
+    high, regular = (Address.parse(str(one.address)) for one in queue.overweight("a"))
+    assert (high.priority, regular.priority) == ("high", "regular") and high == Address("a", 0, 0, "high")
+    assert queue.overweight(after=high)[0].address == regular
+    assert queue.explain_message(high).reason == queue.explain_message(regular).reason == "set aside"
+    seen: list[bytes] = []
+    queue.execute_overweight(high, lambda delivery: seen.append(delivery.payload[:1]))
+    block = queue.plan_overweight(regular, Weight(1000, 1000))
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    queue.settle_block(block)
+    assert seen == [b"h"] and queue.overweight() == [] and queue.check() == []
+    assert {str(event.address): event.name for event in queue.events(name="Executed")} == {
+        "a:0:0:high": "Executed", "a:0:0": "Executed",
+    }  # fmt: skip
+    assert queue.explain_message(high).sentence == "a:0:0:high is gone: Executed."
+    queue.enqueue_messages("a", [b"h" * 200], priority="high")
+    run(queue)
+    assert queue.discard_overweight(queue.overweight()[0].address, "too much") == 1
+
+
+def test_everything_that_shows_an_origin_shows_it_as_it_was_sent(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_messages([("b", b"x"), ("a", b"x"), ("c/d", b"x")], priority="high")
+    queue.enqueue_message("a", b"x")
+    sizes = [(origin, footprint.count) for origin, footprint in queue.footprints()]
+    assert sizes == [("a", 2), ("b", 1), ("c/d", 1)]
+    assert [name for name, _ in queue.footprints(limit=1)] == ["a"]
+    assert [name for name, _ in queue.footprints(after="a")] == ["b", "c/d"]
+    assert [name for name, _ in queue.footprints(prefix="c")] == ["c/d"]
+    assert queue.pulse(10).ready == ("b", "a", "c/d")
+    foreseen = queue.dry_run()
+    assert foreseen.origins == ["b", "a", "c/d"] and foreseen.queue("b", "high").messages == 1
+    assert [(one.origin, one.priority) for one in foreseen.queues][-1] == ("a", "regular")
+    block = queue.plan_block()
+    assert block.origins == ["b", "a", "c/d"] and {batch.origin for batch in block.batches(["a"])} == {"a"}
+    assert [(e.origin, e.priority) for e in queue.ledger()[0].entries] == [
+        ("b", "high"), ("a", "high"), ("c/d", "high"), ("a", "regular"),
+    ]  # fmt: skip
+    queue.report(block, [batch.answer() for batch in block.batches(["a"])])
+    assert queue.footprint("a").count == 0, "what was reported is gone for every reader"
+    queue.settle_block(block)
+    told = [(event.name, event.origin, event.priority) for event in queue.events()]
+    assert "\x01" not in repr((sizes, foreseen.queues, told, queue.ledger(), queue.peek("b"), queue.explain("b")))
+
+
+def test_a_processor_may_send_with_priority(queue: MessageQueue) -> None:
+    queue = ring(queue)
+
+    def process(delivery: Any) -> Any:
+        if delivery.payload == b"first":
+            queue.enqueue_message("a", b"by call", priority="high")
+            return Done(enqueue=[("a", b"by outcome", "high"), ("a", b"regular")])
+        return None
+
+    queue.enqueue_message("a", b"first")
+    queue.service_queues(process)
+    assert queue.check() == [] and queue.config.high
+    seen = [(one.payload, one.address.priority) for one in queue.peek("a")]
+    assert seen == [(b"by call", "high"), (b"by outcome", "high")], "the regular one was met in the same call"
+    block = queue.plan_block()
+    queue.report(block, [batch.answer(Done(enqueue=[("b", b"x", "high")])) for batch in block.batches()])
+    queue.settle_block(block)
+    assert queue.footprint("b", "high").count == 2
+
+
+def test_due_keys_and_expiry_go_with_priority(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_message("a", b"late", priority="high", not_before=3600.0)
+    queue.enqueue_message("a", b"old", priority="high", expires=-1.0)
+    assert queue.enqueue_message("a", b"once", key="k", priority="high").repeated == 0
+    assert queue.enqueue_message("a", b"once", key="k").repeated == 1, "a key names one message, of whatever priority"
+    assert counts(run(queue)) == {"a!": 1}
+    assert [(event.name, event.priority) for event in queue.events(name="Expired")] == [("Expired", "high")]
+    assert queue.explain("a").reason == "not due"
+
+
+def test_listeners_hear_of_the_origin(uri: str) -> None:
+    told: list[tuple[str, Footprint]] = []
+    with MessageQueue(uri, listeners=[lambda *call: told.append(call)]) as queue:
+        queue.enqueue_messages("a", [b"x"] * 2)
+        queue.enqueue_message("a", b"x", priority="high")
+        queue.service_queues(lambda delivery: None)
+        assert queue.check() == []
+    assert [origin for origin, _ in told] == ["a"] * 4
+    assert [footprint.count for _, footprint in told] == [2, 3, 2, 0], "both books together"
+
+
+def test_what_is_foreseen_is_what_happens(queue: MessageQueue) -> None:
+    for order in ORDERS:
+        queue = ring(queue, order=order)
+        for number in range(9):
+            queue.enqueue_messages(
+                f"o{number}", [b"x" * (number + 1)] * 20, priority="high" if number % 2 else "regular"
+            )
+        queue.enqueue_messages("o1", [b"x" * 70] * 3, priority="high")
+        queue.enqueue_messages("o2", [b"x" * 80] * 3)
+        foreseen = queue.forecast(12, seed=b"seed")
+        for block in foreseen:
+            planned = queue.plan_block(seed=b"seed")
+            assert list(planned.claims) == list(block.claims)
+            queue.report(planned, [batch.answer() for batch in planned.batches()])
+            queue.settle_block(planned)
+            assert queue.check() == []
+
+
+def test_the_first_high_message_says_that_there_are_some(queue: MessageQueue, uri: str) -> None:
+    queue = ring(queue)
+    with MessageQueue(uri, queue.ring) as other:
+        assert not queue.config.high
+        other.enqueue_message("a", b"x", priority="high")
+        assert counts(run(queue)) == {"a!": 1} and queue.config.high
+        with pytest.raises(ConfigRefused):
+            queue.change_ring(high=False)
+        queue.change_ring(kept_for_regular=0.25)
+        assert other.config.changed(kept_for_regular=0.5).high
+
+
+@pytest.mark.parametrize("value", [1, 1.5, -0.1, True, "half", None])
+def test_a_share_is_a_fraction(queue: MessageQueue, value: Any) -> None:
+    with pytest.raises(ConfigRefused, match="kept_for_regular"):
+        queue.change_ring(kept_for_regular=value)
+
+
+def test_bad_input(queue: MessageQueue) -> None:
+    for call in (
+        lambda: queue.enqueue_message("a", b"x", priority="urgent"),
+        lambda: queue.enqueue_messages("a", [b"x"], priority="urgent"),
+        lambda: queue.enqueue_messages("a", [Message(b"x", priority="urgent")]),
+        lambda: queue.footprint("a", "urgent"),
+        lambda: queue.ring_order(priority="urgent"),
+        lambda: queue.force_set_head("a", priority="urgent"),
+        lambda: queue.explain_message(Address("a", 0, 0, "urgent")),
+        lambda: queue.shuffled_order(b""),
+    ):
+        with pytest.raises(InvalidInput):
+            call()
+    for origin in ("\x01a", "\x01"):
+        for call in (
+            lambda: queue.enqueue_message(origin, b"x"),  # noqa: B023
+            lambda: queue.enqueue_message(origin, b"x", priority="high"),  # noqa: B023
+            lambda: queue.enqueue_messages([("a", Message(b"x", priority="high")), (origin, b"x")]),  # noqa: B023
+            lambda: queue.footprint(origin),  # noqa: B023
+            lambda: queue.pause(origin),  # noqa: B023
+            lambda: queue.set_origin(origin, share=2),  # noqa: B023
+        ):
+            with pytest.raises(InvalidOrigin):
+                call()
+    assert queue.footprints() == [] and queue.check() == []
+
+
+def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
+    queue = ring(queue, order="shuffle")
+    for number in range(20):
+        queue.enqueue_message(f"o{number}", b"x")
+        queue.enqueue_message(f"o{number}", b"x", priority="high")
+    seed = bytes(range(16))
+    high, regular = queue.shuffled_order(seed, priority="high"), queue.shuffled_order(seed)
+    assert high == regular != queue.ring_order() and queue.shuffled_order(b"another") != regular
+    block = queue.plan_block()
+    drawn = queue.block(block.token)
+    assert drawn.seed is not None
+    queue.release_block(block)
+    expected = queue.shuffled_order(drawn.seed)
+    entries = queue.ledger(block=block.id)[0].entries
+    assert [entry.origin for entry in entries] == expected + expected
+    assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
