@@ -44,6 +44,11 @@ def priority_of(name: str) -> str:
     return HIGH if name.startswith(MARK) else REGULAR
 
 
+def signed(page: int, priority: str) -> int:
+    """A page as tables have it, which know no priorities: that of a high book is below zero."""
+    return -1 - page if priority == HIGH else page
+
+
 def told(name: str) -> str:
     """A book, as an error or a violation tells it."""
     return f"{origin_of(name)!r} (high)" if is_high(name) else repr(name)

@@ -154,7 +154,7 @@ class ServiceQueuesOperator(QueueOperator):
     def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
         counts: dict[str, int] = {}
         for claim in block.claims:
-            counts[claim.origin] = counts.get(claim.origin, 0) + claim.messages
+            counts[claim.whose] = counts.get(claim.whose, 0) + claim.messages
         parts = processors.parts(counts, self.share_below)
         self.log.info(
             "Block %d of ring %r holds %d messages of %d queues, planned at %s of %s, until %s.",

@@ -27,10 +27,10 @@ class Packer:
 
     def __init__(
         self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
-        priority: str = REGULAR,
+        priority: str = REGULAR, check_rank: Callable[[str], str] = check_priority,
     ) -> None:  # fmt: skip
         self.heap_size = heap_size
-        self.check_sender = check_sender
+        self.check_sender, self.check_rank = check_sender, check_rank
         #: Of the messages that do not say otherwise.
         self.priority = priority
         #: Whether any message so far has high priority.
@@ -98,7 +98,8 @@ class Packer:
             book = origin, self.priority if own is None or own.priority is None else own.priority
             row = open_rows.get(book)
             if row is None:
-                self.check_sender(origin), check_priority(book[1])
+                self.check_sender(origin)
+                self.check_rank(check_priority(book[1]))
                 row = open_rows[book] = []
             keyed = own is not None and own.key is not None
             if row and (used[book] + need > self.heap_size or keyed):

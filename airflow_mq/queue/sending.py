@@ -115,13 +115,19 @@ class Sending(QueueBase):
             pairs = origin
         common = {"weight": Weight.of(weight) if weight is not None else None,
                   "headers": check_headers(headers) if headers else None}  # fmt: skip
-        check_priority(priority)
+        self.permit.check_priority(check_priority(priority))
         delivery = current_delivery.get()
         if delivery is not None:
             return self._send_nested(pairs, priority, delivery.enqueue)
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
-        packer = Packer(self.config.heap_size, {**common, "expires": expires_at}, self.check_sender, priority)
+        packer = Packer(
+            self.config.heap_size,
+            {**common, "expires": expires_at},
+            self.check_sender,
+            priority,
+            self.permit.check_priority,
+        )
         if isinstance(origin, str) and messages is not None:
             packed = packer.pack_one(checked, messages, self.config.max_message_len)
         else:

@@ -74,6 +74,7 @@ class TypedMessage(Generic[T]):
     key: str | None = None
     weight: Any = None
     headers: Mapping[str, str] | None = None
+    priority: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class TypedQueue(Generic[T]):
 
     def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
         if isinstance(value, TypedMessage):
-            return Message(encoded(self.codec, value.value), value.key, value.weight, value.headers)
+            return Message(encoded(self.codec, value.value), value.key, value.weight, value.headers, value.priority)
         return encoded(self.codec, value)
 
     def service(self, processor: Callable[[TypedDelivery[T]], Answer], **how: Any) -> Serviced:
@@ -170,7 +171,7 @@ def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | N
     try:
         return codec.decode(batch.payloads[at]), None
     except ValueError as error:
-        return None, refused(f"{batch.origin}:{batch.page}:{batch.first + at}", error)
+        return None, refused(str(Address(batch.book, batch.page, batch.first + at)), error)
 
 
 def refused(where: str, error: ValueError) -> Outcome:

@@ -13,7 +13,7 @@ from ..core.errors import BlobMissing
 from ..core.message import Address, check_origin, message_id
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
-from ..core.priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of, priority_of
+from ..core.priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of, priority_of, signed
 from ..core.shelf import Shelf
 from ..core.weight import ZERO, Meter, Weight
 
@@ -164,6 +164,11 @@ class Report:
     def __post_init__(self) -> None:
         _name_apart(self)
 
+    @property
+    def book(self) -> str:
+        """The name of the book in which they lie."""
+        return book_name(self.origin, self.priority)
+
 
 @dataclass
 class Serviced:
@@ -256,11 +261,15 @@ class LedgerBlock:
 
 
 def _name_apart(value: Batch | Report) -> None:
-    """Whoever makes one of the name of a book means the origin and the priority."""
+    """Whoever makes one of the name of a book, or of a page below zero, means the origin and the priority."""
     name: object = value.origin
+    page: object = value.page
     if isinstance(name, str) and is_high(name):
         object.__setattr__(value, "priority", HIGH)
         object.__setattr__(value, "origin", origin_of(name))
+    elif isinstance(page, int) and page < 0:
+        object.__setattr__(value, "priority", HIGH)
+        object.__setattr__(value, "page", signed(page, HIGH))
 
 
 def moment(microseconds: int) -> datetime:

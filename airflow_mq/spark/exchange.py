@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from ..core.errors import InvalidInput, StoreCorrupt
 from ..core.outcome import DONE, Outcome
 from ..core.permit import Permit
+from ..core.priority import signed
 from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
@@ -175,11 +176,11 @@ def _write_messages(
     group: list[Any] = []
     size = 0
     for item in items_of(batches):
-        known = answered.get(item.origin)
-        prior = known.get(item.page, item.at) if known else None
+        known = answered.get(item.book)
+        prior = known.get(item.address.page, item.at) if known else None
         if manner.stops(prior):
-            stopped.add(item.origin)
-        if prior is not None or item.origin in stopped:
+            stopped.add(item.book)
+        if prior is not None or item.book in stopped:
             continue
         group.append(item)
         size += len(item.payload)
@@ -285,7 +286,10 @@ class FolderSide:
     def report(self, reports: Sequence[Report]) -> None:
         """Write down what became of some of them."""
         columns = zip(
-            *((r.origin, r.page, r.first, r.last, json.dumps(codec.plain_outcome(r.outcome))) for r in reports)
+            *(
+                (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)))
+                for r in reports
+            )
         )
         arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _OUTCOMES)]
         table = pa.Table.from_arrays(arrays, schema=_OUTCOMES)
@@ -295,7 +299,7 @@ class FolderSide:
         """What was written down before."""
         found: dict[str, Answers] = {}
         for report in _reports(self.folder / "outcomes", self.share):
-            found.setdefault(report.origin, Answers()).add(report.page, report.first, report.last, report.outcome)
+            found.setdefault(report.book, Answers()).add(report.page, report.first, report.last, report.outcome)
         return found
 
     def close(self) -> None:

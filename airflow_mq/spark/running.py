@@ -19,9 +19,11 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from ..codecs import Codec, load_codec
 from ..core.errors import InvalidInput, TokenRefused
+from ..core.message import Address
 from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
 from ..core.page import Page
 from ..core.permit import OPEN, Permit
+from ..core.priority import HIGH, book_name, signed
 from ..core.settle import Answers
 from ..core.weight import ZERO, Meter, Weight
 from ..processors import Processor
@@ -41,6 +43,7 @@ class Item(NamedTuple):
     """A message on its way to a processor."""
 
     origin: str
+    #: Below zero for a high message (`airflow_mq.core.priority.signed`), as in tables.
     page: int
     at: int
     payload: bytes
@@ -50,6 +53,18 @@ class Item(NamedTuple):
     def place(self) -> tuple[str, int, int]:
         """Where it lies."""
         return self.origin, self.page, self.at
+
+    @property
+    def address(self) -> Address:
+        """The same, as people are told of it."""
+        if self.page < 0:
+            return Address(self.origin, signed(self.page, HIGH), self.at, HIGH)
+        return Address(self.origin, self.page, self.at)
+
+    @property
+    def book(self) -> str:
+        """The name of the book in which it lies."""
+        return book_name(self.origin, HIGH) if self.page < 0 else self.origin
 
 
 @dataclass(frozen=True)
@@ -168,7 +183,7 @@ def items_of(batches: Iterable[Batch]) -> Iterator[Item]:
     for batch in batches:
         headers = batch.headers or ({},) * len(batch)
         for at, (payload, said) in enumerate(zip(batch.payloads, headers), batch.first):
-            yield Item(batch.origin, batch.page, at, payload, said)
+            yield Item(batch.origin, signed(batch.page, batch.priority), at, payload, said)
 
 
 def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = True) -> Iterator[Item]:
@@ -179,12 +194,12 @@ def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = Tru
     answered = side.answered()
     stopped: set[str] = set()
     for item in items_of(side.batches()):
-        known = answered.get(item.origin)
-        prior = known.get(item.page, item.at) if known else None
+        known = answered.get(item.book)
+        prior = known.get(item.address.page, item.at) if known else None
         if manner.stops(prior):
-            stopped.add(item.origin)
+            stopped.add(item.book)
         tally.before += prior is not None
-        if prior is None and item.origin not in stopped:
+        if prior is None and item.book not in stopped:
             yield item
 
 
@@ -235,36 +250,36 @@ class OfMessages(Attempts):
         """Every message's outcome, up to where its origin stops."""
         stopped: set[str] = set()
         for group in _groups(items, TOGETHER):
-            left = [item for item in group if item.origin not in stopped]
+            left = [item for item in group if item.book not in stopped]
             while left:
                 answered = set()
                 try:
                     for item, outcome in how(self._call, left):
                         answered.add(item.place)
                         if self.manner.stops(outcome):
-                            stopped.add(item.origin)
+                            stopped.add(item.book)
                         yield item, outcome
                     break
                 except ChildDied as error:
                     culprit, fate = _first(left, answered, stopped), Yield(str(error))
                 answered.add(culprit.place)
                 if self.manner.stops(fate):
-                    stopped.add(culprit.origin)
+                    stopped.add(culprit.book)
                 yield culprit, fate
-                left = [item for item in left if item.place not in answered and item.origin not in stopped]
+                left = [item for item in left if item.place not in answered and item.book not in stopped]
 
     def _call(self, items: Iterable[Item]) -> Answered:
         stopped = set()
         for item in items:
-            if item.origin in stopped:
+            if item.book in stopped:
                 continue
             outcome = self._try(item)
             if self.manner.stops(outcome):
-                stopped.add(item.origin)
+                stopped.add(item.book)
             yield item, outcome
 
     def _try(self, item: Item) -> Outcome:
-        delivery = Delivery(item.origin, item.payload, Page(item.page), item.at, Meter(ZERO))
+        delivery = Delivery(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
             value: Any = item.payload
@@ -272,7 +287,7 @@ class OfMessages(Attempts):
                 try:
                     value = self.codec.decode(value)
                 except ValueError as error:
-                    return refused(f"{item.origin}:{item.page}:{item.at}", error)
+                    return refused(str(item.address), error)
             outcome = self.checked(self.function(value, item.origin))
             if delivery.sent and isinstance(outcome, Done):
                 most, permit = self.manner.most, self.manner.permit
@@ -287,7 +302,7 @@ class OfMessages(Attempts):
 
 def _first(items: Sequence[Item], answered: Container[tuple[str, int, int]], stopped: Container[str]) -> Item:
     """The message that was being tried when a child died."""
-    return next(item for item in items if item.place not in answered and item.origin not in stopped)
+    return next(item for item in items if item.place not in answered and item.book not in stopped)
 
 
 class Together(Attempts):
@@ -385,13 +400,9 @@ def _groups(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
 
 
 def _failed(item: Item, error: BaseException) -> Yield:
-    log.error("the processor failed on %s:%d:%d; it will be tried again", *_printable(item), exc_info=error)
+    log.error("the processor failed on %s; it will be tried again", ascii(str(item.address))[1:-1], exc_info=error)
     told = str(error) if isinstance(error, (ChildDied, ChildFailed)) else f"{type(error).__name__}: {error}"
     return Yield(told.encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
-
-
-def _printable(item: Item) -> tuple[str, int, int]:
-    return (ascii(item.origin), *item.place[1:])
 
 
 # -- in a child, whose death is told and not shared --

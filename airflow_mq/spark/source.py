@@ -14,7 +14,8 @@ to be at most.
 messages of all origins that begin so, up to `limit` of each. With `block` it reads what a block claimed, for
 `report`: the block's token, or better `environment`, which means that it is in `AIRFLOW_MQ_BLOCK`.
 
-**Writing** takes the columns origin and payload, and key and headers if it likes. Rows are committed task by
+**Writing** takes the columns origin and payload, and key, headers and priority if it likes; the option
+`priority` counts for rows that say none. Rows are committed task by
 task, as they come, not all at once at the end: a job that fails has enqueued a part. So each row without a
 key is given one, made of the option `job`, the row's partition and its content: what a task repeats is accepted once.
 With `job` left out, each write is a job of its own; named after, say, the DAG run, a whole write may be
@@ -49,6 +50,7 @@ from pyspark.sql.datasource import (
 from ..core.claims import Claim
 from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..core.message import Message
+from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
 from .frames import record_batches
@@ -59,10 +61,10 @@ from .tables import MESSAGES_DDL
 
 log = logging.getLogger("airflow_mq.spark")
 
-OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "path")
+OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "priority", "path")
 #: Rows that are enqueued in one transaction.
 ROWS = 5_000
-_COLUMNS = ("origin", "payload", "key", "headers")
+_COLUMNS = ("origin", "payload", "key", "headers", "priority")
 _ALL = Processors([Processor("all", "airflow_mq:Done")])
 _ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
 
@@ -85,6 +87,7 @@ class Options:
         self.block = said.get("block")
         self.origins = said.get("origins") or ""
         self.job, self.stream = said.get("job"), said.get("stream") or "stream"
+        self.priority = check_priority(said.get("priority") or REGULAR)
         self.limit = self._number(said, "limit", 100_000)
         self.partitions = self._number(said, "partitions", 8)
         self.lease = float(said["lease"]) if said.get("lease") else None
@@ -197,11 +200,12 @@ class LookReader(DataSourceReader):
         """The waiting messages of some origins."""
         with self.channel.connect() as queue:
             yield from record_batches(
-                Item(origin, peeked.address.page, peeked.address.index, peeked.payload, peeked.headers)
+                Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
+                     peeked.payload, peeked.headers)
                 for origin in partition.share
                 for peeked in queue.peek(origin, limit=self.said.limit)
                 if peeked.state == "waiting"
-            )
+            )  # fmt: skip
 
 
 # -- writing --
@@ -224,10 +228,10 @@ class QueueWriter(DataSourceArrowWriter):
         missing = [name for name in _COLUMNS[:2] if name not in names]
         if unknown or missing:
             raise InvalidInput(
-                "what is enqueued has the columns origin and payload, and key and headers if it likes, "
+                "what is enqueued has the columns origin and payload, and key, headers and priority if it likes, "
                 f"not {', '.join(names)[:200]}"
             )
-        self.channel = said.channel()
+        self.channel, self.priority = said.channel(), said.priority
         self.job = said.job or secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -239,7 +243,7 @@ class QueueWriter(DataSourceArrowWriter):
             for batch in iterator:
                 for start in range(0, batch.num_rows, ROWS):
                     pairs = [keys.message(row) for row in batch.slice(start, ROWS).to_pylist()]
-                    told = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs))  # type: ignore[misc]
+                    told = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs, priority=self.priority))  # type: ignore[misc]
                     sent, repeated = sent + told.count, repeated + told.repeated
         return Sent(sent, repeated)
 
@@ -271,7 +275,7 @@ class RowKeys:
         if isinstance(payload, str):
             payload = payload.encode()
         key = row.get("key") or self._name(origin, payload, headers)
-        return origin, Message(payload, key, None, headers or None)
+        return origin, Message(payload, key, None, headers or None, row.get("priority"))
 
     def _name(self, origin: Any, payload: Any, headers: dict[str, str]) -> str:
         parts = (str(origin).encode("utf-8", "replace"), bytes(payload or b""), repr(sorted(headers.items())).encode())
@@ -308,7 +312,7 @@ class BlockStream(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
         """Settle the micro-batch that is done, and plan the next if anything is ready."""
         self.commit(start)
-        if not self.queue.ring_order(limit=1):
+        if not self.queue.pulse():
             return start
         block = self.queue.plan_block(self._key(start["block"] + 1), lease=self.said.lease)
         if not block.messages:

@@ -106,8 +106,8 @@ def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, w
     owners = {origin: name for name, origins in mine.items() for origin in origins}
     claims: dict[str, list[Claim]] = {name: [] for name in mine}
     for claim in block.claims:
-        if claim.messages and claim.origin in owners:
-            claims[owners[claim.origin]].append(claim)
+        if claim.messages and claim.whose in owners:
+            claims[owners[claim.whose]].append(claim)
     return [task for name, found in claims.items() for task in _pieces(processors[name], found, manner, width)]
 
 
@@ -126,7 +126,7 @@ def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width
 def _whole(claims: Iterable[Claim]) -> list[list[Claim]]:
     units: dict[str, list[Claim]] = {}
     for claim in claims:
-        units.setdefault(claim.origin, []).append(_light(claim))
+        units.setdefault(claim.whose, []).append(_light(claim))
     return list(units.values())
 
 

@@ -28,7 +28,7 @@ MESSAGES = pa.schema([
     pa.field("payload", pa.binary()),
     pa.field("headers", pa.map_(pa.string(), pa.string())),
 ])  # fmt: skip
-#: The same for Spark.
+#: The same for Spark. The page of a high message is below zero: origin, page and item name a message.
 MESSAGES_DDL = "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>"
 
 _WRONG: dict[str, Outcome] = {
