@@ -11,7 +11,7 @@ from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.paths import names_above
-from ..core.priority import HIGH, REGULAR, book_name, check_priority, origin_of, priority_of
+from ..core.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import BlockRow
@@ -116,7 +116,7 @@ class _Asked:
         self.unit = self.future.unit
         self.shelf = self.future.shelf()
         self.book: Book = self.shelf.book(self.name)
-        self.held = list(self._held())
+        self.held = list(self._held([self.name]))
         self.taken = {
             (run.page, item)
             for one in self.held for run in one.runs for item in range(run.first, run.first + run.count)
@@ -268,7 +268,7 @@ class _Asked:
         return Explanation(self.origin, address, "overweight", sentence, block.number, (remedy,))
 
     def _extent(self, address: Address) -> int:
-        page = self.shelf.page(self.origin, address.page)
+        page = self.shelf.page(self.name, address.page)
         return page.extent(address.index) if page is not None else 0
 
     def _reason(self, address: Address, first: ForeseenBlock | None) -> tuple[str, str]:
@@ -303,18 +303,19 @@ class _Asked:
 
     # What lies there.
 
-    def _held(self) -> Iterator[_Held]:
-        """The live blocks that hold something of this queue."""
-        if not self.unit.claims_of(self.asker.ring_id, [self.name]):
+    def _held(self, names: Sequence[str]) -> Iterator[_Held]:
+        """The live blocks that hold something of these books."""
+        if not self.unit.claims_of(self.asker.ring_id, names):
             return
         for row in self.real.rows("blocks", ring=self.asker.ring_id, state=0, before=_NEWEST, limit=_NEWEST):
             block = BlockRow(*row)
             for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
-                if origin == self.name:
+                if origin in names:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
 
     def _holders(self) -> str:
-        return " and ".join(dict.fromkeys(_named(one.block) for one in self.held if not one.block.by_hand))
+        held = self._held(books_of(self.origin))
+        return " and ".join(dict.fromkeys(_named(one.block) for one in held if not one.block.by_hand))
 
     def _first_waiting(self) -> Address | None:
         index = self.book.begin
