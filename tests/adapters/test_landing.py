@@ -228,7 +228,7 @@ def test_an_object_store(queue: MessageQueue) -> None:
     ]  # fmt: skip
     files.pipe({f"{root}/acme/eu/1.csv": b"a\nc", f"{root}/acme/us/2.csv": b""})
     assert receive(queue, landing) == Received(2, 2, refused=1)
-    assert files.cat(f"{root}/.refused/acme/us/2.csv.why").startswith(b"acme/us/2.csv:1: a message has at least")
+    assert files.cat(f"{root}/.refused/acme/us/2.csv.why").startswith(b"acme/us/2.csv:1: A message has at least")
     assert len(files.find(f"{root}/.received")) == 3
 
 
