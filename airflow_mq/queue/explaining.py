@@ -12,7 +12,7 @@ from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.paths import names_above
 from ..core.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
-from ..core.weight import Weight
+from ..core.weight import LARGEST, Weight
 from ..store import codec
 from ..store.rows import BlockRow
 from ..store.unit import Unit
@@ -154,10 +154,12 @@ class _Asked:
 
     def _nothing_waits(self) -> Explanation:
         if self.held:
-            return self._of_queue("in flight", f"all that waits of {self.origin} is in flight, in {self._holders()}.")
+            sentence = f"all that waits of {self.origin} is in flight, in {self._holders()}."
+            return self._of_queue("in flight", sentence, _UNHOLD)
         count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0]
         if count:
-            return self._of_queue("not due", f"{_messages(count, f' of {self.origin}')} not due before {moment(due)}.")
+            sentence = f"{_messages(count, f' of {self.origin}')} not due before {moment(due)}."
+            return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
         if self.book.message_count:
             return self._of_queue(
                 "set aside", f"all that is left of {self.origin} is set aside ({self.book.message_count:,}), "
@@ -171,7 +173,7 @@ class _Asked:
     def _is_held(self, address: Address, held: _Held) -> Explanation:
         if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.name)[1]:
             sentence = f"{address} was answered for in block {held.block.id}, and goes when that is settled."
-            return Explanation(self.origin, address, "reported", sentence)
+            return Explanation(self.origin, address, "reported", sentence, None, (_UNHOLD,))
         doing = "is being executed by hand" if held.block.by_hand else "is being processed"
         sentence = f"{address} {doing} in {_named(held.block)}."
         return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
@@ -242,7 +244,8 @@ class _Asked:
         when = "the next block" if block.number == 1 else f"block {block.number} from now"
         if verdict == "expired":
             sentence = f"nobody wants {address} any more: {when} drops it."
-            return Explanation(self.origin, address, "expired", sentence, block.number)
+            again = "that it is sent again, to expire later"
+            return Explanation(self.origin, address, "expired", sentence, block.number, (again,))
         if verdict == "set aside":
             return self._is_too_much(address, subject, when, block)
         if block.number == 1:
@@ -285,17 +288,24 @@ class _Asked:
     def _remedies(self, address: Address, reason: str, most: int) -> list[str]:
         """What brings it forward: found by trying."""
         limit, found = self.future.limit or Weight(0, 0), []
-        twice = Weight(2 * limit[0], 2 * limit[1])
-        sooner = self._first_block(address, replace(self.conditions, limit=twice), most)
-        if sooner:
-            found.append(f"with a limit of {twice}, it runs in block {sooner} from now")
+        for times in _WIDER:
+            wider = Weight(min(times * limit[0], LARGEST), min(times * limit[1], LARGEST))
+            sooner = self._first_block(address, replace(self.conditions, limit=wider), most)
+            if sooner:
+                found.append(f"with a limit of {wider}, it runs in block {sooner} from now")
+                break
         # A share counts where it is visited, and the turn comes when it comes.
         if self.future.config.order == "deficit" and reason != "turn":
             share = min(2 * self.book.standing.share, 1 << 20)
             sooner = self._first_block(address, replace(self.conditions, shares={self.origin: share}), most)
             if sooner:
                 found.append(f"with a share of {share}, it runs in block {sooner} from now")
-        return found
+        if self.future.config.order != "deficit":
+            changes = {**self.conditions.changes, "order": "deficit"}
+            sooner = self._first_block(address, replace(self.conditions, changes=changes), most)
+            if sooner:
+                found.append(f"in the order deficit, it runs in block {sooner} from now")
+        return found or [_ONLY_MORE]
 
     def _first_block(self, address: Address, conditions: Conditions, most: int) -> int | None:
         blocks = Foresight(self.asker, self.real, conditions).blocks(most)
@@ -352,6 +362,9 @@ def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:
     return weight is not None and any(weight[part] and not left[part] for part in (0, 1))
 
 
+#: By how much a limit is widened to see whether that helps.
+_WIDER = (2, 8, 64)
+_ONLY_MORE = "blocks more often: no wider limit, larger share or other order that was tried brings it forward"
 _UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq blocks list --state planned"
 
 

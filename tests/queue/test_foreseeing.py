@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from airflow_mq import Address, Block, Costs, LinearWeigher, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.errors import ConfigRefused, InvalidInput
+from airflow_mq.core.weight import LARGEST
 from airflow_mq.queue import ForeseenBlock
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
@@ -188,19 +190,73 @@ def test_the_same_over_a_thousand_states(tmp_path: Path, part: int) -> None:
         queue.close()
 
 
-def test_under_other_conditions(make_queue: Maker) -> None:
-    """A dry run under other shares, limits and orders is the block of a ring that is set like this."""
-    for number in range(300, 312):
-        queue, dice = a_ring(make_queue, "deficit", number), random.Random(number)
-        # What else was set for it goes with a new share.
-        queue.set_origin("o1")
-        limit, share, rounds = Weight(20, 25), dice.choice([2, 5]), dice.choice([1, 4])
-        order = dice.choice(["rotation", "deficit"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("then", ORDERS)
+def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> None:
+    """A dry run under other shares, limits, orders and settings is the block of a ring that is set like this."""
+    for number in range(300, 304):
+        queue, dice = a_ring(make_queue, order, number), random.Random(number)
+        shares = {origin: dice.choice([1, 2, 5]) for origin in ("o1", "o3", "fresh")}
+        for origin in shares:
+            # What else was set for it goes with a new share.
+            queue.set_origin(origin)
+        queue.enqueue_messages("fresh", [b"x"] * 9)
+        limit, settings = dice.choice([None, Weight(20, 25), Weight(3, 3)]), {"rounds_per_block": dice.choice([1, 4])}
+        if dice.random() < 0.5:
+            settings["costs"] = Costs(bump_service_head=Weight(1, 1), ready_ring_unknit=Weight(1, 0))
+        if dice.random() < 0.5:
+            settings["service_weight"] = Weight(25, 60)
+        seed = SEED if then == "shuffle" else None
         with untouched(queue):
-            foreseen = queue.dry_run(limit, shares={"o1": share}, order=order, rounds_per_block=rounds)
-        queue.set_origin("o1", share=share)
-        queue.change_ring(order=order, rounds_per_block=rounds)
-        same(queue, foreseen, queue.plan_block(limit=limit))
+            foreseen = queue.dry_run(limit, shares=shares, order=then, seed=seed, **settings)
+        for origin, share in shares.items():
+            queue.set_origin(origin, share=share)
+        queue.change_ring(order=then, **settings)
+        same(queue, foreseen, queue.plan_block(limit=limit, seed=seed))
+
+
+def condition(what: str, value: str, origin: str) -> dict[str, Any]:
+    """What an explanation says would help, as a forecast takes it."""
+    if what == "limit":
+        time, size = (int(part.replace(",", "")) for part in value.split("/"))
+        return {"limit": Weight(time, size)}
+    return {"shares": {origin: int(value)}} if what == "share" else {"order": value}
+
+
+#: Reasons for which nobody needs to know what would change that.
+AT_REST = ("next", "gone", "empty", "nowhere")
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
+    """An explanation is one sentence; each wider limit, larger share and other order it names does what it says."""
+    tried = dict.fromkeys(("limit", "share", "order"), 0)
+    for number in range(400, 412):
+        queue, dice = a_ring(make_queue, order, number), random.Random(number)
+        found = [one.address for origin, _ in queue.footprints() for one in queue.peek(origin, limit=200)]
+        for address in dice.sample(found, min(len(found), 4)):
+            told = queue.explain_message(address, ahead=6)
+            assert told.sentence.endswith(".") and "\n" not in told.sentence and ". " not in told.sentence
+            assert told.reason in AT_REST or told.remedies, told
+            for remedy in told.remedies:
+                said = re.fullmatch(
+                    r"(?:with a|in the) (limit|share|order) (?:of )?(\S+), it runs in block (\d+) from now", remedy
+                )
+                if said is None:
+                    continue
+                what, value, block = said.groups()
+                tried[what] += 1
+                blocks = queue.forecast(6, **condition(what, value, address.origin))
+                assert next(one.number for one in blocks if one.verdict(address) == "processed") == int(block)
+                assert told.block is None or int(block) < told.block
+    assert tried["limit"] and (tried["share"] or order == "rotation")
+
+
+def test_a_limit_that_cannot_be_doubled(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", service_weight=Weight(LARGEST, 10))
+    queue.enqueue_messages("acme", [b"x" * 9] * 3)
+    told = queue.explain_message(Address("acme", 0, 2))
+    assert told.block == 3 and told.remedies[0].startswith(f"with a limit of {Weight(LARGEST, 20)}")
 
 
 def test_shares_change_who_gets_what(make_queue: Maker) -> None:
@@ -271,7 +327,10 @@ def test_its_turn_comes(small: MessageQueue) -> None:
         "the first message of globex, globex:0:0, runs in block 2 from now: "
         "the blocks before are full when its turn would come."
     )
-    assert told.remedies == ["with a limit of 20/2,097,152, it runs in block 1 from now"]
+    assert told.remedies == [
+        "with a limit of 20/2,097,152, it runs in block 1 from now",
+        "in the order deficit, it runs in block 1 from now",
+    ]
     assert small.explain("globex", limit=Weight(13, 13)).block == 1
     assert "not tried in the next 1 blocks" in small.explain("globex", ahead=1).sentence
 
