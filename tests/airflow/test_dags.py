@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Weight
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import Airflow, fill, processed
 
@@ -80,6 +80,26 @@ def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert run.state == "success"
     assert states(run) == dict.fromkeys(["block.plan", "alpha 1/2", "alpha 2/2", "beta", "block.settle"], "success")
     assert len(processed(sqlite_queue)) == 5
+
+
+def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_queue: MessageQueue) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    sqlite_queue.enqueue_messages([("a", b"elephant"), ("b", b"whale")], weight=Weight(10**9, 10))
+    sqlite_queue.settle_block(sqlite_queue.plan_block())
+    file = dags_folder / "set_aside_by_hand.py"
+    file.write_text((Path(__file__).parents[2] / "dags" / "set_aside_by_hand.py").read_text())
+    dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
+
+    run = dag.test(run_conf={"connection": "mq_stage", "decision": "discard", "why": "too big", "origin": "b"})
+    assert states(run) == {"decide": "success", "judge_again": "skipped", "discard": "success"}
+    assert [one.address.origin for one in sqlite_queue.overweight()] == ["a"]
+
+    sqlite_queue.change_ring(service_weight=Weight(10**10, 1 << 30))
+    run = dag.test(run_conf={"connection": "mq_stage", "why": "the limit was raised", "older_than": 0})
+    assert states(run) == {"decide": "success", "judge_again": "success", "discard": "skipped"}
+    assert sqlite_queue.overweight() == []
+    assert {event.why.partition(";")[0] for event in sqlite_queue.events(name="Rejudged")} == {"the limit was raised"}
 
 
 def test_an_empty_block_skips_straight_through(run_dag: RunDag) -> None:

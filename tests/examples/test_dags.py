@@ -24,6 +24,7 @@ EXPECTED = {
     "overweight_with_approval.py": {"overweight_with_approval"},
     "processing_rules.py": set(),
     "scheduled_block.py": {"scheduled_block"},
+    "set_aside_by_hand.py": {"set_aside_by_hand"},
 }
 LINES_OF_A_SCREEN = 72
 
