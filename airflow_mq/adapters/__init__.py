@@ -24,11 +24,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from ..core.errors import EmptyMessage, InvalidInput, NotPermitted
 from ..core.message import MOST_KEY_BYTES, Message
-from ..queue import MessageQueue
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
 
 log = logging.getLogger("airflow_mq.adapters")
 

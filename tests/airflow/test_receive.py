@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import uuid
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,17 @@ def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, l
         with pytest.raises(AirflowException):
             run.execute(operator)
     assert "origin" in kafka.template_fields and "folder" in files(landing).template_fields
+
+
+def test_the_dag_of_a_landing_folder(
+    sqlite_queue: MessageQueue, run: Run, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(__file__).parents[2] / "dags"
+    monkeypatch.syspath_prepend(str(folder))
+    operator = runpy.run_path(str(folder / "landing_folder.py"))["received"]
+    operator.folder, operator.mq_conn_id, operator.settle = str(landing), CONN_ID, 0
+    assert run.execute(operator)["count"] == 1
+    assert operator.downstream_task_ids == {"block.plan"}
 
 
 @pytest.mark.kafka

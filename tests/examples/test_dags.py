@@ -19,6 +19,7 @@ FILES = sorted(path.name for path in DAGS.glob("*.py"))
 EXPECTED = {
     "event_driven_block.py": {"event_driven_block"},
     "housekeeping.py": {"housekeeping"},
+    "landing_folder.py": {"landing_folder"},
     "orders.py": {"orders"},
     "overweight_by_hand.py": {"overweight_by_hand"},
     "overweight_with_approval.py": {"overweight_with_approval"},

@@ -1,0 +1,29 @@
+"""## Files that land become messages, and are processed at once
+
+Tenants drop files into folders of their own: `landing/acme/17.json` becomes a message of `acme`, once, and is moved to
+`landing/.received`. What is received is serviced in the same run, fairly and within the ring's weight. A run that is
+killed anywhere is gone on with by its retry, or by the next run.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+from processing_rules import RULES
+
+from airflow_mq.block import block
+from airflow_mq.operators.receive import ReceiveFilesOperator
+
+with DAG(
+    "landing_folder",
+    schedule=timedelta(minutes=5),
+    catchup=False,
+    params={"folder": Param("/var/lib/airflow-mq/landing", type="string", description="where files land")},
+    doc_md=__doc__,
+    tags=["airflow_mq"],
+):
+    received = ReceiveFilesOperator(
+        task_id="receive", folder="{{ params.folder }}", pattern="{origin}/*.json", retries=2, settle=5
+    )
+    received >> block(processors=RULES)
