@@ -166,3 +166,26 @@ def test_codecs_by_name() -> None:
 def test_pydantic_is_loaded_by_who_uses_it() -> None:
     code = "import sys, airflow_mq.codecs, airflow_mq.queue; assert 'pydantic' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SHIPPED: list[tuple[str, int]] = []
+
+
+def ship(order: Order, origin: str) -> None:
+    """Treat one order."""
+    SHIPPED.append((origin, order.id))
+
+
+def test_a_block_hands_over_values(queue: MessageQueue) -> None:
+    from airflow_mq.processors import Processors
+    from airflow_mq.spark.store_side import run_in_place
+
+    queue.typed(Order).enqueue_many([("acme", Order(id=1)), ("birch", Order(id=2))])
+    queue.enqueue_message("acme", b"no order")
+    routes = Processors([Processor("p", f"{__name__}:ship", where="in place", codec=f"{__name__}:Order")])
+    block = queue.plan_block()
+    (part,) = Processors.from_json(routes.to_json()).parts({"acme": 2, "birch": 1})
+    SHIPPED.clear()
+    tally = run_in_place(queue, block.token, routes, part)
+    assert (tally.done, tally.failed) == (2, 1) and sorted(SHIPPED) == [("acme", 1), ("birch", 2)]
+    assert queue.settle_block(block).failed == 1
