@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .command import Command, Group, option
+from .looking import in_words
 from .serving import told_of
 from .session import Session, store_now
 from .values import positive, words
@@ -37,18 +38,22 @@ def show(session: Session, args: Namespace) -> None:
     """Show one block, and what it holds."""
     with session.queue() as queue:
         block, now = queue.block(args.token), store_now(queue)
-    held = [{"origin": claim.origin, "messages": claim.messages, "planned": claim.planned} for claim in block.claims]
+    held = [
+        {"origin": claim.whose, "priority": claim.priority, "messages": claim.messages, "planned": claim.planned}
+        for claim in block.claims
+    ]
     if session.out.as_json:
         session.out.value({**_plain(block, now), "claims": held})
         return
     session.out.fields({
         "block": block.id, "state": _state(block, now), "key": block.key, "messages": block.messages,
         "planned": str(block.planned), "overhead": str(block.overhead), "limit": str(block.limit),
-        "deadline": block.deadline,
+        "deadline": block.deadline, **({"seed": block.seed.hex()} if block.seed else {}),
     })  # fmt: skip
     if held:
         session.out.table(
-            ("origin", "messages>", "planned>"), [(one["origin"], one["messages"], str(one["planned"])) for one in held]
+            ("origin", "messages>", "planned>"),
+            [(in_words(one["origin"], one["priority"]), one["messages"], str(one["planned"])) for one in held],
         )
 
 
@@ -66,7 +71,7 @@ def _plain(block: Block, now: datetime) -> dict[str, Any]:
     return {
         "id": block.id, "key": block.key, "token": block.token, "state": block.state, "deadline": block.deadline,
         "overdue": _is_overdue(block, now), "limit": block.limit, "planned": block.planned,
-        "overhead": block.overhead, "messages": block.messages,
+        "overhead": block.overhead, "messages": block.messages, "seed": block.seed,
     }  # fmt: skip
 
 

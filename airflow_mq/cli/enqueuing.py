@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..core.errors import InvalidInput
 from ..core.message import check_origin
+from ..core.priority import PRIORITIES, REGULAR
 from .command import Command, UsageError, option
 from .ndjson import Lines
 from .session import Session
@@ -30,6 +31,7 @@ def enqueue(session: Session, args: Namespace) -> None:
         "headers": dict(args.header) if args.header else None,
         "not_before": args.delay,
         "expires": args.expires,
+        "priority": args.priority,
     }
     with ExitStack() as stack:
         queue = stack.enter_context(session.queue())
@@ -118,18 +120,20 @@ ENQUEUE = Command(
         option("--lines", action="store_true", help="each line of a file or of standard input is a message"),
         option(
             "--ndjson", metavar="PATH",
-            help='lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers"}; - is stdin; '
-            "ORIGIN is for lines without one",
+            help='lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers", "priority"}; '
+            "- is stdin; ORIGIN is for lines without one",
         ),
         option("--key", type=words, metavar="TEXT", help="the same message sent again with its key is accepted once"),
         option("--weight", type=weight, metavar="TIME/SIZE", help="what each of them will cost"),
         option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="travels beside each"),
         option("--delay", type=when, metavar="WHEN", help="joins its queue then: 90s, 15m, 2h, 1d or a time with zone"),
         option("--expires", type=when, metavar="WHEN", help="nobody wants it any more after that"),
+        option("--priority", choices=PRIORITIES, default=REGULAR, help="high is serviced first (default: regular)"),
     ),
     about="All messages of a call are stored, or none. Repeat a call whose outcome is in doubt with --key.",
     example="$ enqueue acme 'an order' 'another order'\n"
     "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
+    "$ enqueue acme --priority high 'stop the presses'\n"
     "$ enqueue --ndjson orders.ndjson",
     rest="message",
 )  # fmt: skip

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.config import ORDERS, RingConfig
+from ..core.priority import PRIORITIES
 from .command import Command, Option, option
 from .history import as_percent
-from .looking import HOW_TO_BEGIN
+from .looking import HOW_TO_BEGIN, in_words
 from .session import Session
-from .values import address, positive, setting, weight, words
+from .values import address, positive, seed, setting, weight, words
 
 if TYPE_CHECKING:
     from ..queue import ForeseenBlock, ForeseenQueue, MessageQueue
@@ -32,8 +33,8 @@ def dry_run(session: Session, args: Namespace) -> None:
         session.out.remark(f"the next block would find nothing: {HOW_TO_BEGIN}")
         return
     rows = [
-        (one.origin, one.messages, str(one.weight), one.set_aside, one.expired, as_percent(one.offered),
-         as_percent(one.deficit), one.reason)
+        (in_words(one.origin, one.priority), one.messages, str(one.weight), one.set_aside, one.expired,
+         as_percent(one.offered), as_percent(one.deficit), one.reason)
         for one in block.queues
     ]  # fmt: skip
     session.out.table(
@@ -67,10 +68,10 @@ def explain(session: Session, args: Namespace) -> None:
     """Tell why something waits."""
     with session.queue() as queue:
         how = {"limit": args.limit, "seed": args.seed, "ahead": args.ahead}
-        if re.search(r":[0-9]+:[0-9]+$", args.what) and not args.queue:
+        if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not args.queue:
             told = queue.explain_message(address(args.what), **how)
         else:
-            told = queue.explain(args.what, **how)
+            told = queue.explain(args.what, priority=args.priority, **how)
     if session.out.as_json:
         session.out.value(vars(told))
         return
@@ -100,17 +101,9 @@ def _plain_queue(one: ForeseenQueue) -> Mapping[str, Any]:
 
 
 def _served(block: ForeseenBlock) -> str:
-    served = [f"{one.origin} {one.messages:,}" for one in block.queues if one.messages]
+    served = [f"{in_words(one.origin, one.priority)} {one.messages:,}" for one in block.queues if one.messages]
     more = [f"{len(served) - _NAMED:,} more"] if len(served) > _NAMED else []
     return ", ".join([*served[:_NAMED], *more])
-
-
-def seed(text: str) -> bytes:
-    """A seed in hexadecimal."""
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise ArgumentTypeError(f"a seed is written in hexadecimal, not {text!r}") from None
 
 
 def share(text: str) -> tuple[str, int]:
@@ -153,8 +146,9 @@ FORECAST = Command(
 EXPLAIN = Command(
     "explain", "why a queue or a message waits, in which block it runs, and what would change that", explain,
     (
-        option("what", type=words, metavar="ORIGIN[:PAGE:INDEX]", help="a queue, or one message of it"),
+        option("what", type=words, metavar="ORIGIN[:PAGE:INDEX[:high]]", help="a queue, or one message of it"),
         option("--queue", action="store_true", help="it is a queue, though its name looks like an address"),
+        option("--priority", choices=PRIORITIES, help="of a queue, the first message of this priority"),
         _LIMIT,
         _SEED,
         option("--ahead", type=positive, default=100, metavar="N", help="look so many blocks ahead (default: 100)"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.events import NAMES, Event
 from .command import Command, option
+from .looking import in_words
 from .output import shown
 from .session import Session
 from .values import count, message_id, positive, words
@@ -40,14 +41,15 @@ def _plain(event: Event) -> dict[str, Any]:
     at = None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)
     return {
         "seq": event.seq, "at": at, "name": event.name, "origin": event.origin, "page": event.page,
-        "index": event.index, "id": event.id, "weight": event.weight, "success": event.success, "error": event.error,
+        "index": event.index, "priority": event.priority, "id": event.id,
+        "weight": event.weight, "success": event.success, "error": event.error,
         "detail": event.detail, "block": event.block,
     }  # fmt: skip
 
 
 def _line(event: Event) -> str:
     at = "" if event.at is None else shown(datetime.fromtimestamp(event.at, timezone.utc))
-    parts = [str(event.seq), at, event.name, f"{event.origin}:{event.page}:{event.index}"]
+    parts = [str(event.seq), at, event.name, str(event.address)]
     if event.weight is not None:
         parts.append(f"weight={event.weight}")
     if event.success is False:
@@ -72,8 +74,8 @@ def ledger(session: Session, args: Namespace) -> None:
         session.out.remark("the ledger is empty; each block that is planned writes a page of it")
     else:
         rows = [
-            (one.block, one.at, entry.origin, entry.messages, str(entry.granted), as_percent(entry.offered),
-             as_percent(entry.deficit), entry.reason)
+            (one.block, one.at, in_words(entry.origin, entry.priority), entry.messages, str(entry.granted),
+             as_percent(entry.offered), as_percent(entry.deficit), entry.reason)
             for one in found for entry in one.entries
         ]  # fmt: skip
         session.out.table(("block>", "at", "origin", "messages>", "granted>", "offered>", "kept>", "stopped by"), rows)

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..core.message import Footprint
-from .command import Command, option
+from ..core.priority import HIGH, PRIORITIES, REGULAR
+from .command import Command, UsageError, option
 from .output import payload_fields, shown
 from .session import Session
 from .values import count, positive, words
@@ -21,9 +22,11 @@ _COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
 
 def footprint(session: Session, args: Namespace) -> None:
     """Tell how much queues hold."""
+    if args.priority and args.origin is None:
+        raise UsageError("say whose messages of this priority: airflow-mq footprint ORIGIN --priority high")
     with session.queue() as queue:
         if args.origin is not None:
-            found = [(args.origin, queue.footprint(args.origin))]
+            found = [(args.origin, queue.footprint(args.origin, args.priority))]
             more = False
         else:
             found = queue.footprints(args.prefix, args.after, args.limit + 1)
@@ -57,18 +60,29 @@ def _row(origin: str, one: Footprint) -> tuple[Any, ...]:
 def order(session: Session, args: Namespace) -> None:
     """Show the ready ring from the head on."""
     with session.queue() as queue:
-        names = queue.ring_order(args.limit)
+        turns = [(name, HIGH) for name in queue.ring_order(args.limit, HIGH)]
+        turns += [(name, REGULAR) for name in queue.ring_order(args.limit)]
         paused = {one.origin for one in queue.paused()}
         held = _held(queue)
-        found = [(name, queue.footprint(name)) for name in names]
-    notes = {name: "paused" if name in paused else "in flight" if name in held else "" for name in names}
+        found = [(*turn, queue.footprint(*turn)) for turn in turns[: args.limit]]
+    notes = {name: "paused" if name in paused else "in flight" if name in held else "" for name, _, _ in found}
     if session.out.as_json:
-        session.out.value([{**_plain(name, one), "note": notes[name] or None} for name, one in found])
+        session.out.value(
+            [{**_plain(name, one), "priority": its, "note": notes[name] or None} for name, its, one in found]
+        )
     elif not found:
         session.out.remark(f"the ring is empty: {HOW_TO_BEGIN}")
     else:
-        rows = [(place, *_row(name, one), notes[name]) for place, (name, one) in enumerate(found, start=1)]
+        rows = [
+            (place, *_row(in_words(name, its), one), notes[name])
+            for place, (name, its, one) in enumerate(found, start=1)
+        ]
         session.out.table(("turn>", *_COLUMNS, "note"), rows)
+
+
+def in_words(origin: str, priority: str) -> str:
+    """A queue, as tables have it: regular is what goes without saying."""
+    return f"{origin} (high)" if priority == HIGH else origin
 
 
 def _held(queue: Any) -> set[str]:
@@ -96,7 +110,7 @@ def peek(session: Session, args: Namespace) -> None:
 def _message(one: Peeked) -> dict[str, Any]:
     return {
         "address": one.address, "origin": one.address.origin, "page": one.address.page, "index": one.address.index,
-        **payload_fields(one.payload), "state": one.state, "headers": dict(one.headers), "sent_at": one.sent_at,
+        "priority": one.address.priority, **payload_fields(one.payload), "state": one.state, "headers": dict(one.headers), "sent_at": one.sent_at,
         "attempts": one.attempts, "weight": one.weight,
     }  # fmt: skip
 
@@ -105,6 +119,7 @@ FOOTPRINT = Command(
     "footprint", "how much queues hold: messages, bytes and pages", footprint,
     (
         option("origin", nargs="?", metavar="ORIGIN", help="only this one (default: all)"),
+        option("--priority", choices=PRIORITIES, help="of ORIGIN, only the messages of this priority (default: both)"),
         option("--prefix", type=words, default="", metavar="TEXT", help="only origins that begin with this"),
         option("--after", type=words, default="", metavar="ORIGIN", help="go on behind this origin"),
         option("--limit", type=positive, default=1000, metavar="N", help="at most so many (default: 1000)"),

@@ -10,10 +10,11 @@ from typing import Any
 
 from ..core.errors import InvalidInput, InvalidMessage
 from ..core.message import Message, check_origin
+from ..core.priority import check_priority
 from ..core.weight import Weight
 from .command import UsageError
 
-_KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers"}
+_KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "priority"}
 
 
 class Lines:
@@ -45,10 +46,11 @@ class Lines:
             raise InvalidMessage(f"{', '.join(map(repr, unknown))} is unknown; there are {', '.join(sorted(_KNOWN))}")
         origin = check_origin(said.get("origin", self.origin) or _none())
         payload = _payload(said)
-        if not {"key", "weight", "headers"} & set(said):
+        if not {"key", "weight", "headers", "priority"} & set(said):
             return origin, payload
         weight = None if said.get("weight") is None else Weight.of(said["weight"])
-        return origin, Message(payload, _text(said, "key"), weight, _headers(said.get("headers")))
+        priority = None if said.get("priority") is None else check_priority(said["priority"])
+        return origin, Message(payload, _text(said, "key"), weight, _headers(said.get("headers")), priority)
 
 
 def _none() -> str:

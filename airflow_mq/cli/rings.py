@@ -8,9 +8,10 @@ from typing import Any
 
 from ..core.config import ORDERS, RingConfig
 from ..core.errors import ConfigRefused
+from ..core.priority import PRIORITIES, REGULAR
 from .command import Command, Group, Option, UsageError, option
 from .session import Session
-from .values import positive, setting, weight, words
+from .values import positive, seed, setting, weight, words
 
 _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
 
@@ -52,6 +53,27 @@ def change(session: Session, args: Namespace) -> None:
         config = queue.change_ring(**{name: getattr(typed, name) for name in settings})
         name = queue.ring
     _done(session, name, config, f"ring {name} changed: {', '.join(sorted(settings))}")
+
+
+def order(session: Session, args: Namespace) -> None:
+    """Tell whose turn it is, also of a ring that shuffles."""
+    with session.queue(args.name) as queue:
+        if args.seed is None:
+            names = queue.ring_order(args.limit, args.priority)
+        else:
+            names = queue.shuffled_order(args.seed, args.limit, args.priority)
+        shuffles = queue.config.order == "shuffle"
+    if session.out.as_json:
+        session.out.value(names)
+        return
+    for name in names:
+        session.out.line(name)
+    if not names:
+        session.out.remark("nothing of this priority is ready")
+    elif shuffles and args.seed is None:
+        session.out.remark(
+            "each block of this ring draws an order of its own: say its --seed, which `blocks show` tells"
+        )
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
@@ -127,6 +149,17 @@ RING = Group(
             "show", "show how a ring is set, and what is odd about it", show,
             (_WHICH,),
             example="$ ring show default --json",
+        ),
+        Command(
+            "order", "the ready origins in the order of their turns, or of a block that shuffles by its seed", order,
+            (
+                _WHICH,
+                option("--seed", type=seed, metavar="HEX", help="of a block that shuffled: `blocks show` tells it"),
+                option("--priority", choices=PRIORITIES, default=REGULAR, help="which books (default: regular)"),
+                option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
+            ),
+            about="A seed and the same ready origins give the same order, always: what a block did can be shown after.",
+            example="$ ring order --seed 00112233445566778899aabbccddeeff",
         ),
         Command(
             "create", "make a ring", create,

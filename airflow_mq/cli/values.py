@@ -89,6 +89,14 @@ def setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def seed(text: str) -> bytes:
+    """A seed in hexadecimal."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ArgumentTypeError(f"a seed is written in hexadecimal, not {text!r}") from None
+
+
 def address(text: str) -> Address:
     """`ORIGIN:PAGE:INDEX`."""
     try:

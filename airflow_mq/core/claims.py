@@ -18,7 +18,7 @@ from .book import Book
 from .judging import OVERWEIGHT, Exceeded
 from .outcome import PageStatus
 from .page import ASIDE, PROCESSED, Page
-from .priority import origin_of
+from .priority import origin_of, priority_of
 from .service import Ladder
 from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
@@ -78,6 +78,11 @@ class Claim:
     def whose(self) -> str:
         """Who sent what is claimed."""
         return origin_of(self.origin)
+
+    @property
+    def priority(self) -> str:
+        """`regular` or `high`."""
+        return priority_of(self.origin)
 
     @property
     def messages(self) -> int:

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq.core.errors import KeyConflict
 from airflow_mq.core.message import Message
+from airflow_mq.core.priority import REGULAR
 from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: Rows that are fetched together.
 FETCHED = 1_000
 _WILD = re.compile(r"[*?\[]")
-_FIELDS = ("origin", "payload", "key", "weight", "headers")
+_FIELDS = ("origin", "payload", "key", "weight", "headers", "priority")
 
 OriginOf = Callable[[Any], str]
 #: Where a message came from, for its key; its origin; and what it is.
@@ -46,7 +47,7 @@ class EnqueueMessagesOperator(QueueOperator):
     Returns `{"count": …, "size": …, "repeated": …}`.
 
     :param messages: payloads (text, bytes, or anything that becomes JSON), or mappings with `payload` and, if
-        they like, `origin`, `key`, `weight` and `headers` (templated, unless it is an XCom)
+        they like, `origin`, `key`, `weight`, `headers` and `priority` (templated, unless it is an XCom)
     :param files: a path with wildcards, or the address of an object store with wildcards; each file that matches is
         a message (templated)
     :param sql: a query; each row is a message (templated)
@@ -63,11 +64,12 @@ class EnqueueMessagesOperator(QueueOperator):
     :param headers: text that travels beside each (templated)
     :param not_before: seconds until the messages join their queues (templated)
     :param expires: seconds until nobody wants them any more (templated)
+    :param priority: `high` is serviced before all that is `regular` (templated)
     """
 
     template_fields: Sequence[str] = (
         *QueueOperator.template_fields, "messages", "files", "sql", "sql_conn_id", "origin", "origin_pattern",
-        "weight", "headers", "not_before", "expires",
+        "weight", "headers", "not_before", "expires", "priority",
     )  # fmt: skip
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - as every operator has it
@@ -90,6 +92,7 @@ class EnqueueMessagesOperator(QueueOperator):
         headers: Mapping[str, str] | None = None,
         not_before: Any = None,
         expires: Any = None,
+        priority: str = REGULAR,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -108,6 +111,7 @@ class EnqueueMessagesOperator(QueueOperator):
         self.headers = headers
         self.not_before = not_before
         self.expires = expires
+        self.priority = priority
 
     def execute(self, context: Any) -> dict[str, int]:
         """Enqueue everything that the source has."""
@@ -120,6 +124,7 @@ class EnqueueMessagesOperator(QueueOperator):
                     headers=self.headers or None,
                     not_before=number_of(self.not_before, "not_before"),
                     expires=number_of(self.expires, "expires"),
+                    priority=self.priority,
                 )
             except KeyConflict as error:
                 raise AirflowFailException(
@@ -144,10 +149,11 @@ class EnqueueMessagesOperator(QueueOperator):
             payload = as_bytes(fields.get("payload"))
             key = fields.get("key") or (None if base is None else message_key(base, place))
             headers, weight = fields.get("headers"), self._weight(fields.get("weight"))
-            if key is None and headers is None and weight is None:
+            priority = fields.get("priority")
+            if key is None and headers is None and weight is None and priority is None:
                 yield origin, payload
             else:
-                yield origin, Message(payload, key, weight, headers)
+                yield origin, Message(payload, key, weight, headers, priority)
 
     @staticmethod
     def _weight(given: Any) -> Weight | None:
