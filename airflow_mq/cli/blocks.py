@@ -38,7 +38,7 @@ def show(session: Session, args: Namespace) -> None:
     """Show one block, and what it holds."""
     with session.queue() as queue:
         block, now = queue.block(args.token), store_now(queue)
-    held = [
+    held: list[dict[str, Any]] = [
         {"origin": claim.whose, "priority": claim.priority, "messages": claim.messages, "planned": claim.planned}
         for claim in block.claims
     ]

@@ -110,7 +110,8 @@ def peek(session: Session, args: Namespace) -> None:
 def _message(one: Peeked) -> dict[str, Any]:
     return {
         "address": one.address, "origin": one.address.origin, "page": one.address.page, "index": one.address.index,
-        "priority": one.address.priority, **payload_fields(one.payload), "state": one.state, "headers": dict(one.headers), "sent_at": one.sent_at,
+        "priority": one.address.priority, **payload_fields(one.payload), "state": one.state,
+        "headers": dict(one.headers), "sent_at": one.sent_at,
         "attempts": one.attempts, "weight": one.weight,
     }  # fmt: skip
 

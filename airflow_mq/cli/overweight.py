@@ -41,7 +41,8 @@ def list_set_aside(session: Session, args: Namespace) -> None:
 def _plain(one: SetAside) -> dict[str, Any]:
     return {
         "address": one.address, "origin": one.address.origin, "page": one.address.page, "index": one.address.index,
-        "priority": one.address.priority, "reason": one.reason, "size": one.size, "id": one.id, "weight": one.weight, "limit": one.limit,
+        "priority": one.address.priority, "reason": one.reason, "size": one.size,
+        "id": one.id, "weight": one.weight, "limit": one.limit,
         "block": one.block, "at": one.at, "age": one.age, "arrived_at": one.arrived_at,
         "arrived_block": one.arrived_block, "most_bytes": one.most_bytes,
     }  # fmt: skip

@@ -71,9 +71,7 @@ def order(session: Session, args: Namespace) -> None:
     if not names:
         session.out.remark("nothing of this priority is ready")
     elif shuffles and args.seed is None:
-        session.out.remark(
-            "each block of this ring draws an order of its own: say its --seed, which `blocks show` tells"
-        )
+        session.out.remark("each block of this ring draws an order of its own: say its --seed (`blocks show`)")
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
