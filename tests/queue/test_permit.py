@@ -44,6 +44,22 @@ def test_every_call_of_a_sender_is_confined(confined: MessageQueue) -> None:
     assert sum(footprint.count for _, footprint in confined.footprints()) == 3
 
 
+def test_nothing_urgent_is_sent(confined: MessageQueue) -> None:
+    def process(delivery: Any) -> None:
+        delivery.enqueue("acme", b"1", priority="high")
+
+    confined.enqueue_message("acme", b"1", priority="regular")
+    for send in (
+        lambda: confined.enqueue_message("acme", b"1", priority="high"),
+        lambda: confined.enqueue_messages("acme", [b"1"], priority="high"),
+        lambda: confined.enqueue_messages([("acme", Message(b"1", priority="high"))]),
+    ):
+        with pytest.raises(NotPermitted, match="with the priority regular, not 'high'; leave the priority out"):
+            send()
+    assert confined.service_queues(process).processed == 0
+    assert confined.footprint("acme").count == 1
+
+
 @pytest.mark.parametrize("kind", ["queue", "delivery", "done", "batch", "batch done"])
 def test_what_a_processor_enqueues_is_confined_too(confined: MessageQueue, kind: str) -> None:
     confined.enqueue_message("acme", b"go")
