@@ -88,6 +88,15 @@ def check_branches(branches: Collection[Branch], owed: Sequence[str], origins: C
         yield Violation("ring", f"of {', '.join(owed)} some are of one group, which comes first only once")
 
 
+def check_asides(origin: str, pages: Mapping[int, Page], told: Collection[tuple[int, int]]) -> Iterator[Violation]:
+    """What was set aside against what is remembered of it: by page and index."""
+    marked = {(page.index, item) for page in pages.values() for item, mark in enumerate(page.marks) if mark == ASIDE}
+    for page, item in sorted(marked - set(told)):
+        yield Violation(f"page {page} of {origin!r}", f"item {item} is set aside, and nobody knows by which limit")
+    for page, item in sorted(set(told) - marked):
+        yield Violation(f"page {page} of {origin!r}", f"item {item} is listed as set aside, and is not")
+
+
 def check_slices(
     origin: str, pages: Mapping[int, Page], lengths: Mapping[int, Sequence[int]], uncut: Collection[int]
 ) -> Iterator[Violation]:

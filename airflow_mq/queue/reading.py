@@ -12,7 +12,7 @@ from ..core.book import Book
 from ..core.config import BLOCK_PARTS, RingConfig
 from ..core.errors import InvalidInput
 from ..core.events import Event
-from ..core.invariants import Violation, check_book, check_branches, check_slices
+from ..core.invariants import Violation, check_asides, check_book, check_branches, check_slices
 from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_number, check_origin, check_text
 from ..core.orders import shuffled
 from ..core.page import ASIDE, PROCESSED, Page
@@ -319,6 +319,11 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
             found.append(
                 Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up")
             )
+        rows = unit.rows(
+            "asides_from", ring=queue.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
+            before=1 << 62, limit=1 << 30,
+        )  # fmt: skip
+        found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
         return found + list(check_slices(origin, pages, lengths, uncut))
 
 

@@ -427,3 +427,25 @@ def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
     ):  # fmt: skip
         queue.overweight(**wanted)  # type: ignore[arg-type]
     assert (time.monotonic() - began) / 8 < 0.5
+
+
+def test_a_high_message_goes_back_among_the_high_ones(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"urgent", weight=HEAVY, priority="high")
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    serve(queue, lambda delivery: Yield() if delivery.payload != b"urgent" else None)
+    (one,) = queue.overweight("acme")
+    raised(queue)
+    (moved,) = queue.judge_again(one.address).moved
+    assert moved.moved is not None
+    assert [step.what for step in queue.story(moved.moved).steps] == ["enqueued", "set aside", "judged again"]
+    assert queue.check() == []
+    assert serve(queue, limit=WIDE)[0] == ("acme", b"urgent")
+
+
+def test_the_check_knows_what_is_set_aside(queue: MessageQueue, heavy: Address) -> None:
+    with queue.store.writing() as unit:
+        unit.run_for("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.ring_id)
+    (violation,) = queue.check()
+    assert "nobody knows by which limit" in str(violation)
+    queue.discard_overweight(heavy, "found by the check")
+    assert queue.check() == []
