@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +75,13 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
 def test_bounds_that_are_none(sqlite_queue: MessageQueue, run: Run, bounds: Any, says: str) -> None:
     with pytest.raises(Exception, match=says):
         run.execute(check(**bounds))
+
+
+def test_the_dag_of_the_page(run: Run) -> None:
+    """The DAG in docs/fairness.md, as it stands there."""
+    page = (Path(__file__).parents[2] / "docs" / "fairness.md").read_text()
+    (dag,) = (part for part in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "airflow.sdk" in part)
+    names: dict[str, Any] = {}
+    exec(compile(dag.replace(":\n    Check", " as dag:\n    Check"), "fairness.md", "exec"), names)  # noqa: S102
+    (task,) = names["dag"].tasks
+    assert (task.task_id, task.most_wait, task.blocks) == ("check", 5, 200)

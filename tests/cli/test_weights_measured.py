@@ -62,16 +62,15 @@ def test_what_makes_no_sense(mq: Terminal) -> None:
     assert "3 to 1,000" in mq("weights", "measure", "--repeats", "2", code=2).err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_is_gone_when_it_is_told_to_end(tmp_path: Path, number: int) -> None:
+def test_it_is_gone_when_it_is_told_to_end(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     program, environment = [sys.executable, "-m", "airflow_mq"], {**os.environ, "AIRFLOW_MQ_STORE": uri}
     subprocess.run([*program, "db", "upgrade"], check=True, env=environment, capture_output=True)
     child = subprocess.Popen([*program, "weights", "measure", "--repeats", "1000"], env=environment)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not list(tmp_path.glob("*.measure-*")) and time.monotonic() < until:
         time.sleep(0.02)
     assert list(tmp_path.glob("*.measure-*"))
-    child.send_signal(number)
-    assert child.wait(30) in (128 + number, 130)
+    child.terminate()
+    assert child.wait(60) == 128 + signal.SIGTERM
     assert sorted(path.name for path in tmp_path.iterdir() if "measure" in path.name) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,7 +71,8 @@ def test_nothing_is_left_of_what_went_wrong(queue: MessageQueue, monkeypatch: py
 
 
 HOLD = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 from airflow_mq.measuring import beside
 from airflow_mq.store import parse
 with beside(parse(sys.argv[1])) as made:
@@ -102,8 +102,8 @@ def test_what_was_left_behind_is_removed_by_the_next(queue: MessageQueue) -> Non
             return len(places(address)) == len(there) + 1
 
         assert eventually(one_is_left)
-        children[1].send_signal(signal.SIGINT)
-        children[1].wait(20)
+        children[1].terminate()
+        children[1].wait(60)
         assert places(address) == there
     finally:
         for child in children:
