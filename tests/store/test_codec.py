@@ -69,7 +69,11 @@ def test_slices(parts: list[tuple[int, int, int]]) -> None:
     assert codec.unpack_slices(codec.pack_slices(slices)) == slices
 
 
-@given(st.dictionaries(SMALL, st.builds(Note, st.none() | WEIGHTS, SMALL, st.none() | st.integers(0, 1 << 62))))
+LATER = st.none() | st.integers(1, 1 << 62)
+NOTES = st.builds(Note, st.none() | WEIGHTS, SMALL, st.none() | st.integers(0, 1 << 62), LATER, LATER)
+
+
+@given(st.dictionaries(SMALL, NOTES))
 def test_notes(notes: dict[int, Note]) -> None:
     assert codec.unpack_notes(codec.pack_notes(notes)) == {item: note for item, note in notes.items() if any(note)}
 
@@ -93,7 +97,9 @@ def test_events(runs: list[EventRun]) -> None:
     assert list(codec.unpack_events("acme", codec.pack_events(runs))) == runs
 
 
-DECISIONS = st.builds(Decision, st.sampled_from(Verdict), WEIGHTS, WEIGHTS, st.none() | IDS)
+DECISIONS = st.builds(
+    Decision, st.sampled_from(Verdict), WEIGHTS, WEIGHTS, st.none() | IDS, st.sampled_from(["overweight", "size"])
+)
 
 
 @st.composite
