@@ -37,8 +37,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from .config import BLOCK_PARTS
+from .groups import SEPARATOR
 from .orders import Entry
-from .paths import SEPARATOR
 from .weight import Weight
 
 #: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.

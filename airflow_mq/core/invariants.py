@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .book import Book, Branch
 from .config import HEADER_SIZE
+from .groups import SEPARATOR, groups_of, head_of
 from .page import ASIDE, PROCESSED, WAITING, Page
-from .paths import SEPARATOR, groups_of
 from .priority import told
 
 
@@ -83,7 +83,7 @@ def check_branches(branches: Collection[Branch], owed: Sequence[str], origins: C
         if max(branch.deficit, branch.level) > 0:
             yield Violation(where, f"its deficit is {branch.deficit} and its level {branch.level}, yet nobody saves up")
     yield from (Violation("ring", f"{origin!r} comes first, and never was") for origin in set(owed) - set(origins))
-    heads = [origin.partition(SEPARATOR)[0] for origin in owed]
+    heads = [head_of(origin) for origin in owed]
     if len(set(heads)) != len(heads):
         yield Violation("ring", f"of {', '.join(owed)} some are of one group, which comes first only once")
 

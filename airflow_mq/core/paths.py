@@ -22,35 +22,19 @@ from itertools import accumulate
 
 from .book import DEFAULT_STANDING, Book, Branch
 from .config import BLOCK_PARTS
+from .groups import ROOT, SEPARATOR, groups_of, head_of
 from .orders import LOOK_PAST, Ledger, parts_of, visit
 from .priority import is_high
 from .service import Ladder
 from .shelf import Shelf
 from .weight import Meter, Weight
 
-SEPARATOR = "/"
-#: The path of the group that holds everything.
-ROOT = ""
 #: Deficits of members are counted in so many parts of a block each: they only ever fall, and must last.
 GRAIN = 1 << 10
 #: How many queues are loaded at once.
 LOADED = 128
 #: What a turn without rivals may spend.
 _ANY = 1 << 62
-
-
-def groups_of(origin: str) -> list[str]:
-    """The groups that hold this origin, the outermost first: `a/b/c` lies in `a/` and in `a/b/`."""
-    found, at = [], origin.find(SEPARATOR)
-    while at >= 0:
-        found.append(origin[: at + 1])
-        at = origin.find(SEPARATOR, at + 1)
-    return found
-
-
-def names_above(origin: str) -> list[str]:
-    """The names of the groups that hold this origin, under which their shares are set."""
-    return [path[:-1] for path in groups_of(origin)]
 
 
 def units_of(parts: int, share: int) -> int:
@@ -379,8 +363,8 @@ class PathRounds:
 
     def _owe(self, origin: str) -> None:
         """The first of each member of the ring that did not fit when its turn came is first in the next block."""
-        whose = origin.partition(SEPARATOR)[0]
-        if len(self.owed) < LOOK_PAST and all(one.partition(SEPARATOR)[0] != whose for one in self.owed):
+        whose = head_of(origin)
+        if len(self.owed) < LOOK_PAST and all(head_of(one) != whose for one in self.owed):
             self.owed.append(origin)
 
     def _pay_owed(self) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .book import Book, Branch, Standing
 from .config import RingConfig
 from .events import EventRun, Fate
+from .groups import ROOT, head_of
 from .message import Address, Footprint
 from .page import Mail, Page
 from .permit import OPEN, Permit
@@ -132,6 +133,14 @@ class Shelf(ABC):
         :param weight: what it is known to weigh, if anything is known
         :return: where it lies now
         """
+
+    def put_first(self, origin: str) -> None:
+        """Let this origin start first in the next block."""
+        self.load_branches()
+        whose = head_of(origin)
+        self.owed = [origin, *(one for one in self.owed if head_of(one) != whose)]
+        self.branches.setdefault(ROOT, Branch(ROOT, 0, 0))
+        self.changed_branches.add(ROOT)
 
     # What is the same for everybody.
 

@@ -9,10 +9,10 @@ from ..core.book import Book
 from ..core.claims import Scales
 from ..core.errors import InvalidInput
 from ..core.fairness import Fairness, Promise, judge, rounds_of
+from ..core.groups import names_above
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
 from ..core.page import WAITING
-from ..core.paths import names_above
 from ..core.priority import REGULAR
 from ..core.weight import ZERO, Weight
 from ..store import codec

@@ -206,6 +206,9 @@ class Deciding(Asides):
                 found = ring.next_in_line(found)
             if found is None:
                 return False
+            if shelf.config.paths and not is_high(name):
+                # Deficits say whose turn it is; the head only decides between equals.
+                shelf.put_first(name)
             shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, name))
         return True
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from ..core.book import Book
 from ..core.claims import ClaimRun, Scales
+from ..core.groups import is_below, names_above
 from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
-from ..core.paths import names_above
 from ..core.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ..core.weight import LARGEST, Weight
 from ..store import codec
@@ -60,10 +60,11 @@ class Explaining(Foreseeing):
 
     def explain(
         self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
-        priority: str | None = None,
+        priority: str | None = None, below: bool = False,
     ) -> Explanation:  # fmt: skip
         """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
 
+        :param below: of all queues of this name and below it, as paths go, the one whose turn comes first.
         :param limit: what blocks may cost; the ring's service weight where it is not said.
         :param seed: of a ring that shuffles, the seed of the next blocks.
         :param ahead: how many blocks to look ahead.
@@ -72,12 +73,26 @@ class Explaining(Foreseeing):
         check_origin(origin)
         check_number(ahead, "a number of blocks")
         with self.store.reading() as unit:
+            if below:
+                future = Foresight(self, unit, Conditions(limit, seed=seed))
+                name = self._first_below(future, origin, ahead)
+                origin, priority = origin_of(name), priority_of(name)
             name = book_name(origin, check_priority(priority or REGULAR))
             if priority is None and self._remember_config(unit.ring(self.ring).config).high:
                 found = _Asked(self, unit, book_name(origin, HIGH), limit, seed, ahead).queue()
                 if found.reason != "empty":
                     return found
             return _Asked(self, unit, name, limit, seed, ahead).queue()
+
+    def _first_below(self, future: Foresight, name: str, ahead: int) -> str:
+        """The book of this group that a block takes something of first; else the first that is ready."""
+        shelf = future.shelf()
+        rings = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
+        ready = [one for ring in rings for one in ring if is_below(origin_of(one), name)]
+        if not ready:
+            return name
+        claims = (claim for block in future.blocks(ahead) for claim in block.claims if claim.messages)
+        return next((one.origin for one in claims if is_below(origin_of(one.origin), name)), ready[0])
 
     def explain_message(
         self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD

@@ -12,6 +12,7 @@ from ..core.book import Book
 from ..core.config import BLOCK_PARTS, RingConfig
 from ..core.errors import InvalidInput
 from ..core.events import Event
+from ..core.groups import SEPARATOR
 from ..core.invariants import Violation, check_asides, check_book, check_branches, check_slices
 from ..core.message import MOST_ORIGIN_BYTES, Address, Footprint, check_number, check_origin, check_text
 from ..core.orders import shuffled
@@ -43,6 +44,8 @@ _LAST = "\U0010ffff"
 _FOLLOW = 0.5
 #: Bytes of a seed.
 MOST_SEED = 64
+#: How many queues are looked into at once.
+_BATCH = 1000
 #: An event's place in its row is counted in so many bits of its `seq`.
 SEQ_BITS = 16
 
@@ -50,13 +53,20 @@ SEQ_BITS = 16
 class Reading(QueueBase):
     """The part of the queue that looks and never writes."""
 
-    def footprint(self, origin: str, priority: str | None = None) -> Footprint:
-        """How much of the store an origin takes: both of its books, or the one of this priority."""
+    def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
+        """How much of the store an origin takes: both of its books, or the one of this priority.
+
+        :param below: together with all origins below it, as paths go.
+        """
         check_origin(origin)
         with self._looking() as (unit, shelf):
-            names = _books(shelf, origin, priority)
-            found = [footprint for _, footprint in _footprints(unit, shelf, names)]
-            return found[0] if len(found) == 1 else found[0].plus(found[1])
+            batch, total = [origin], Footprint(0, 0, 0, 0)
+            while batch:
+                names = [name for one in batch for name in _books(shelf, one, priority)]
+                for _, footprint in _footprints(unit, shelf, names):
+                    total = total.plus(footprint)
+                batch = _origins(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
+            return total
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""
@@ -64,13 +74,9 @@ class Reading(QueueBase):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
-            values = {"ring": self.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + _LAST}
-            names = _names_from(unit, limit, values)
+            origins = _origins(unit, shelf, prefix, after, limit)
             if not shelf.config.high:
-                return _footprints(unit, shelf, sorted(names)[:limit])
-            values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + _LAST}
-            names |= {origin_of(name) for name in _names_from(unit, limit, values)}
-            origins = sorted(names)[:limit]
+                return _footprints(unit, shelf, origins)
             found = dict(_footprints(unit, shelf, [name for origin in origins for name in books_of(origin)]))
             return [(origin, found[book_name(origin, HIGH)].plus(found[origin])) for origin in origins]
 
@@ -190,6 +196,16 @@ def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:
     if priority is not None:
         return [book_name(origin, check_priority(priority))]
     return list(books_of(origin)) if shelf.config.high else [origin]
+
+
+def _origins(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: int) -> list[str]:
+    """Origins by name that begin like this."""
+    values = {"ring": shelf.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + _LAST}
+    names = _names_from(unit, limit, values)
+    if shelf.config.high:
+        values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + _LAST}
+        names |= {origin_of(name) for name in _names_from(unit, limit, values)}
+    return sorted(names)[:limit]
 
 
 def _names_from(unit: Unit, limit: int, values: Mapping[str, Any]) -> set[str]:

@@ -10,12 +10,13 @@ from typing import IO, Any
 
 from ..core.blob import Reference
 from ..core.errors import BlobMissing
+from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of, priority_of, signed
 from ..core.shelf import Shelf
-from ..core.weight import ZERO, Meter, Weight
+from ..core.weight import ZERO, Meter, Weight, total_weight
 
 _LAST_MOMENT = 253_402_300_799_000_000
 
@@ -258,6 +259,11 @@ class LedgerBlock:
     block: int
     at: datetime
     entries: Sequence[Any]
+
+    def below(self, name: str) -> tuple[int, Weight]:
+        """What this block granted to a group, as paths go: so many messages, so much weight."""
+        found = [one for one in self.entries if is_below(one.origin, name)]
+        return sum(one.messages for one in found), total_weight([one.granted for one in found])
 
 
 def _name_apart(value: Batch | Report) -> None:

@@ -18,10 +18,10 @@ from ..core.claims import Scales
 from ..core.errors import InvalidInput
 from ..core.events import Event, Fate
 from ..core.fairness import STOPPED
+from ..core.groups import names_above
 from ..core.message import check_number
 from ..core.orders import Entry
 from ..core.page import WAITING, Page
-from ..core.paths import names_above
 from ..core.weight import Weight
 from ..queue import MessageQueue
 from ..queue.reading import all_origins

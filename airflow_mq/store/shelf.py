@@ -12,9 +12,9 @@ from ..core.book import DEFAULT_STANDING, Book, Branch, Standing
 from ..core.claims import Claim
 from ..core.config import RingConfig
 from ..core.errors import StoreCorrupt
+from ..core.groups import ROOT, names_above
 from ..core.message import Address
 from ..core.page import PROCESSED, WAITING, Mail, Note, Page, Slice
-from ..core.paths import ROOT, names_above
 from ..core.priority import is_high, origin_of, told
 from ..core.shelf import Shelf
 from ..core.weight import UNLIMITED, Weight

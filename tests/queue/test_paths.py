@@ -1,0 +1,351 @@
+"""Origins as paths: groups are paused, looked at, explained and foreseen."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+
+import pytest
+
+from airflow_mq import (
+    Address,
+    Delivery,
+    Done,
+    LinearWeigher,
+    MessageQueue,
+    Weight,
+    Yield,
+)
+from airflow_mq.core.errors import ConfigRefused, QueuePaused
+from airflow_mq.core.groups import groups_of, is_below
+from tests.crash.states import everything
+from tests.queue.conftest import Maker
+from tests.queue.test_foreseeing import Life, ask_and_see, do, same, taken, untouched
+
+UNIT = LinearWeigher(Weight(1, 1), Weight(0, 0))
+
+
+@pytest.fixture
+def queue(make_queue: Maker) -> MessageQueue:
+    return make_queue(paths=True, service_weight=Weight(12, 12), weigher=UNIT)
+
+
+def send(queue: MessageQueue, *origins: str, count: int = 5) -> None:
+    for origin in origins:
+        queue.enqueue_messages(origin, [b"%d" % number for number in range(count)])
+
+
+def served(queue: MessageQueue) -> dict[str, int]:
+    """What the next block takes, which is done then."""
+    block = queue.plan_block()
+    do(queue, block)
+    return dict(Counter({claim.origin: claim.messages for claim in block.claims if claim.messages}))
+
+
+# Pausing.
+
+
+def test_a_paused_group_is_passed_by_with_all_below_it(queue: MessageQueue) -> None:
+    send(queue, "acme", "acme/orders", "acme/orders/eu", "acmes", "birch", count=2)
+    queue.pause("acme", "no", below=True)
+    assert served(queue) == {"acmes": 2, "birch": 2}
+    # Those who come later, too; sending goes on.
+    send(queue, "acme/mail", "acme/orders", count=1)
+    assert served(queue) == {}
+    assert queue.pulse().ready == ()
+    assert queue.footprint("acme", below=True).count == 8
+    (paused,) = queue.paused()
+    assert (paused.origin, paused.below) == ("acme", True)
+    assert not queue.resume("acme/orders")
+    assert queue.resume("acme")
+    assert set(served(queue)) == {"acme", "acme/orders", "acme/orders/eu", "acme/mail"}
+
+
+def test_a_group_within_a_group(queue: MessageQueue) -> None:
+    send(queue, "acme/orders/eu", "acme/orders/us", "acme/mail", count=1)
+    queue.pause("acme/orders", below=True)
+    assert served(queue) == {"acme/mail": 1}
+    queue.resume("acme/orders")
+    queue.pause("acme/orders")  # the queue of that name alone, which is empty
+    assert served(queue) == {"acme/orders/eu": 1, "acme/orders/us": 1}
+
+
+def test_a_pause_of_a_group_ends_at_its_time(queue: MessageQueue) -> None:
+    send(queue, "acme/orders", count=1)
+    queue.pause("acme", until=0, below=True)
+    assert served(queue) == {"acme/orders": 1}
+
+
+def test_a_block_in_flight_is_not_stopped_by_a_pause_of_its_group(queue: MessageQueue) -> None:
+    send(queue, "acme/a", "acme/b", "birch", count=8)
+    block = queue.plan_block()
+    queue.pause("acme", below=True)
+    assert queue.plan_block().messages == 0, "birch is in flight, and all of acme is paused"
+    held = sum(claim.messages for claim in block.claims)
+    do(queue, block)
+    assert queue.footprint("acme", below=True).count + queue.footprint("birch").count == 24 - held
+    assert set(served(queue)) == {"birch"}
+    queue.resume("acme")
+    assert {"acme/a", "acme/b"} <= set(served(queue))
+
+
+def test_what_is_set_aside_in_a_paused_group_is_not_executed(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme/a", b"heavy", weight=Weight(50, 50))
+    do(queue, queue.plan_block())
+    queue.pause("acme", below=True)
+    with pytest.raises(QueuePaused):
+        queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
+    queue.resume("acme")
+    queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
+
+
+def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) -> None:
+    plain = make_queue("plain")
+    with pytest.raises(ConfigRefused, match="no groups to pause"):
+        plain.pause("acme", below=True)
+    queue.pause("acme", below=True)
+    with pytest.raises(ConfigRefused, match="'acme' is paused; resume it first"):
+        queue.change_ring(paths=False)
+    queue.resume("acme")
+    assert not queue.change_ring(paths=False).paths
+
+
+# Looking.
+
+
+def test_the_footprint_of_a_group(queue: MessageQueue) -> None:
+    send(queue, "acme", "acme/a", "acme/b/c", "acme-not", "acme/é", count=3)
+    queue.enqueue_message("acme/z", b"heavy", weight=Weight(50, 50))
+    block = queue.plan_block()
+    queue.report(block, [batch.answer() for batch in block.batches()][:1])
+    names = [origin for origin, _ in queue.footprints() if is_below(origin, "acme")]
+    assert len(names) == 5
+    single = [queue.footprint(origin) for origin in names]
+    whole = queue.footprint("acme", below=True)
+    assert vars(whole) == {name: sum(getattr(one, name) for one in single) for name in vars(whole)}
+    assert queue.footprint("acme").count <= 3
+    assert queue.footprint("nobody", below=True).count == 0
+
+
+def test_the_ledger_of_a_group(queue: MessageQueue) -> None:
+    send(queue, "acme/a", "acme/b", "birch", count=9)
+    do(queue, queue.plan_block())
+    (page,) = queue.ledger()
+    assert page.below("acme") == page.below("birch") == (6, Weight(6, 6))
+    assert page.below("acme/a") == (3, Weight(3, 3))
+    for entry in page.entries:
+        assert entry.deficit <= 0, "with paths, nobody saves up"
+        assert entry.offered > 0
+
+
+def test_why_a_group_waits(queue: MessageQueue) -> None:
+    send(queue, "acme/a", "acme/b", count=30)
+    assert queue.explain("acme", below=True).block == 1
+    assert queue.explain("acme").reason == "empty"
+    send(queue, "birch")
+    told = queue.explain_message(Address("acme/b", 0, 20))
+    assert (told.reason, told.block) == ("behind", 4)
+    queue.pause("acme", "no money", below=True)
+    for asked in (queue.explain("acme", below=True), queue.explain("acme/b")):
+        assert asked.reason == "paused"
+        assert "acme, with all below it, is paused by tester: no money" in asked.sentence
+        assert tuple(asked.remedies) == ("airflow-mq resume acme",)
+    assert queue.explain("nobody", below=True).reason == "empty"
+
+
+def test_the_share_of_a_group_can_be_tried(queue: MessageQueue) -> None:
+    send(queue, "acme/a", "acme/b", "birch", count=40)
+    with untouched(queue):
+        told = queue.dry_run(shares={"acme": 3})
+    assert told.queue("birch").messages == 3
+    assert told.queue("acme/a").messages + told.queue("acme/b").messages == 9
+    queue.set_origin("acme", share=3)
+    assert served(queue)["birch"] == 3
+
+
+def test_who_is_made_the_head_is_first(queue: MessageQueue) -> None:
+    send(queue, "acme/a", "acme/b", "birch", count=20)
+    for _ in range(2):
+        served(queue)
+    assert queue.force_set_head("acme/b")
+    assert queue.plan_block().claims[0].origin == "acme/b"
+
+
+# Foreseeing.
+
+
+class Tree(Life):
+    """A ring with paths, and whatever may happen to it."""
+
+    def __init__(self, queue: MessageQueue, dice: random.Random) -> None:
+        self.groups = ["a", "b", "a/x", "c"]
+        super().__init__(queue, dice)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "origins":
+            value = ["a", "a/x/1", "a/x/2", "a/y", "b/1", "b/2", "b", "c"][: self.dice.choice([3, 6, 8])]
+        super().__setattr__(name, value)
+
+    def pause(self) -> None:
+        self.queue.pause(self.dice.choice(self.groups), below=self.dice.random() < 0.5)
+
+    def set(self) -> None:
+        if self.dice.random() < 0.5:
+            return super().set()
+        self.queue.set_origin(self.dice.choice(self.groups), share=self.dice.choice([1, 2, 5]),
+                              most=self.dice.choice([None, None, Weight(8, 8)]),
+                              least=self.dice.choice([None, None, Weight(4, 4)]))  # fmt: skip
+        return None
+
+
+def a_tree(make_queue: Maker, number: int) -> MessageQueue:
+    dice = random.Random(number)
+    queue = make_queue(
+        f"tree-{number}", paths=True, heap_size=dice.choice([48, 4096]), rounds_per_block=dice.choice([1, 3, 8]),
+        service_weight=dice.choice([Weight(12, 12), Weight(30, 40), Weight(200, 300)]), ordered=dice.random() < 0.7,
+        weigher=UNIT, max_attempts=dice.choice([None, 2]), backoff=dice.choice([0.0, 0.0, 3600.0]),
+    )  # fmt: skip
+    Tree(queue, dice)
+    return queue
+
+
+def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker) -> None:
+    for number in range(40):
+        queue = a_tree(make_queue, number)
+        with untouched(queue):
+            foreseen = queue.forecast(8)
+        for one in foreseen:
+            block = queue.plan_block()
+            same(queue, one, block)
+            do(queue, block)
+        if len(foreseen) < 8:
+            assert taken(queue.plan_block()) == []
+
+
+def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker) -> None:
+    for number in range(100, 125):
+        ask_and_see(a_tree(make_queue, number), random.Random(number))
+
+
+# Servicing in place.
+
+
+def test_in_place_as_in_blocks(queue: MessageQueue) -> None:
+    for number in range(20):
+        send(queue, f"sybil/{number:02}", count=9)
+    send(queue, "honest", count=40)
+    seen: Counter[str] = Counter()
+
+    def process(delivery: Delivery) -> Done:
+        seen[delivery.origin.partition("/")[0]] += 1
+        return Done()
+
+    for _ in range(5):
+        queue.service_queues(process, slice_messages=5)
+    assert seen == {"sybil": 30, "honest": 30}
+
+
+def test_what_a_processor_enqueues_to_another_group_is_served_in_the_same_call(queue: MessageQueue) -> None:
+    send(queue, "in/a", "in/b", count=2)
+    seen: Counter[str] = Counter()
+
+    def process(delivery: Delivery) -> Done:
+        seen[delivery.origin] += 1
+        return Done(enqueue=[("out/x/y", delivery.payload), ("in/c", b"x")] if is_below(delivery.origin, "in") else ())
+
+    first = queue.service_queues(process, Weight(7, 7))
+    assert first.processed == 7
+    assert seen["out/x/y"] > 0
+
+
+def test_what_goes_back_is_paid_for(queue: MessageQueue) -> None:
+    """Who fails again and again takes no more than its share, at any level."""
+    send(queue, "failing/1", "failing/2", "fine/1", count=60)
+    for _ in range(4):
+        block = queue.plan_block()
+        assert sum(claim.messages for claim in block.claims if is_below(claim.origin, "fine")) == 6
+        queue.report(
+            block, [batch.answer(*([] if batch.origin == "fine/1" else [Yield("no")])) for batch in block.batches()]
+        )
+        queue.settle_block(block)
+
+
+def test_two_blocks_at_once_hold_different_queues(make_queue: Maker) -> None:
+    queue = make_queue(paths=True, service_weight=Weight(6, 6), weigher=UNIT)
+    send(queue, "a/1", "a/2", "b/1", "b/2", count=10)
+    first = queue.plan_block(limit=Weight(2, 2))
+    second = queue.plan_block(limit=Weight(2, 2))
+    assert set(first.origins).isdisjoint(second.origins)
+    assert [{origin[0] for origin in block.origins} for block in (first, second)] == [{"a", "b"}] * 2
+    do(queue, second)
+    do(queue, first)
+
+
+def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: MessageQueue) -> None:
+    """A block settles while the ring is held by a service: what both charge counts."""
+    send(queue, "a/1", "a/2", "b/1", count=10)
+    block = queue.plan_block(limit=Weight(1, 1))
+    (origin,) = block.origins
+
+    def settle() -> None:
+        with MessageQueue(queue.store.address, queue.ring) as other:
+            other.report(block, [batch.answer(Done(used=Weight(13, 13))) for batch in block.batches()])
+            other.settle_block(block)
+
+    def process(delivery: Delivery) -> Done:
+        if queue.block(block.token).state == "planned":
+            thread = threading.Thread(target=settle)
+            thread.start()
+            thread.join()
+        return Done()
+
+    queue.service_queues(process)
+    with queue._looking() as (_, shelf):
+        shelf.load_branches()
+        charged = {path: -branch.deficit / 2**30 for path, branch in shelf.branches.items()}
+    # Twelve of the service, one that was planned and twelve beyond it: a group has its own, and what its sibling has not.
+    assert sum(charged[path] for path in ("a/", "b/")) == pytest.approx(25 / 12, rel=0.01)
+    assert charged[groups_of(origin)[0]] > 1
+
+
+# What the check knows.
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "nobody saves up"),
+        ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "nobody saves up"),
+        ("UPDATE {p}branch SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
+        ("""UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""", "'z' comes first, and never was"),
+        (
+            """UPDATE {p}branch SET owed = '{{"first": ["a/1", "a/2"]}}' WHERE path = ''""",
+            "which comes first only once",
+        ),
+    ],
+)
+def test_the_check_knows_groups(queue: MessageQueue, change: str, told: str) -> None:
+    send(queue, "a/1", "a/2", "b")
+    served(queue)
+    before = everything(queue)["branch"]
+    with queue.store.writing() as unit:
+        prefix = queue.store.prefix if hasattr(queue.store, "prefix") else "mq_"
+        unit.connection.execute(change.format(p=prefix))  # type: ignore[attr-defined]
+    assert any(told in str(one) for one in queue.check())
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"DELETE FROM {prefix}branch WHERE path = 'z/'")  # type: ignore[attr-defined]
+        unit.connection.execute(f"UPDATE {prefix}book SET deficit = 0")  # type: ignore[attr-defined]
+        for row in before:
+            unit.connection.execute(  # type: ignore[attr-defined]
+                f"UPDATE {prefix}branch SET owed = '{row['owed']}', deficit = {row['deficit']} "
+                f"WHERE path = '{row['path']}'"
+            )
+    assert queue.check() == []
+
+
+def test_a_plain_ring_keeps_no_groups(make_queue: Maker) -> None:
+    plain = make_queue("plain", weigher=UNIT, service_weight=Weight(12, 12))
+    send(plain, "a/1", "a/2")
+    served(plain)
+    assert everything(plain)["branch"] == []
