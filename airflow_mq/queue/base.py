@@ -29,6 +29,8 @@ Listener = Callable[[str, Footprint], None]
 current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
 #: Seconds between two times that one process looks for what is kept no longer.
 FORGET_EVERY = 60.0
+#: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews that.
+SERVICE_LEASE = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
@@ -54,6 +56,8 @@ class QueueBase:
         self.who = check_text(who or _somebody(), "who")
         self._config: tuple[Any, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
+        #: Leases of the ring that this object held, or may hold, and needs no more.
+        self._given_up: set[bytes] = set()
         try:
             with self.store.loose() as unit:
                 row = unit.ring(ring)
@@ -124,14 +128,32 @@ class QueueBase:
             time.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
 
+    def _take_lease(self, token: bytes, what: str) -> Locked:
+        """Hold the ring across transactions."""
+        try:
+            with self._held() as (unit, locked):
+                until = locked.now + int(SERVICE_LEASE * 1_000_000)
+                holder = holder_name(what, self.who)
+                unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
+            return locked
+        except BaseException:
+            # Where the commit is in doubt, so is the lease.
+            self._given_up.add(token)
+            raise
+
     def _let_go(self, token: bytes) -> None:
         """Let others have the ring, if the store can be reached; else they wait for the lease to run out."""
-        with suppress(StoreError), self.store.writing() as unit:
-            unit.run("drop_lease", ring=self.ring_id, token=token)
+        self._given_up.add(token)
+        with suppress(StoreError):
+            with self.store.writing() as unit:
+                unit.run("drop_lease", ring=self.ring_id, token=token)
+            self._given_up.discard(token)
 
     def _other_holder(self, locked: Locked, token: bytes | None) -> str | None:
         state = locked.state
-        if state.lease_token is None or state.lease_token == token or state.lease_until <= locked.now:
+        if state.lease_token in (None, token) or state.lease_token in self._given_up:
+            return None
+        if state.lease_until <= locked.now:
             return None
         return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
 

@@ -31,10 +31,9 @@ from ..store.shelf import SqlShelf, level_of, ticket_of
 from ..store.unit import Unit
 from .asides import Asides
 from .attempts import Processor, deliver
-from .base import holder_name
 from .blocks import refuse_claimed_by_hand
 from .sending import When
-from .serving import SERVICE_LEASE, renewing
+from .serving import renewing
 from .values import Delivery, Paused, moment
 
 
@@ -66,10 +65,7 @@ class Deciding(Asides):
 
     def _execute(self, address: Address, processor: Processor, limit: Weight) -> Weight:
         token = secrets.token_bytes(16)
-        with self._held() as (unit, locked):
-            until = locked.now + int(SERVICE_LEASE * 1_000_000)
-            holder = holder_name("a message executed by hand", self.who)
-            unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
+        locked = self._take_lease(token, "a message executed by hand")
         try:
             with self.store.loose() as unit, renewing(self, token):
                 shelf = self._shelf(unit, locked, passes_in_flight=False)

@@ -14,8 +14,7 @@ from ..core.weight import ZERO, Meter, Weight
 from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .base import holder_name
-from .serving import SERVICE_LEASE, renewing, walk_ring, write_ledger
+from .serving import renewing, walk_ring, write_ledger
 
 if TYPE_CHECKING:
     from .blocks import Block, Blocks
@@ -55,10 +54,7 @@ class Planner:
     def plan_holding(self) -> Block:
         """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
         queue, token = self.queue, secrets.token_bytes(16)
-        with queue._held() as (unit, locked):
-            until = locked.now + int(SERVICE_LEASE * 1_000_000)
-            holder = holder_name("planned", queue.who)
-            unit.run("take_lease", ring=queue.ring_id, token=token, until=until, holder=holder)
+        locked = queue._take_lease(token, "planned")
         try:
             with queue.store.loose() as unit, renewing(queue, token):
                 shelf = queue._shelf(unit, locked, passes_in_flight=False)

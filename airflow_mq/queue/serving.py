@@ -30,13 +30,11 @@ from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
-from .base import QueueBase, current_delivery, holder_name
+from .base import SERVICE_LEASE, QueueBase, current_delivery
 from .values import Delivery, Serviced
 
 log = logging.getLogger("airflow_mq.service")
 
-#: Seconds for which a service holds the ring unless it renews that; it does so at a third.
-SERVICE_LEASE = 30.0
 #: Bytes of messages that a service holds in memory; then it commits its results, however few.
 HELD = 64 << 20
 
@@ -96,10 +94,7 @@ class Service:
     def holding_ring(self) -> Iterator[None]:
         """Take the ring on lease, and keep it while this goes on."""
         queue = self.queue
-        with queue._held() as (unit, locked):
-            holder = holder_name("serviced", queue.who)
-            until = locked.now + int(SERVICE_LEASE * 1_000_000)
-            unit.run("take_lease", ring=queue.ring_id, token=self.token, until=until, holder=holder)
+        locked = queue._take_lease(self.token, "serviced")
         try:
             with queue.store.loose() as unit:
                 self.shelf = queue._shelf(unit, locked)

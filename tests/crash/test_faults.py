@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import CommitInDoubt, StoreError, StoreFull, StoreUnreachable
+from airflow_mq.core.errors import Busy, CommitInDoubt, StoreError, StoreFull, StoreUnreachable
 from airflow_mq.store import parse, upgrade
 from tests.postgres_server import Server, running_postgres
 
@@ -364,3 +364,27 @@ def test_reading_is_never_in_doubt(pg_uri: str) -> None:
             queue.footprint("a")
         assert queue.footprint("a").count > 0
         queue.close()
+
+
+@pytest.mark.parametrize("lost", ["the lease's commit", "giving it back"])
+def test_a_lease_that_could_not_be_given_back(store_uri: str, lost: str) -> None:
+    """Whoever lost the store in the middle may begin again at once; others wait for the lease to run out."""
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri, busy_timeout=0.1) as queue, MessageQueue(store_uri, busy_timeout=0.1) as other:
+        queue.enqueue_message("a", b"one")
+
+        def lose(statement: str) -> None:
+            if lost == "the lease's commit" and statement == "committed":
+                raise CommitInDoubt()
+            if lost == "giving it back" and statement in ("save_state", "drop_lease"):
+                raise StoreUnreachable("the store is gone")
+
+        queue.store.probe = lose
+        with pytest.raises((CommitInDoubt, StoreUnreachable)):
+            queue.service_queues(processor)
+        queue.store.probe = None
+        with pytest.raises(Busy):
+            other.service_queues(processor)
+        assert queue.service_queues(processor).processed == 1
+        assert other.service_queues(processor).processed == 0
+        assert_sound(queue)
