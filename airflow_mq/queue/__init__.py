@@ -21,6 +21,7 @@ from .blocks import Block, Blocks
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
+from .inline import Inline
 from .reading import Reading
 from .serving import Serving
 from .story import Step, Story, Telling
@@ -78,6 +79,7 @@ __all__ = [
     "ForeseenBlock",
     "ForeseenQueue",
     "Held",
+    "Inline",
     "Judged",
     "Judgement",
     "LedgerBlock",

@@ -128,14 +128,16 @@ class QueueBase:
             time.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
 
-    def _take_lease(self, token: bytes, what: str) -> Locked:
+    def _take_lease(self, token: bytes, what: str, patience: float | None = None) -> Locked:
         """Hold the ring across transactions."""
         try:
-            with self._held() as (unit, locked):
+            with self._held(patience=patience) as (unit, locked):
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 holder = holder_name(what, self.who)
                 unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
             return locked
+        except Busy:
+            raise
         except BaseException:
             # Where the commit is in doubt, so is the lease.
             self._given_up.add(token)

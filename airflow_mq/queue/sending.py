@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
@@ -19,11 +20,12 @@ from ..core.message import (
     check_origin,
     check_payload,
 )
-from ..core.priority import REGULAR, check_priority
+from ..core.priority import REGULAR, book_name, check_priority
 from ..core.weight import Weight
 from ..store.unit import Unit
 from .base import QueueBase, current_delivery
 from .bounds import has_bound, refuse_new_origins
+from .inline import Inline, execute_inline
 from .packing import HELD, Packer, Spool
 from .values import Enqueued
 
@@ -44,6 +46,7 @@ class Sending(QueueBase):
         not_before: When | None = None,
         expires: When | None = None,
         priority: str | None = None,
+        inline: Inline | None = None,
     ) -> Enqueued:
         """Enqueue one message.
 
@@ -55,7 +58,14 @@ class Sending(QueueBase):
         :param not_before: when it joins its queue: a time, or so long from now.
         :param expires: when nobody wants it any more: a time, or so long from now.
         :param priority: `high` is serviced before all that is `regular`, within what is not kept for that.
+        :param inline: what executes it at once, if nothing else waits in the ring; otherwise, and whatever goes wrong
+            with that, it stays queued.
         """
+        if inline is not None and not_before is None and current_delivery.get() is None:
+            how = {"key": key, "weight": weight, "headers": headers, "expires": expires, "priority": priority}
+            sent = self.enqueue_message(origin, payload, **how)  # type: ignore[arg-type]
+            name = book_name(origin, priority or REGULAR)
+            return replace(sent, executed=int(sent.count and execute_inline(self, inline, name, payload)))
         if key is None and weight is None and not headers and not_before is None and expires is None and not priority:
             return self._enqueue_plain(origin, payload)
         return self.enqueue_messages(

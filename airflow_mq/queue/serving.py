@@ -91,10 +91,10 @@ class Service:
         self._tried, self._slice_began = 0, time.monotonic()
 
     @contextmanager
-    def holding_ring(self) -> Iterator[None]:
+    def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Take the ring on lease, and keep it while this goes on."""
         queue = self.queue
-        locked = queue._take_lease(self.token, "serviced")
+        locked = queue._take_lease(self.token, "serviced", patience)
         try:
             with queue.store.loose() as unit:
                 self.shelf = queue._shelf(unit, locked)
