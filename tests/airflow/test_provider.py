@@ -101,6 +101,8 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
         "sslmode": ("StringField", "PostgreSQL SSL mode", ["optional", "any of 6"], None),
         "connect_timeout": ("IntegerField", "PostgreSQL connect timeout", ["optional"], None),
         "ring": ("StringField", "Ring", ["optional"], None),
+        "origins": ("StringField", "Origins to send with", ["optional"], None),
+        "priority": ("StringField", "Priority to send with", ["optional", "any of 1"], None),
     }
     assert behaviour["relabeling"]["schema"] == "PostgreSQL database"
     assert behaviour["hidden_fields"] == []
