@@ -228,7 +228,6 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
         service_levels(ladder, ledger, order, seed, guaranteed)
     elif seed is not None:
         orders.shuffle(ladder, ledger, seed)
-        orders.shuffle(ladder, ledger, seed)
     elif order == "rotation":
         orders.rotation(ladder, ledger)
     else:
