@@ -20,6 +20,7 @@ from .ending import Ending
 from .judging import Judging
 from .plain import GONE, Plain
 from .planning import Planning
+from .refusing import Refusing
 from .sending import Sending
 from .serving import Serving
 from .settling import Held
@@ -28,7 +29,7 @@ from .sides import Sides
 _names = itertools.count(1)
 
 
-class QueueMachine(Sending, Serving, Planning, Ending, Judging):
+class QueueMachine(Sending, Serving, Planning, Ending, Judging, Refusing):
     """Rules for everything; the invariants hold after each."""
 
     @initialize(config=configs, listen=st.booleans(), data=st.data())
