@@ -39,7 +39,7 @@ COLUMNS = ("origin", "share>", "contended>", "promised>", "received>", "error>",
 def rows(told: Fairness) -> list[tuple[Any, ...]]:
     """A line for each origin."""
     return [
-        (one.origin, one.share, one.contended, percent(one.promised), percent(one.received), percent(one.error, "+"),
+        (one.name, one.share, one.contended, percent(one.promised), percent(one.received), percent(one.error, "+"),
          one.longest_wait, one.waiting, one.late, f"{one.granted:.2f}")
         for one in told.origins
     ]  # fmt: skip

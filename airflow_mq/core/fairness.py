@@ -10,7 +10,8 @@ paused, in flight or backing off wants nothing, nor does one whose processor sai
 *Promised* is the weighted max-min fair share of what the block gave to all: whoever was
 emptied wanted what it got and no more, whoever is wanting would have taken more; each gets its
 *least* first, nobody more than its *most*, and the rest goes by shares. Where origins are paths,
-this holds among the members of each group.
+this holds among the members of each group. High queues are compared with high ones, and regular
+with regular: of what a block gave to their level.
 
 What counts for the share of a queue are *contended* blocks: those in which it was wanting, and
 the block that ended that by emptying it. They make up its *backlogs*. Of a backlog nobody is
@@ -33,12 +34,13 @@ had given what was promised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR
 from .orders import Entry
+from .priority import REGULAR
 from .weight import Weight
 
 #: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.
@@ -84,6 +86,13 @@ class OriginFairness:
     late: int
     #: What it got in all, in blocks.
     granted: float
+    #: Of which of its two queues this is; high ones are compared with high ones.
+    priority: str = REGULAR
+
+    @property
+    def name(self) -> str:
+        """The origin, and that it is its high queue."""
+        return self.origin if self.priority == REGULAR else f"{self.origin} ({self.priority})"
 
 
 @dataclass(frozen=True)
@@ -110,9 +119,10 @@ class Fairness:
         """The largest share error of all, whichever way."""
         return max((abs(one.error) for one in self.origins if one.error is not None), default=0.0)
 
-    def origin(self, name: str) -> OriginFairness:
+    def origin(self, name: str, priority: str = REGULAR) -> OriginFairness:
         """The figures of this origin; nothing of everything, where it was never met."""
-        return next((one for one in self.origins if one.origin == name), _nobody(name))
+        found = (one for one in self.origins if (one.origin, one.priority) == (name, priority))
+        return next(found, replace(_nobody(name), priority=priority))
 
     def broken(
         self, *, most_wait: int | None = None, most_late: int | None = None, most_error: float | None = None,
@@ -122,21 +132,21 @@ class Fairness:
         found = []
         if most_wait is not None:
             found += [
-                f"{one.origin} waited {_blocks(one.longest_wait)}{', and still waits' if one.waiting else ''}, "
+                f"{one.name} waited {_blocks(one.longest_wait)}{', and still waits' if one.waiting else ''}, "
                 f"more than {most_wait:,}"
                 for one in sorted(self.origins, key=lambda one: -one.longest_wait)
                 if one.longest_wait > most_wait
             ]
         if most_late is not None:
             found += [
-                f"{one.origin} was served {_blocks(one.late)} later than promised, more than {most_late:,}"
+                f"{one.name} was served {_blocks(one.late)} later than promised, more than {most_late:,}"
                 for one in sorted(self.origins, key=lambda one: -one.late)
                 if one.late > most_late
             ]
         if most_error is not None:
             judged = [one for one in self.origins if one.error is not None and abs(one.error) > most_error]
             found += [
-                f"{one.origin} received {one.received or 0:.1%} where {one.promised or 0:.1%} was promised: "
+                f"{one.name} received {one.received or 0:.1%} where {one.promised or 0:.1%} was promised: "
                 f"{abs(one.error or 0):.1%} {'less' if (one.error or 0) < 0 else 'more'}, beyond {most_error:.1%}"
                 for one in sorted(judged, key=lambda one: one.error or 0)
             ]
@@ -266,6 +276,14 @@ def judge(
     origins = [_figures(origin, promises.get(origin, Promise()), sums[origin]) for origin in sorted(sums)]
     ratios = [1 + one.error for one in origins if one.error is not None]
     return Fairness(len(rounds), origins, jain(ratios))
+
+
+def together(levels: Mapping[str, Fairness]) -> Fairness:
+    """The figures of the high queues and of the regular ones, each judged among themselves."""
+    origins = [replace(one, priority=level) for level, told in levels.items() for one in told.origins]
+    origins.sort(key=lambda one: (one.origin, one.priority == REGULAR))
+    ratios = [1 + one.error for one in origins if one.error is not None]
+    return Fairness(max(told.blocks for told in levels.values()), origins, jain(ratios))
 
 
 @dataclass

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
 
 from ..core.book import Book
 from ..core.claims import Scales
 from ..core.errors import InvalidInput
-from ..core.fairness import Fairness, Promise, judge, rounds_of
+from ..core.fairness import Fairness, Promise, judge, rounds_of, together
 from ..core.groups import names_above
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
 from ..core.page import WAITING
-from ..core.priority import REGULAR
+from ..core.priority import HIGH, REGULAR, book_name, origin_of
+from ..core.ring import Ring
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
-from ..store.unit import Unit
 from .reading import Reading
 
 #: A queue of so many messages is looked through for what it still asks for.
@@ -40,17 +40,30 @@ class Accounting(Reading):
             raise InvalidInput("fairness is told over at least 1 block")
         with self._looking() as (unit, shelf):
             rows = unit.rows("ledger", ring=self.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
-            # Of regular messages: what high ones got is no business of the fairness among the others.
-            pages = [
-                [entry for entry in codec.unpack_ledger(bytes(data)) if entry.priority == REGULAR]
-                for _, _, data in rows
-            ]
+            pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
             parts = parts_of(_limit(shelf.config.service_weight, pages))
-            ready = _ready_since(unit, shelf, [row[0] for row in rows])
-            origins = {entry.origin for page in pages for entry in page} | set(ready)
-            promises = promises_of(shelf, origins, parts)
-            left = {origin: _left(shelf, shelf.book(origin), parts) for origin in ready}
-            return judge(rounds_of(pages, parts, ready), promises, left=left, paths=shelf.config.paths)
+            numbers = [row[0] for row in rows]
+            due = {row[0] for row in unit.rows("due", ring=self.ring_id, now=shelf.now)}
+            levels = {
+                REGULAR: _judge_level(shelf, REGULAR, pages, parts, _ready_since(shelf, shelf.ring, numbers, due))
+            }
+            if shelf.config.high:
+                ready = _ready_since(shelf, shelf.high, numbers, due)
+                levels[HIGH] = _judge_level(shelf, HIGH, pages, parts, ready)
+            return together(levels)
+
+
+def _judge_level(
+    shelf: SqlShelf, priority: str, pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int],
+    ready: Mapping[str, int],
+) -> Fairness:  # fmt: skip
+    """The figures of the queues of one priority."""
+    own = [[entry for entry in page if entry.priority == priority] for page in pages]
+    origins = {entry.origin for page in own for entry in page} | set(ready)
+    paths = shelf.config.paths and priority == REGULAR
+    promises = promises_of(shelf, origins, parts, paths=paths, leasts=priority == REGULAR)
+    left = {origin: _left(shelf, shelf.book(book_name(origin, priority)), parts) for origin in ready}
+    return judge(rounds_of(own, parts, ready), promises, left=left, paths=paths)
 
 
 def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
@@ -66,33 +79,32 @@ def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> W
     return most
 
 
-def promises_of(shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int]) -> Mapping[str, Promise]:
+def promises_of(
+    shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool = False, leasts: bool = True
+) -> Mapping[str, Promise]:
     """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
     names = set(origins)
     shelf.load_books(sorted(names))
-    if shelf.config.paths:
+    if paths:
         names.update(name for origin in list(names) for name in names_above(origin))
     found = {}
     for origin in sorted(names):
-        standing = shelf.standing(origin) if shelf.config.paths else shelf.book(origin).standing
+        standing = shelf.standing(origin) if paths else shelf.book(origin).standing
         least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
-        promise = Promise(standing.share, parts(least) if least else 0)
+        promise = Promise(standing.share, parts(least) if least and leasts else 0)
         found[origin] = promise if most is None else Promise(promise.share, promise.least, parts(most))
     return found
 
 
-def _ready_since(unit: Unit, shelf: SqlShelf, blocks: Sequence[int]) -> dict[str, int]:
+def _ready_since(shelf: SqlShelf, ring: Ring, blocks: Sequence[int], due: Container[int]) -> dict[str, int]:
     """From which of these blocks on each queue that a block could take now had something to take."""
-    due = {row[0] for row in unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
     found: dict[str, int] = {}
-    origin = shelf.ring.head()
-    while origin is not None:
-        book = shelf.book(origin)
+    for name in ring:
+        book = shelf.book(name)
         mail = None if book.passed_by else _first_mail(shelf, book)
         if mail is not None:
             # Ids of mail and blocks come from one counter; what is due has not joined yet.
-            found[origin] = len(blocks) if mail in due else sum(1 for block in blocks if block < mail)
-        origin = shelf.ring.next_in_line(origin)
+            found[origin_of(name)] = len(blocks) if mail in due else sum(1 for block in blocks if block < mail)
     return found
 
 

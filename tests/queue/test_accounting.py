@@ -101,3 +101,23 @@ def test_a_queue_that_was_emptied_was_not_stopped(make_queue: Maker, order: str,
     queue.release_block(block)
     queue.service_queues(lambda delivery: None)
     assert {entry.reason for entry in queue.ledger(limit=1)[0].entries} == {"emptied"}
+
+
+def test_high_is_judged_among_high(make_queue: Maker) -> None:
+    """A flood of high messages leaves regular ones what is kept, and that is no broken promise of anybody's."""
+    queue = ring(make_queue, "deficit")
+    for origin in ("acme", "globex"):
+        queue.enqueue_messages(origin, [b"x"] * 200, priority="high")
+        queue.enqueue_messages(origin, [b"x"] * 200)
+    queue.enqueue_messages("initech", [b"x"] * 200)
+    run(queue, 12)
+    told = queue.fairness()
+    assert [one.name for one in told.origins] == [
+        "acme (high)", "acme", "globex (high)", "globex", "initech",
+    ]  # fmt: skip
+    assert told.origin("acme", "high").promised == 0.5 and told.origin("acme").promised == pytest.approx(1 / 3)
+    assert told.longest_wait == 0 and told.jain is not None and told.jain > 0.99
+    queue.enqueue_messages("hooli", [b"x"] * 3, priority="high")
+    queue.pause("acme")
+    run(queue, 1)
+    assert queue.fairness().origin("hooli", "high").granted == pytest.approx(3 / 16)
