@@ -247,7 +247,7 @@ def test_above_its_most_is_overweight(store_uri: str) -> None:
         assert block.planned == Weight(10, 10)
         done(queue, block)
         (aside,) = queue.overweight()
-        assert (aside.weight, aside.limit, aside.reason) == (Weight(11, 11), Weight(10, 10), "overweight")
+        assert (aside.weight, aside.limit, aside.reason) == (Weight(11, 11), Weight(10, 10), "most")
 
 
 def test_shuffle_is_replayed_by_its_seed(store_uri: str) -> None:
