@@ -15,10 +15,11 @@ _ORIGIN = option("origin", metavar="ORIGIN", help="whose queue")
 def pause(session: Session, args: Namespace) -> None:
     """Let servicing pass an origin by."""
     with session.queue() as queue:
-        queue.pause(args.origin, args.reason, args.until)
+        queue.pause(args.origin, args.reason, args.until, below=args.below)
     if session.out.as_json:
-        session.out.value({"paused": args.origin})
-    session.out.remark(f"paused {args.origin}; messages are still taken; `airflow-mq resume {args.origin}` ends it")
+        session.out.value({"paused": args.origin, "below": args.below})
+    what = f"{args.origin} and all below it" if args.below else args.origin
+    session.out.remark(f"paused {what}; messages are still taken; `airflow-mq resume {args.origin}` ends it")
 
 
 def resume(session: Session, args: Namespace) -> bool:
@@ -40,8 +41,8 @@ def paused(session: Session, args: Namespace) -> None:
     elif not found:
         session.out.remark("nothing is paused")
     else:
-        rows = [(one.origin, one.reason, one.who, one.since, one.until) for one in found]
-        session.out.table(("origin", "reason", "who", "since", "until"), rows)
+        rows = [(one.origin, "yes" if one.below else "", one.reason, one.who, one.since, one.until) for one in found]
+        session.out.table(("origin", "all below", "reason", "who", "since", "until"), rows)
 
 
 def reap(session: Session, args: Namespace) -> None:
@@ -94,14 +95,15 @@ PAUSE = Command(
         _ORIGIN,
         option("--reason", type=words, default="", metavar="TEXT", help="shown by `paused`"),
         option("--until", type=when, metavar="WHEN", help="resumes by itself: 90s, 15m, 2h, 1d or a time with zone"),
+        option("--below", action="store_true", help="with all below it, as paths go; also what comes later"),
     ),
-    about="A block in flight is not stopped.",
-    example="$ pause acme --reason 'their API is down' --until 2h",
+    about="A block in flight is not stopped. Groups are paused in rings with paths: ring change --set paths=true.",
+    example="$ pause acme --reason 'their API is down' --until 2h\n$ pause acme --below",
 )  # fmt: skip
 
 RESUME = Command(
     "resume", "service a paused origin again", resume, (_ORIGIN,),
-    about="Exit code 1 if it was not paused.",
+    about="Also a group that was paused with all below it. Exit code 1 if it was not paused.",
     example="$ resume acme",
 )  # fmt: skip
 
@@ -145,7 +147,8 @@ ORIGIN = Group(
                 option("--relaxed", action="store_false", dest="ordered", default=None, help="its messages at once"),
                 option("--defaults", action="store_true", help="like every other origin of the ring"),
             ),
-            about="Say everything at once: what is not said goes back to the ring's default.",
+            about="Say everything at once: what is not said goes back to the ring's default. In a ring with paths, a "
+            "share, a least and a most are of the whole group of this name.",
             example="$ origin set acme --share 4 --most 300000/500000000",
         ),
     ),

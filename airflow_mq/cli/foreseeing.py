@@ -68,10 +68,10 @@ def explain(session: Session, args: Namespace) -> None:
     """Tell why something waits."""
     with session.queue() as queue:
         how = {"limit": args.limit, "seed": args.seed, "ahead": args.ahead}
-        if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not args.queue:
+        if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not (args.queue or args.below):
             told = queue.explain_message(address(args.what), **how)
         else:
-            told = queue.explain(args.what, priority=args.priority, **how)
+            told = queue.explain(args.what, priority=args.priority, below=args.below, **how)
     if session.out.as_json:
         session.out.value(vars(told))
         return
@@ -148,6 +148,7 @@ EXPLAIN = Command(
     (
         option("what", type=words, metavar="ORIGIN[:PAGE:INDEX[:high]]", help="a queue, or one message of it"),
         option("--queue", action="store_true", help="it is a queue, though its name looks like an address"),
+        option("--below", action="store_true", help="it is a group: of all below it, the one whose turn comes first"),
         option("--priority", choices=PRIORITIES, help="of a queue, the first message of this priority"),
         _LIMIT,
         _SEED,

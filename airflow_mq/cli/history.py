@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.events import NAMES, Event
 from .command import Command, option
@@ -15,6 +16,9 @@ from .looking import in_words
 from .output import shown
 from .session import Session
 from .values import count, message_id, positive, words
+
+if TYPE_CHECKING:
+    from ..queue.values import LedgerBlock
 
 
 def events(session: Session, args: Namespace) -> None:
@@ -66,7 +70,9 @@ def ledger(session: Session, args: Namespace) -> None:
     """Show what blocks offered and granted."""
     with session.queue() as queue:
         found = queue.ledger(block=args.block, limit=args.limit)
-    if session.out.as_json:
+    if args.below is not None:
+        _granted_below(session, args.below, found)
+    elif session.out.as_json:
         session.out.value(
             [{"block": one.block, "at": one.at, "entries": [_entry(entry) for entry in one.entries]} for one in found]
         )
@@ -79,6 +85,16 @@ def ledger(session: Session, args: Namespace) -> None:
             for one in found for entry in one.entries
         ]  # fmt: skip
         session.out.table(("block>", "at", "origin", "messages>", "granted>", "offered>", "kept>", "stopped by"), rows)
+
+
+def _granted_below(session: Session, name: str, found: Sequence[LedgerBlock]) -> None:
+    rows = [(one.block, one.at, *one.below(name)) for one in found]
+    if session.out.as_json:
+        names = ("block", "at", "messages", "granted")
+        session.out.value([dict(zip(names, row)) for row in rows])
+        return
+    table = [(block, at, messages, str(granted)) for block, at, messages, granted in rows]
+    session.out.table(("block>", "at", f"messages of {name}>", "granted>"), table)
 
 
 def _entry(entry: Any) -> dict[str, Any]:
@@ -112,6 +128,7 @@ LEDGER = Command(
     (
         option("--block", type=count, metavar="N", help="only this block"),
         option("--limit", type=positive, default=10, metavar="N", help="at most so many blocks (default: 10)"),
+        option("--below", type=words, metavar="ORIGIN", help="what this origin and all below it got, in one line each"),
     ),
-    example="$ ledger --limit 1",
+    example="$ ledger --limit 1\n$ ledger --below acme",
 )  # fmt: skip

@@ -24,9 +24,11 @@ def footprint(session: Session, args: Namespace) -> None:
     """Tell how much queues hold."""
     if args.priority and args.origin is None:
         raise UsageError("say whose messages of this priority: airflow-mq footprint ORIGIN --priority high")
+    if args.below and args.origin is None:
+        raise UsageError("say below which origin: airflow-mq footprint ORIGIN --below")
     with session.queue() as queue:
         if args.origin is not None:
-            found = [(args.origin, queue.footprint(args.origin, args.priority))]
+            found = [(args.origin, queue.footprint(args.origin, args.priority, below=args.below))]
             more = False
         else:
             found = queue.footprints(args.prefix, args.after, args.limit + 1)
@@ -121,11 +123,12 @@ FOOTPRINT = Command(
     (
         option("origin", nargs="?", metavar="ORIGIN", help="only this one (default: all)"),
         option("--priority", choices=PRIORITIES, help="of ORIGIN, only the messages of this priority (default: both)"),
+        option("--below", action="store_true", help="ORIGIN together with all below it, as paths go"),
         option("--prefix", type=words, default="", metavar="TEXT", help="only origins that begin with this"),
         option("--after", type=words, default="", metavar="ORIGIN", help="go on behind this origin"),
         option("--limit", type=positive, default=1000, metavar="N", help="at most so many (default: 1000)"),
     ),
-    example="$ footprint --prefix acme/",
+    example="$ footprint --prefix acme/\n$ footprint acme --below",
 )  # fmt: skip
 
 ORDER = Command(

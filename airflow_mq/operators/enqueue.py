@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq.core.errors import KeyConflict
+from airflow_mq.core.groups import SEPARATOR
 from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
 from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
@@ -65,6 +66,7 @@ class EnqueueMessagesOperator(QueueOperator):
     :param not_before: seconds until the messages join their queues (templated)
     :param expires: seconds until nobody wants them any more (templated)
     :param priority: `high` is serviced before all that is `regular` (templated)
+    :param of_team: put the team of the DAG (of Airflow's multi-team) before each origin: `orders` becomes `team/orders`
     """
 
     template_fields: Sequence[str] = (
@@ -93,6 +95,7 @@ class EnqueueMessagesOperator(QueueOperator):
         not_before: Any = None,
         expires: Any = None,
         priority: str = REGULAR,
+        of_team: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -112,14 +115,16 @@ class EnqueueMessagesOperator(QueueOperator):
         self.not_before = not_before
         self.expires = expires
         self.priority = priority
+        self.of_team = of_team
 
     def execute(self, context: Any) -> dict[str, int]:
         """Enqueue everything that the source has."""
         base = key_base(context) if self.idempotent else None
+        above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue:
             try:
                 sent = queue.enqueue_messages(
-                    self._addressed(self._source(), base),
+                    self._addressed(self._source(), base, above),
                     weight=weight_of(self.weight, "weight"),
                     headers=self.headers or None,
                     not_before=number_of(self.not_before, "not_before"),
@@ -143,7 +148,7 @@ class EnqueueMessagesOperator(QueueOperator):
             raise AirflowFailException(f"say one of messages, files or sql; {' and '.join(given) or 'none'} is said")
         return {"messages": self._of_messages, "files": self._of_files, "sql": self._of_rows}[given[0]]()
 
-    def _addressed(self, source: Source, base: str | None) -> Iterator[tuple[str, bytes | Message]]:
+    def _addressed(self, source: Source, base: str | None, above: str) -> Iterator[tuple[str, bytes | Message]]:
         for place, origin, said in source:
             fields = said if isinstance(said, _Said) else _Said({"payload": said})
             payload = as_bytes(fields.get("payload"))
@@ -151,9 +156,9 @@ class EnqueueMessagesOperator(QueueOperator):
             headers, weight = fields.get("headers"), self._weight(fields.get("weight"))
             priority = fields.get("priority")
             if key is None and headers is None and weight is None and priority is None:
-                yield origin, payload
+                yield above + origin, payload
             else:
-                yield origin, Message(payload, key, weight, headers, priority)
+                yield above + origin, Message(payload, key, weight, headers, priority)
 
     @staticmethod
     def _weight(given: Any) -> Weight | None:
@@ -220,6 +225,17 @@ def as_bytes(given: Any) -> bytes:
     if isinstance(given, str):
         return given.encode()
     return json.dumps(given, separators=(",", ":"), ensure_ascii=False, default=str).encode()
+
+
+def team_of(context: Any) -> str:
+    """The team that the DAG of a task belongs to; Airflow tells it to each task where it has teams."""
+    team = getattr(context["ti"], "stats_tags", {}).get("team_name")
+    if not team:
+        raise AirflowFailException(
+            "of_team puts the team of this DAG before each origin, and it has none: set [core] multi_team, and give "
+            "its bundle a team, or leave of_team out"
+        )
+    return str(team)
 
 
 def key_base(context: Any) -> str:

@@ -20,6 +20,7 @@ class PauseQueueOperator(QueueOperator):
     :param origins: one origin or several (templated)
     :param reason: why, for whoever wonders (templated)
     :param until: when it ends by itself: a time with its zone, a time span, or seconds from now (templated)
+    :param below: of a ring with paths, with all below them, also what comes later
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "origins", "reason", "until")
@@ -30,25 +31,27 @@ class PauseQueueOperator(QueueOperator):
         origins: str | Sequence[str],
         reason: str = "",
         until: datetime | timedelta | float | str | None = None,
+        below: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.origins = origins
         self.reason = reason
         self.until = until
+        self.below = below
 
     def execute(self, context: Any) -> list[str]:
         """Pause them."""
         until = _until(self.until)
         with self.opened(context) as queue:
             for origin in (found := _several(self.origins)):
-                queue.pause(origin, self.reason, until)
-        self.log.info("Paused %s.", ", ".join(map(repr, found)))
+                queue.pause(origin, self.reason, until, below=self.below)
+        self.log.info("Paused %s%s.", ", ".join(map(repr, found)), " and all below" if self.below else "")
         return found
 
 
 class ResumeQueueOperator(QueueOperator):
-    """Service origins again. Returns those that were paused.
+    """Service origins again, and with them what was paused below them. Returns those that were paused.
 
     :param origins: one origin or several (templated)
     """

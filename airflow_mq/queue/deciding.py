@@ -140,7 +140,7 @@ class Deciding(Asides):
             if below and not self._remember_config(unit.ring(self.ring).config).paths:
                 raise ConfigRefused(
                     f"ring {self.ring!r} has no groups to pause: its origins are no paths; "
-                    "change_ring(paths=True), or `airflow-mq ring change --paths`, makes them so"
+                    "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
             unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.who, now=now,
                      until=None if until is None else _instant(until, now), below=below)  # fmt: skip

@@ -157,6 +157,18 @@ def test_pausing_and_resuming(queue: MessageQueue, run: Run) -> None:
     assert list(queue.pulse(5).ready) == ["a"]
 
 
+def test_pausing_a_group(queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
+
+    queue.change_ring(paths=True)
+    fill(queue, {"acme/orders": [b"x"], "birch": [b"y"]})
+    run.execute(PauseQueueOperator(task_id="pause", origins="acme", below=True, mq_conn_id=CONN_ID))
+    fill(queue, {"acme/mail": [b"z"]})
+    assert list(queue.pulse(5).ready) == ["birch"]
+    assert run.execute(ResumeQueueOperator(task_id="resume", origins="acme", mq_conn_id=CONN_ID)) == ["acme"]
+    assert set(queue.pulse(5).ready) == {"acme/orders", "acme/mail", "birch"}
+
+
 @pytest.mark.parametrize("until", ["2099-12-24T18:00:00Z", "90", 90, None])
 def test_a_pause_ends_when_the_author_says(sqlite_queue: MessageQueue, run: Run, until: Any) -> None:
     from airflow_mq.operators.queues import PauseQueueOperator

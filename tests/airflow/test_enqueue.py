@@ -161,3 +161,25 @@ def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
     assert message_key("dag/run/task/-1", "0") == "dag/run/task/-1/0"
     assert message_key("x" * 900, "0").startswith("sha256:")
     assert message_key("run", "a\nb") != message_key("run", "a\nc")
+
+
+def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
+    """Airflow tells a task the team of its DAG beside its other tags."""
+    from airflow_mq.operators.enqueue import team_of
+
+    operator = enqueue(origin="orders", messages=["x", {"payload": "y", "origin": "mail"}], of_team=True)
+    context = run.context("enqueue")
+    context["ti"].stats_tags = {"dag_id": "dag", "team_name": "sales"}
+    operator.execute(context)
+    assert {origin for origin, _ in stored(sqlite_queue)} == {"sales/orders", "sales/mail"}
+    context["ti"].stats_tags = {"dag_id": "dag"}
+    with pytest.raises(Exception, match="it has none"):
+        team_of(context)
+
+
+def test_airflow_tells_a_task_its_team() -> None:
+    from airflow.sdk.api.datamodels._generated import DagRun
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    assert "team_name" in DagRun.model_fields
+    assert isinstance(RuntimeTaskInstance.stats_tags, property)
