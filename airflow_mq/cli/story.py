@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core.message import Address
-from ..queue import Step
 from .command import Command, option
 from .output import shown
 from .session import Session
 from .values import message, words
+
+if TYPE_CHECKING:
+    from ..queue import Step
 
 
 def story(session: Session, args: Namespace) -> bool:
@@ -40,9 +41,8 @@ def _row(step: Step) -> tuple[Any, ...]:
 
 
 def _plain(step: Step) -> dict[str, Any]:
-    address: Address = step.address
     return {
-        "what": step.what, "at": step.at, "address": address, "block": step.block, "who": step.who, "why": step.why,
+        "what": step.what, "at": step.at, "address": step.address, "block": step.block, "who": step.who, "why": step.why,
         "weight": step.weight,
     }  # fmt: skip
 
