@@ -42,8 +42,8 @@ def _row(step: Step) -> tuple[Any, ...]:
 
 def _plain(step: Step) -> dict[str, Any]:
     return {
-        "what": step.what, "at": step.at, "address": step.address, "block": step.block, "who": step.who, "why": step.why,
-        "weight": step.weight,
+        "what": step.what, "at": step.at, "address": step.address, "block": step.block, "who": step.who,
+        "why": step.why, "weight": step.weight,
     }  # fmt: skip
 
 
