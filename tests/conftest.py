@@ -14,8 +14,13 @@ from tests.postgres_server import Server, Servers
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-#: What shares a Spark session or a cluster, and so has to run in one process.
-TOGETHER = ("tests/spark/test_source.py", "tests/spark/test_cluster.py", "tests/spark/test_job.py")
+#: What shares a Spark session, a cluster or a broker, and so has to run in one process.
+TOGETHER = (
+    "tests/spark/test_source.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_job.py",
+    "tests/adapters/test_kafka.py",
+)
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
 
 

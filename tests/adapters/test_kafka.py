@@ -16,6 +16,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.kafka import KafkaFailed, KafkaTopics, UnfitRecord, consumer, origin_of, settings_for
 from airflow_mq.core.errors import InvalidInput
+from airflow_mq.store import parse, upgrade
 from tests.adapters.broker import broker
 from tests.adapters.conftest import contents, die_in
 
@@ -27,6 +28,13 @@ confluent = pytest.importorskip("confluent_kafka")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with broker(tmp_path_factory.mktemp("kafka")) as address:
         yield address
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a fresh, empty store, on each kind of database."""
+    uri: str = f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else request.getfixturevalue("pg_uri")
+    return uri
 
 
 class Cluster:
@@ -136,6 +144,20 @@ def test_killed_anywhere_nothing_is_lost_or_doubled(
     done = take(queue, cluster.topics(topic), batch=6)
     assert contents(queue) == {"acme": [b"%d" % number for number in range(40)]}
     assert done.repeated == (5 if where == "commit" else 0)
+
+
+@pytest.mark.crash
+def test_who_was_killed_is_missed_after_a_while(cluster: Cluster, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(store))
+    topic = cluster.make()
+    cluster.send(topic, [("acme", b"%d" % number, None) for number in range(20)])
+    cluster.settings["session.timeout.ms"] = "6000"
+    environment = {"STORE": store, "SETTINGS": json.dumps(cluster.settings), "TOPIC": topic, "WHERE": "commit"}
+    die_in(PROGRAM, environment)
+    with MessageQueue(store) as queue:
+        assert take(queue, cluster.topics(topic)).repeated == 5
+        assert contents(queue) == {"acme": [b"%d" % number for number in range(20)]}
 
 
 def test_what_was_not_committed_is_fetched_again(queue: MessageQueue, cluster: Cluster) -> None:
