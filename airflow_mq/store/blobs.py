@@ -66,6 +66,8 @@ class Upload:
         rest = [bytes(self._held[at : at + CHUNK]) for at in range(0, len(self._held), CHUNK)]
         if self._file is not None:
             self._write(rest)
+            with self.store.writing() as unit:
+                self._touch(unit)
             self._file.finish()
             rest = []
         reference = Reference.of(self._digest.digest(), self.size)
@@ -263,7 +265,7 @@ def sweep(store: Store[Any]) -> int:
 
 
 def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
-    """Look at some blobs that somebody needs no longer; tell whether there are more, and how many went."""
+    """Look at some blobs that somebody needs no longer; tell whether there may be more, and how many went."""
     with store.loose() as unit:
         hashes = [row[0] for row in unit.rows("past_uses", now=unit.now(), limit=SWEPT)]
     if not hashes:
@@ -277,7 +279,7 @@ def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
         uploads = [row[0] for row in unit.rows_for("delete_unused_blobs", {"hash": mine})]
         for upload in uploads:
             unit.run("end_upload", id=upload, until=0)
-    return len(hashes) == SWEPT, len(uploads)
+    return True, len(uploads)
 
 
 def remove_upload(store: Store[Any], upload: int, path: str) -> None:

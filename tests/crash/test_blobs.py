@@ -1,0 +1,216 @@
+"""Kill -9 while payloads are uploaded, referred to and let go: there while needed, and nothing left after."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import airflow_mq.store.blobs as kept
+from airflow_mq import BadFormat, Done, MessageQueue, Overweight, Weight, Yield
+from airflow_mq.core.message import message_id
+from airflow_mq.queue.values import Delivery
+
+from .aftermath import assert_sound
+from .children import end_child, run_child, start_child
+from .scenes import CONFIG, Scene, State, chosen
+from .test_kill import Place, acting, place  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.crash
+
+#: Of seven chunks, while chunks are as small as here.
+LARGE, OTHER = b"large, " * 9_000, b"other: " * 2_000
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "CHUNK", 10_000)
+    monkeypatch.setattr(kept, "TOGETHER", 2)
+
+
+def send(queue: MessageQueue, state: State) -> None:
+    """Three messages, two payloads: one of them twice, beside a plain one."""
+    queue.enqueue_blob("a", LARGE)
+    with queue.put_blob(OTHER) as blob:
+        queue.enqueue_messages([("a", blob.message()), ("a", b"plain"), ("b", blob.message())])
+    queue.enqueue_blob("b", iter([LARGE]))
+
+
+def answer(delivery: Delivery) -> Any:
+    """One passes its payload on, one is bad, one is set aside."""
+    if delivery.origin == "a" and delivery.id == message_id(LARGE):
+        return Done(enqueue=[("c", delivery.payload)])
+    if delivery.origin == "b" and delivery.id == message_id(LARGE):
+        return Overweight(Weight(5_000_000, 0))
+    return BadFormat() if delivery.origin == "b" else None
+
+
+def planned(queue: MessageQueue, state: State) -> None:
+    send(queue, state)
+    block = queue.plan_block()
+    state.told = block.token
+    for batch in block.batches():
+        answers = [answer(Delivery(batch.origin, one, None, 0, None)) for one in batch.payloads]  # type: ignore[arg-type]
+        queue.report(block, batch.answers([one or Done() for one in answers]))
+
+
+def served(queue: MessageQueue, state: State) -> None:
+    send(queue, state)
+    queue.service_queues(answer)
+    state.told = [one.address for one in queue.overweight()]
+
+
+def given_up(queue: MessageQueue, state: State) -> None:
+    """Uploads that nobody ended, and one that nobody sent."""
+    send(queue, state)
+    for _ in range(2):
+        kept.Upload(queue.store, 60, queue.config.blob_path).write(LARGE)
+    queue.put_blob(b"nobody sent it" * 3_000)
+    let_time_pass(queue)
+
+
+SCENES = [
+    Scene("upload and send", lambda q, s: q.enqueue_blob("a", iter([LARGE]))),
+    Scene("send what is there", lambda q, s: q.enqueue_blob("a", LARGE), send),
+    Scene("upload what is there", lambda q, s: q.enqueue_blob("a", iter([LARGE])), send),
+    Scene("send many", send),
+    Scene("service", lambda q, s: q.service_queues(answer, slice_messages=2), send),
+    Scene("plan", lambda q, s: q.plan_block(), send),
+    Scene("settle", lambda q, s: q.settle_block(s.told), planned, lambda q, s: q.settle_block(s.told)),
+    Scene("discard", lambda q, s: q.discard_overweight(s.told, "not wanted"), served),
+    Scene("execute", lambda q, s: q.execute_overweight(s.told[0], lambda d: None), served),
+    Scene("housekeep", lambda q, s: q.housekeep(), given_up),
+]  # fmt: skip
+WIDE = CONFIG.changed(heap_size=200, service_weight=Weight(1_000, 1 << 30))
+
+
+def let_time_pass(queue: MessageQueue) -> None:
+    """Until everything that is held for a while is held no longer."""
+    prefix = getattr(queue.store, "prefix", "mq_")
+    with queue.store.writing() as unit:
+        for table in ("upload", "blob_use"):
+            unit.connection.execute(f"UPDATE {prefix}{table} SET until = 1 WHERE until IS NOT NULL")
+
+
+def left(queue: MessageQueue) -> dict[str, int]:
+    prefix = getattr(queue.store, "prefix", "mq_")
+    with queue.store.reading() as unit:
+        count = {
+            table: unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]
+            for table in ("blob", "blob_use", "upload", "chunk")
+        }
+    folder = queue.config.blob_path
+    count["files"] = len(os.listdir(folder)) if folder and os.path.isdir(folder) else 0
+    return {name: number for name, number in count.items() if number}
+
+
+def read_and_drop(delivery: Delivery) -> None:
+    if delivery.blob:
+        with delivery.open_blob() as file:
+            assert message_id(file.read()) == delivery.id
+
+
+def recover(queue: MessageQueue) -> None:
+    """Every payload that a message needs is there; when the last message has gone, none is."""
+    assert_sound(queue)
+    let_time_pass(queue)
+    queue.housekeep()
+    assert_sound(queue)
+    for block in queue.blocks("planned"):
+        queue.release_block(block)
+    while queue.service_queues(read_and_drop).processed:
+        assert_sound(queue)
+    for one in queue.overweight(limit=1_000):
+        queue.execute_overweight(one.address, read_and_drop)
+    assert not [event for event in queue.events(name="ProcessingFailed") if event.fate.name == "UNSUPPORTED"]
+    assert [entry for entry in queue.footprints(limit=1_000) if entry[1].count] == []
+    let_time_pass(queue)
+    queue.housekeep()
+    assert left(queue) == {}
+    assert_sound(queue)
+
+
+@pytest.mark.parametrize("kind", ["database", "files"])
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
+def test_killed_at_every_point(place: Place, scene: Scene, kind: str, tmp_path: Path) -> None:  # noqa: F811
+    if kind == "files" and not place.uri.startswith("sqlite"):
+        return  # files are the same beside every database
+    config = WIDE.changed(blob_path=str(tmp_path / "blobs") if kind == "files" else None)
+    scene = Scene(scene.name, scene.act, scene.prepare, scene.repeat, config=config)
+    ring, state = place.begin(scene)
+    points = run_child(acting(place, scene, ring, state)).points
+    assert points[-1] == "returned"
+    with place.open(ring) as queue:
+        recover(queue)
+    for number in chosen(points):
+        ring, state = place.begin(scene)
+        assert run_child(acting(place, scene, ring, state), kill_at=number).killed
+        try:
+            with place.open(ring) as queue:
+                assert_sound(queue)
+                scene.repeat(queue, state)
+                recover(queue)
+        except BaseException as error:
+            error.add_note(f"killed at point {number}, {points[number]}") if hasattr(error, "add_note") else None
+            raise
+
+
+MESSAGES, PAYLOADS = 10_000, [number.to_bytes(2, "big") * 6_000 for number in range(100)]
+
+
+def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4) -> None:  # noqa: F811
+    """Senders and servants are killed again and again: every payload is there while needed, none is left after."""
+    chance = random.Random(seed)
+    config = WIDE.changed(heap_size=2_048, ordered=False, max_attempts=4)
+    ring, _ = place.begin(Scene("many", lambda queue, state: None, config=config))
+
+    def send(turn: int) -> None:
+        its = random.Random(f"{seed} {turn}")
+        with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
+            for _ in range(40):
+                numbers = its.sample(range(100), 20)
+                held = [queue.put_blob(PAYLOADS[number]) for number in numbers[:3]]
+                known = [blob.message() for blob in held for _ in range(7)]
+                its.shuffle(known)
+                queue.enqueue_messages([(f"o{its.randrange(9)}", message) for message in known])
+                for blob in held:
+                    blob.release()
+
+    def serve(turn: int) -> None:
+        its = random.Random(f"{seed} {turn} served")
+
+        def process(delivery: Delivery) -> Any:
+            if its.random() < 0.1:
+                read_and_drop(delivery)
+            return Yield() if its.random() < 0.05 else BadFormat() if its.random() < 0.05 else None
+
+        with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
+            while True:
+                queue.service_queues(process, Weight(200, 1 << 40), slice_messages=30)
+                for one in queue.overweight(limit=5):
+                    queue.discard_overweight(one.address, "tried too often")
+
+    turn = 0
+    while _sent(place, ring) < MESSAGES:
+        turn += 1
+        children = [start_child(lambda turn=turn: send(turn)), start_child(lambda turn=turn: serve(turn))]  # type: ignore[misc]
+        for child in chance.sample(children, 2):
+            time.sleep(chance.random() * 0.5)
+            end_child(child, kill=True)
+        with place.open(ring) as queue:
+            assert_sound(queue)
+    with place.open(ring) as queue:
+        recover(queue)
+        print(f"\n{_sent(place, ring):,} messages, {turn} turns with two killed in each")
+
+
+def _sent(place: Place, ring: str) -> int:  # noqa: F811
+    with place.open(ring) as queue:
+        final = Counter(event.name for event in queue.events())
+        gone = final["Processed"] + final["ProcessingFailed"] + final["Discarded"]
+        return gone + sum(footprint.count for _, footprint in queue.footprints(limit=100))

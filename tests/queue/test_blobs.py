@@ -1,0 +1,453 @@
+"""Payloads larger than a page: one copy, for as long as any message refers to it."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
+from airflow_mq.core.blob import MAGIC, REFERENCE_BYTES, Reference
+from airflow_mq.core.errors import (
+    BlobMissing,
+    ConfigRefused,
+    EmptyMessage,
+    InvalidInput,
+    InvalidMessage,
+    StoreCorrupt,
+    UploadGivenUp,
+)
+from airflow_mq.core.message import message_id
+from airflow_mq.queue import Enqueued
+from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
+from tests.conftest import STORES
+from tests.postgres_server import Servers
+from tests.queue.conftest import Maker, told
+
+LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
+HUGE = os.urandom(CHUNK * (TOGETHER + 1) + 5)
+
+
+def digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=32).digest()
+
+
+@pytest.fixture(
+    params=[*(pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES), "files"]
+)
+def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Every database in turn, and one beside which payloads are files."""
+    if not request.param.startswith("postgres"):
+        yield f"sqlite:///{tmp_path / 'store.db'}"
+        return
+    servers: Servers = request.getfixturevalue("postgres_servers")
+    with servers[request.param.removeprefix("postgres-")].database() as uri:
+        yield uri
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, make_queue: Maker, tmp_path: Path) -> MessageQueue:
+    """A ring whose payloads lie in the database, or in a folder."""
+    return make_queue(order="rotation", blob_path=str(tmp_path / "blobs") if "[files" in request.node.name else None)
+
+
+def left(queue: MessageQueue) -> Counter[str]:
+    """How many rows are stored for payloads kept apart, and how many files."""
+    found: Counter[str] = Counter()
+    prefix = getattr(queue.store, "prefix", "mq_")
+    with queue.store.reading() as unit:
+        for table in ("blob", "blob_use", "upload", "chunk"):
+            count = unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]
+            if count:
+                found[table] = count
+    folder = queue.config.blob_path
+    files = os.listdir(folder) if folder and os.path.isdir(folder) else []
+    if files:
+        found["files"] = len(files)
+    return found
+
+
+def read(queue: MessageQueue, what: Any) -> bytes:
+    with queue.open_blob(what) as file:
+        return file.read()
+
+
+def test_it_is_stored_once_and_goes_with_its_last_message(queue: MessageQueue) -> None:
+    assert queue.enqueue_blob("acme", LARGE) == Enqueued(1, len(LARGE))
+    queue.enqueue_blob("birch", io.BytesIO(LARGE), headers={"trace": "1"})
+    queue.enqueue_blob("birch", iter([LARGE[:7], LARGE[7:]]))
+    (blob,) = queue.blobs()
+    assert (blob.hash, blob.size, blob.references, blob.held_until) == (digest(LARGE), len(LARGE), 3, None)
+    assert read(queue, blob) == LARGE and queue.check() == []
+
+    seen = []
+
+    def process(delivery: Any) -> None:
+        assert delivery.id == delivery.blob.hash == digest(LARGE) and delivery.blob.size == len(LARGE)
+        with delivery.open_blob() as file:
+            assert file.read() == LARGE
+        seen.append(delivery.origin)
+
+    queue.service_queues(process, Weight(1, 1 << 40))
+    assert seen == ["acme"] and queue.blobs()[0].references == 2 and queue.check() == []
+    queue.service_queues(process)
+    assert seen == ["acme", "birch", "birch"]
+    assert queue.blobs() == [] and left(queue) == {}
+    assert {event.id for event in queue.events()} == {digest(LARGE)}
+
+
+def test_a_page_holds_the_reference_and_the_scales_see_the_payload(queue: MessageQueue) -> None:
+    queue.enqueue_blob("acme", HUGE)
+    footprint = queue.footprint("acme")
+    assert (footprint.count, footprint.size) == (1, REFERENCE_BYTES)
+    assert queue.service_queues(lambda delivery: None).weight == Weight(1, len(HUGE))
+
+
+def test_what_is_too_large_for_a_block_is_set_aside_by_the_size_of_its_payload(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(100, 10_000), heap_size=20_000, max_attempts=None)
+    queue.enqueue_blob("acme", LARGE)
+    queue.enqueue_message("acme", b"light")
+    queue.service_queues(lambda delivery: None)
+    (one,) = queue.overweight()
+    assert (one.size, one.weight, one.id) == (len(LARGE), Weight(1, len(LARGE)), digest(LARGE))
+    assert queue.blobs()[0].references == 1 and queue.check() == []
+    queue.discard_overweight(one.address, "not wanted")
+    assert left(queue) == {}
+
+
+@pytest.mark.parametrize("data", [LARGE[:1], b"x" * CHUNK, b"x" * (CHUNK + 1), HUGE], ids=len)
+def test_every_size_comes_back(queue: MessageQueue, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    told: list[tuple[int, int | None]] = []
+    queue.enqueue_blob("acme", tmp_path / "file", progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (len(data), len(data))
+    assert read(queue, digest(data)) == data
+    with queue.open_blob(digest(data).hex()) as file:
+        assert file.seek(-1, io.SEEK_END) == len(data) - 1
+        assert file.read() == data[-1:] and file.read() == b""
+        file.seek(len(data) // 2)
+        assert file.read(10) == data[len(data) // 2 :][:10]
+
+
+def test_every_way_in_which_a_message_can_leave(queue: MessageQueue) -> None:
+    queue.change_ring(max_stale=0, max_attempts=1)
+    payloads = {name: name.encode() * 30_000 for name in ("bad", "late", "tried", "declined", "discarded")}
+    for name, payload in payloads.items():
+        queue.enqueue_blob(name, payload, expires=0 if name == "late" else None)
+    answers = {"bad": BadFormat(), "tried": Yield(), "declined": Done(success=False)}
+    queue.service_queues(lambda d: answers.get(d.origin, Overweight(Weight(1 << 60, 0))))
+    assert sorted(one.address.origin for one in queue.overweight()) == ["discarded", "tried"]
+    assert {blob.hash for blob in queue.blobs()} == {digest(payloads["discarded"]), digest(payloads["tried"])}
+    queue.discard_overweight(next(o.address for o in queue.overweight() if o.address.origin == "discarded"), "why not")
+    assert [blob.hash for blob in queue.blobs()] == [digest(payloads["tried"])]
+    queue.execute_overweight(queue.overweight()[0].address, lambda delivery: None)
+    assert left(queue) == {} and queue.check() == []
+
+
+def test_a_swept_and_reaped_page_lets_go_of_what_it_held(queue: MessageQueue) -> None:
+    queue.change_ring(max_stale=0)
+    held = [queue.put_blob(b"%d" % number * 40_000) for number in range(4)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    queue.sweep("acme")
+    assert len(queue.blobs()) == 4 and queue.check() == []
+    queue.enqueue_messages("acme", [b"x" * 60_000] * 3)
+    queue.sweep("acme")
+    queue.reap_page("acme", 0, "old")
+    assert queue.blobs() == [] and queue.check() == []
+
+
+def test_one_message_of_a_call_that_is_kept_keeps_only_its_own(queue: MessageQueue) -> None:
+    held = [queue.put_blob(b"%d" % number * 40_000) for number in range(5)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    heavy = held[2].hash
+    queue.service_queues(lambda d: Overweight(Weight(1 << 60, 0)) if d.id == heavy else None)
+    assert [blob.hash for blob in queue.blobs()] == [heavy] and queue.check() == []
+
+
+def test_a_block_of_its_own_time(queue: MessageQueue) -> None:
+    queue.enqueue_blob("acme", LARGE)
+    queue.enqueue_blob("acme", HUGE, not_before=0)
+    block = queue.plan_block()
+    assert block.planned == Weight(2, len(LARGE) + len(HUGE))
+    (batch,) = block.batches()
+    assert [read(queue, payload) for payload in batch.payloads] == [LARGE, HUGE]
+    queue.report(block, [batch.answer(Done(used=Weight(5, 5)))])
+    queue.settle_block(block)
+    assert left(queue) == {}
+
+
+def test_a_processor_passes_a_payload_on_without_copying_it(queue: MessageQueue) -> None:
+    queue.enqueue_blob("in", LARGE)
+    queue.service_queues(lambda d: queue.enqueue_message("out", d.payload) and None if d.origin == "in" else Yield())
+    assert queue.blobs()[0].references == 1 and queue.check() == []
+    block = queue.plan_block()
+    (batch,) = block.batches()
+    queue.report(block, [batch.answer(Done(enqueue=[("end", batch.payloads[0])]))])
+    queue.settle_block(block)
+    (peeked,) = queue.peek("end")
+    assert read(queue, peeked) == LARGE and queue.blobs()[0].references == 1 and queue.check() == []
+
+
+def test_a_processor_sends_a_payload_of_its_own_if_it_is_done(queue: MessageQueue) -> None:
+    queue.enqueue_messages("in", [b"done", b"not now"])
+
+    def process(delivery: Any) -> Any:
+        if delivery.origin == "in":
+            queue.enqueue_blob("out", delivery.payload * 30_000)
+        return Yield() if delivery.payload == b"not now" else None
+
+    queue.service_queues(process, Weight(2, 1 << 40))
+    assert [peeked.payload.hash for peeked in queue.peek("out")] == [digest(b"done" * 30_000)]  # type: ignore[attr-defined]
+    assert {blob.hash: blob.references for blob in queue.blobs()} == {
+        digest(b"done" * 30_000): 1, digest(b"not now" * 30_000): 0,
+    }  # fmt: skip
+
+
+def test_keys_and_bulk(queue: MessageQueue) -> None:
+    assert queue.enqueue_blob("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
+    assert queue.enqueue_blob("acme", LARGE, key="k") == Enqueued(0, 0, 1)
+    with queue.put_blob(HUGE) as blob:
+        pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"said", key="j"))]
+        assert queue.enqueue_messages(pairs).count == 3
+    assert {blob.size: blob.references for blob in queue.blobs()} == {len(LARGE): 1, len(HUGE): 1}
+    tried = []
+    queue.service_queues(lambda d: tried.append((d.origin, d.blob.size if d.blob else d.payload, dict(d.headers))))
+    assert sorted(map(str, tried)) == sorted(map(str, [
+        ("acme", len(LARGE), {}), ("acme", b"plain", {}), ("acme", len(HUGE), {"a": "b"}), ("birch", b"said", {}),
+    ]))  # fmt: skip
+
+
+def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue) -> None:
+    queue.change_ring(keep_uploads=0.2)
+    blob = queue.put_blob(LARGE)
+    assert queue.blobs()[0].references == 0 and queue.blobs()[0].held_until
+    queue.housekeep()
+    assert len(queue.blobs()) == 1
+    time.sleep(0.25)
+    queue.housekeep()
+    assert left(queue) == {}
+    with pytest.raises(BlobMissing, match="upload it again"):
+        queue.enqueue_messages("acme", [blob.message()])
+    assert queue.footprint("acme").count == 0
+
+
+def test_an_upload_that_dies_leaves_nothing(queue: MessageQueue) -> None:
+    def broken() -> Iterator[bytes]:
+        yield HUGE
+        raise OSError("the line went dead")
+
+    with pytest.raises(OSError, match="went dead"):
+        queue.enqueue_blob("acme", broken())
+    assert left(queue) == {} and queue.footprint("acme").count == 0
+
+
+def test_an_upload_that_nobody_ends_is_swept_away(queue: MessageQueue) -> None:
+    upload = Upload(queue.store, 0.1, queue.config.blob_path)
+    upload.write(HUGE)
+    assert left(queue)["upload"] == 1
+    time.sleep(0.15)
+    queue.housekeep()
+    assert left(queue) == {}
+    with pytest.raises(UploadGivenUp, match="begin it again"):
+        upload.finish()
+    upload.drop()
+
+
+def test_senders_of_the_same_payload_do_not_wait_for_each_other(queue: MessageQueue) -> None:
+    halfway, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield HUGE[: CHUNK * TOGETHER]
+        halfway.set()
+        assert go_on.wait(20)
+        yield HUGE[CHUNK * TOGETHER :]
+
+    slow = threading.Thread(target=queue.enqueue_blob, args=("slow", slowly()))
+    slow.start()
+    assert halfway.wait(20)
+    began = time.monotonic()
+    queue.enqueue_blob("quick", iter([HUGE]))
+    assert time.monotonic() - began < 5 and queue.blobs()[0].references == 1
+    go_on.set()
+    slow.join()
+    assert [(blob.size, blob.references) for blob in queue.blobs()] == [(len(HUGE), 2)]
+    # The slow one was dropped: of all bytes there is one copy.
+    assert left(queue)["upload"] == 1 and queue.check() == []
+    queue.service_queues(lambda delivery: None)
+    assert left(queue) == {}
+
+
+def test_a_missing_payload_is_unsupported(queue: MessageQueue) -> None:
+    for origin, payload in (("acme", LARGE), ("acme", HUGE), ("birch", LARGE)):
+        queue.enqueue_blob(origin, payload)
+    _lose(queue, digest(LARGE))
+    assert len(queue.check()) >= 1
+
+    def process(delivery: Any) -> None:
+        delivery.open_blob().read()
+
+    queue.service_queues(process)
+    assert [(name, origin) for name, origin, _, _ in told(queue)] == [
+        ("ProcessingFailed", "acme"), ("Processed", "acme"), ("ProcessingFailed", "birch"),
+    ]  # fmt: skip
+    assert {event.id for event in queue.events(name="ProcessingFailed")} == {digest(LARGE)}
+    assert queue.check() == []
+
+
+def test_a_batch_with_a_missing_payload_costs_that_message_only(queue: MessageQueue) -> None:
+    held = [queue.put_blob(data) for data in (LARGE, HUGE)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    _lose(queue, digest(LARGE))
+    process = batch_processor(lambda batch: [read(queue, payload) and None for payload in batch.payloads])
+    queue.service_queues(process)
+    queue.service_queues(process)
+    assert [name for name, *_ in told(queue) if name != "WentBack"] == ["ProcessingFailed", "Processed"]
+
+
+def _lose(queue: MessageQueue, hash_: bytes) -> None:
+    """Let the bytes of a payload vanish."""
+    prefix = getattr(queue.store, "prefix", "mq_")
+    with queue.store.writing() as unit:
+        _, upload, path = unit.rows("blob", hash=hash_.hex())[0]
+        if path:
+            os.unlink(path)
+        else:
+            unit.connection.execute(f"DELETE FROM {prefix}chunk WHERE upload = {upload}")
+
+
+def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
+    queue.enqueue_blob("acme", HUGE)
+    (blob,) = queue.blobs()
+    if blob.path:
+        Path(blob.path).write_bytes(HUGE[:-1] + b"!" if HUGE[-1:] != b"!" else HUGE[:-1] + b"?")
+    else:
+        prefix = getattr(queue.store, "prefix", "mq_")
+        with queue.store.writing() as unit:
+            upload = unit.rows("blob", hash=blob.hash.hex())[0][1]
+            text = f"UPDATE {prefix}chunk SET data = (SELECT c.data FROM {prefix}chunk c WHERE c.seq = 1) WHERE seq = 0"
+            unit.connection.execute(text)
+            assert upload
+    with queue.open_blob(blob) as file, pytest.raises(StoreCorrupt, match="is not what was stored"):
+        file.read()
+
+
+def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
+    queue = make_queue("lost", order="rotation")
+    queue.enqueue_blob("acme", LARGE)
+    queue.enqueue_blob("acme", HUGE)
+    assert queue.check() == []
+    prefix = getattr(queue.store, "prefix", "mq_")
+
+    def violated(statement: str) -> str:
+        class Back(Exception):
+            pass
+
+        found: list[Any] = []
+        try:
+            with queue.store.writing() as unit:
+                unit.connection.execute(statement.replace("mq_", prefix))
+                from airflow_mq.queue.blob_check import check_blobs
+
+                found = list(check_blobs(queue, unit))
+                raise Back
+        except Back:
+            return " ".join(map(str, found))
+
+    assert "bytes are stored of" in violated("DELETE FROM mq_chunk WHERE seq = 1")
+    assert "is not counted" in violated(f"UPDATE mq_blob_use SET until = 1 WHERE hash = '{digest(LARGE).hex()}'")
+    assert "nobody refers to it, and no sweep" in violated("DELETE FROM mq_blob_use")
+    assert "is gone, and counted" in violated("UPDATE mq_blob_use SET place = 7 - place")
+    assert queue.check() == []
+
+
+def test_bytes_that_look_like_a_reference_are_bytes(queue: MessageQueue) -> None:
+    blob = queue.put_blob(LARGE)
+    forged = bytes(blob.reference)
+    assert forged.startswith(MAGIC) and len(forged) == REFERENCE_BYTES
+    queue.enqueue_message("acme", forged)
+    (peeked,) = queue.peek("acme")
+    assert not isinstance(peeked.payload, Reference) and message_id(forged) != blob.hash
+    seen: list[Any] = []
+    queue.service_queues(lambda delivery: seen.append((delivery.blob, delivery.id)))
+    assert seen == [(None, message_id(forged))]
+    blob.release()
+
+
+def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> None:
+    with pytest.raises(EmptyMessage):
+        queue.enqueue_blob("acme", b"")
+    with pytest.raises(EmptyMessage):
+        queue.enqueue_blob("acme", iter([b"", b""]))
+    with pytest.raises(InvalidInput, match=r"pathlib\.Path"):
+        queue.enqueue_blob("acme", "orders.csv")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="chunks of a payload are bytes"):
+        queue.enqueue_blob("acme", iter(["text"]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidMessage, match="the reference that put_blob returned"):
+        Message.of_blob(LARGE)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        queue.open_blob("orders")
+    with pytest.raises(BlobMissing):
+        queue.open_blob(b"\0" * 32)
+    with pytest.raises(FileNotFoundError):
+        queue.enqueue_blob("acme", tmp_path / "none")
+    assert left(queue) == {}
+
+
+@pytest.mark.parametrize("settings", [
+    {"blob_path": "blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
+    {"keep_uploads": -1}, {"keep_uploads": "1"},
+])  # fmt: skip
+def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigRefused, match=next(iter(settings))):
+        RingConfig(**settings)
+
+
+def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: int = 7) -> None:
+    chance = random.Random(seed)
+    queue = make_queue(order="rotation", heap_size=4_096, max_attempts=3)
+    payloads = [number.to_bytes(2, "big") * 5_000 for number in range(100)]
+    held = [queue.put_blob(payload) for payload in payloads]
+    wanted = Counter(chance.randrange(100) for _ in range(10_000))
+    sent = list(wanted.elements())
+    chance.shuffle(sent)
+    for start in range(0, len(sent), 500):
+        queue.enqueue_messages([(f"o{number % 7}", held[number].message()) for number in sent[start : start + 500]])
+    for blob in held:
+        blob.release()
+    assert sum(blob.references for blob in queue.blobs()) == 10_000
+
+    gone: Counter[bytes] = Counter()
+
+    def process(delivery: Any) -> Any:
+        if chance.random() < 0.05:
+            return Yield()
+        if chance.random() < 0.02:
+            with delivery.open_blob() as file:
+                assert digest(file.read()) == delivery.id
+        gone[delivery.id] += 1
+        return BadFormat() if chance.random() < 0.1 else None
+
+    while sum(gone.values()) < 10_000:
+        queue.service_queues(process, Weight(chance.randrange(1, 4_000), 1 << 40), slice_messages=500)
+        for one in queue.overweight(limit=20):
+            gone[one.id or b""] += 1
+            queue.discard_overweight(one.address, "tried too often")
+        left = {digest(payload): wanted[number] for number, payload in enumerate(payloads)}
+        told = {blob.hash: blob.references for blob in queue.blobs(limit=200)}
+        assert told == {hash_: count - gone[hash_] for hash_, count in left.items() if count > gone[hash_]}
+    assert queue.blobs() == []
