@@ -1,0 +1,59 @@
+"""Who may send, on executors: what is written, and what is handed on through files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_mq import MessageQueue, Processor
+from airflow_mq.core.errors import NotPermitted
+from airflow_mq.core.permit import Permit
+from airflow_mq.processors import Processors
+from airflow_mq.store import parse, upgrade
+
+CONFINED = "origins=acme*&priority=regular"
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    found = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(found))
+    return f"{found}?{CONFINED}"
+
+
+def test_rows_are_written_by_whom_the_address_permits(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.spark.source import Options, QueueWriter
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", uri)
+    writer = QueueWriter(Options({"job": "one"}), ["origin", "payload"], overwrite=False)
+    rows = [{"origin": "acme", "payload": b"1"}]
+    writer.write(iter([pa.RecordBatch.from_pylist(rows)]))
+    with pytest.raises(NotPermitted, match="'birch' does not"):
+        writer.write(iter([pa.RecordBatch.from_pylist([*rows, {"origin": "birch", "payload": b"2"}])]))
+    with pytest.raises(NotPermitted, match="regular"):
+        urgent = QueueWriter(Options({"job": "two", "priority": "high"}), ["origin", "payload"], overwrite=False)
+        urgent.write(iter([pa.RecordBatch.from_pylist(rows)]))
+    with MessageQueue(uri) as queue:
+        assert [origin for origin, _ in queue.footprints()] == ["acme"]
+
+
+def test_files_tell_a_job_what_it_may_enqueue(uri: str, tmp_path: Path) -> None:
+    from airflow_mq.spark.exchange import FolderChannel, hand_over
+
+    with MessageQueue(uri) as queue:
+        queue.enqueue_message("acme", b"1")
+        block = queue.plan_block()
+        routes = Processors([Processor("p", "m:f")])
+        (part,) = routes.parts({"acme": 1})
+        folder = hand_over(queue, block.token, routes, part, str(tmp_path / "exchange"))
+        assert FolderChannel(folder).manner().permit == Permit("acme*", "regular")
+        manifest = Path(folder) / "manifest.json"
+        plain = json.loads(manifest.read_text())
+        del plain["manner"]["permit"]
+        manifest.write_text(json.dumps(plain))
+        # Handed over by a version that knew nothing of it.
+        assert FolderChannel(folder).manner().permit == Permit()
+        queue.release_block(block)
