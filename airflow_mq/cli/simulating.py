@@ -16,7 +16,7 @@ from .session import Session
 from .values import count, positive, setting, weight, words
 
 if TYPE_CHECKING:
-    from ..simulating import Policy, Scenario, Simulated
+    from ..simulating import Policy, Scenario, Simulated, SimulatedOrigin
 
 #: So many origins are listed, unless all are asked for.
 LISTED = 30
@@ -95,13 +95,15 @@ def _totals(one: Simulated) -> tuple[Any, ...]:
             percent(one.fairness.most_error), percent(one.filled))  # fmt: skip
 
 
-def _listed(found: Sequence[Simulated], most: int | None) -> list[str]:
-    longest = {
-        fared.origin: max(one.origin(fared.origin).longest_wait for one in found) for fared in found[0].origins[:10_000]
-    }
-    if most is None or len(found[0].origins) <= most:
-        return [fared.origin for fared in found[0].origins]
-    return sorted(sorted(longest, key=lambda origin: (-longest[origin], origin))[:most])
+def _listed(found: Sequence[Simulated], most: int | None) -> list[SimulatedOrigin]:
+    everybody = list(found[0].origins)
+    if most is None or len(everybody) <= most:
+        return everybody
+    longest: dict[str, int] = {}
+    for fared in (fared for one in found for fared in one.origins):
+        longest[fared.name] = max(longest.get(fared.name, 0), fared.longest_wait)
+    chosen = {fared.name for fared in sorted(everybody, key=lambda fared: -longest[fared.name])[:most]}
+    return [fared for fared in everybody if fared.name in chosen]
 
 
 def _columns(found: Sequence[Simulated]) -> list[str]:
@@ -109,10 +111,11 @@ def _columns(found: Sequence[Simulated]) -> list[str]:
     return ["origin", "arrived>", *each]
 
 
-def _row(origin: str, found: Sequence[Simulated]) -> list[Any]:
-    row: list[Any] = [origin, found[0].origin(origin).arrived]
+def _row(listed: SimulatedOrigin, found: Sequence[Simulated]) -> list[Any]:
+    row: list[Any] = [listed.name, listed.arrived]
     for one in found:
-        fair, fared = one.fairness.origin(origin), one.origin(origin)
+        whose = listed.origin, listed.priority
+        fair, fared = one.fairness.origin(*whose), one.origin(*whose)
         row += [percent(fair.received), percent(fair.promised), fared.longest_wait, fared.left]
     return row
 

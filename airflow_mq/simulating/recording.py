@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.claims import Scales
@@ -19,10 +19,10 @@ from ..core.errors import InvalidInput
 from ..core.events import Event, Fate
 from ..core.fairness import STOPPED
 from ..core.groups import names_above
-from ..core.message import check_number
+from ..core.message import Address, check_number
 from ..core.orders import Entry
 from ..core.page import WAITING, Page
-from ..core.weight import Weight
+from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
 from ..queue.reading import all_origins
 from ..store import codec
@@ -39,6 +39,7 @@ class _Page:
 
     block: int
     at: int
+    #: By the names of books.
     entries: Mapping[str, Entry]
 
 
@@ -52,12 +53,15 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     with queue._looking() as (unit, shelf):
         rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
         pages = [
-            _Page(id_, at, {entry.origin: entry for entry in codec.unpack_ledger(bytes(data))})
+            _Page(
+                id_, at, {book_name(entry.origin, entry.priority): entry for entry in codec.unpack_ledger(bytes(data))}
+            )
             for id_, at, data in rows
         ]
-        origins = list(all_origins(unit, queue.ring_id))
-        waiting = [one for origin in origins for one in _waiting(shelf, origin, pages)]
-        standings = _standings(shelf, origins)
+        # The book of no origin holds no messages.
+        names = [name for name in all_origins(unit, queue.ring_id) if name != MARK]
+        waiting = [one for name in names for one in _waiting(shelf, name, pages)]
+        standings = _standings(shelf, list(dict.fromkeys(map(origin_of, names))))
     found = [*_processed(queue, pages), *waiting]
     # Neighbours that are alike are one entry; a sort keeps the order of those of a block.
     found.sort(key=lambda one: one.block)
@@ -69,24 +73,25 @@ def _processed(queue: MessageQueue, pages: Sequence[_Page]) -> Iterator[Arrival]
     if not pages:
         return
     events: list[Event] = []
-    by_hand: set[tuple[str, int, int]] = set()
+    by_hand: set[Address] = set()
     since = pages[0].at / 1_000_000
     for event in queue.events():
         if event.at is not None and event.at >= since and event.fate in _TAKEN:
             events.append(event)
         elif event.fate is Fate.EXECUTED:
-            by_hand.add((event.origin, event.page, event.index))
+            by_hand.add(event.address)
     places = {page.block: number for number, page in enumerate(pages)}
     times = [page.at for page in pages]
     for event in events:
-        if (event.origin, event.page, event.index) in by_hand:
+        if event.address in by_hand:
             continue
         at = places.get(event.block) if event.block is not None else None
         if at is None:
             # It was processed in place: the ledger's page is written when that ends.
             at = min(bisect_left(times, round((event.at or 0) * 1_000_000)), len(pages) - 1)
         size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
-        yield Arrival(_backlog_since(pages, event.origin, at) + 1, event.origin, 1, size, event.weight)
+        since_block = _backlog_since(pages, book_name(event.origin, event.priority), at) + 1
+        yield Arrival(since_block, event.origin, 1, size, event.weight, event.priority)
 
 
 def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
@@ -116,7 +121,8 @@ def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[A
         for item, mail in enumerate(_mails(page)):
             if page.marks[item] == WAITING:
                 weight = scales.weight(origin, page, item)
-                yield Arrival(bisect_left(blocks, mail) + 1, origin, 1, page.extent(item), weight)
+                before = bisect_left(blocks, mail) + 1
+                yield Arrival(before, origin_of(origin), 1, page.extent(item), weight, priority_of(origin))
 
 
 def _mails(page: Page) -> Iterator[int]:
@@ -139,16 +145,11 @@ def _together(arrivals: Sequence[Arrival]) -> Iterator[Arrival]:
     last: Arrival | None = None
     count = 0
     for one in arrivals:
-        if last is not None and _alike(last, one):
+        if last is not None and replace(last, count=one.count) == one:
             count += one.count
             continue
         if last is not None:
-            yield Arrival(last.block, last.origin, count, last.size, last.weight)
+            yield replace(last, count=count)
         last, count = one, one.count
     if last is not None:
-        yield Arrival(last.block, last.origin, count, last.size, last.weight)
-
-
-def _alike(one: Arrival, other: Arrival) -> bool:
-    of_one: tuple[int, str, int, Weight | None] = one.block, one.origin, one.size, one.weight
-    return of_one == (other.block, other.origin, other.size, other.weight)
+        yield replace(last, count=count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 from ..core.book import Standing
 from ..core.config import RingConfig
 from ..core.errors import ConfigRefused
-from ..core.fairness import Fairness, Promise, Round, judge
+from ..core.fairness import Fairness, Promise, Round, judge, together
 from ..core.message import Message
 from ..core.orders import parts_of
+from ..core.priority import HIGH, REGULAR, book_name, is_high, origin_of, priority_of
 from ..core.weight import Weight
 from ..queue import ForeseenBlock, MessageQueue
 from ..queue.foreseeing import Conditions, Foresight
@@ -40,6 +41,12 @@ class SimulatedOrigin:
     #: In blocks, from arrival to start; what is left at the end has waited until then.
     mean_wait: float
     longest_wait: int
+    priority: str = REGULAR
+
+    @property
+    def name(self) -> str:
+        """The origin, and that it is its high queue."""
+        return self.origin if self.priority == REGULAR else f"{self.origin} ({self.priority})"
 
 
 @dataclass(frozen=True)
@@ -81,14 +88,19 @@ class Simulated:
         sums = [parts(block.planned.plus(block.overhead)) for block in self.blocks]
         return sum(sums) / (len(sums) * parts(self.limit)) if sums else 0.0
 
-    def origin(self, name: str) -> SimulatedOrigin:
+    def origin(self, name: str, priority: str = REGULAR) -> SimulatedOrigin:
         """How this origin fared."""
-        return next((one for one in self.origins if one.origin == name), SimulatedOrigin(name, 0, 0, 0, 0, 0.0, 0))
+        found = (one for one in self.origins if (one.origin, one.priority) == (name, priority))
+        return next(found, SimulatedOrigin(name, 0, 0, 0, 0, 0.0, 0, priority))
 
     def granted(self, block: ForeseenBlock) -> Mapping[str, float]:
         """What each origin got of a block, as parts of a full one."""
         parts = parts_of(self.limit)
-        return {one.origin: parts(one.granted) / parts(self.limit) for one in block.queues if one.granted != (0, 0)}
+        found: dict[str, float] = {}
+        for one in block.queues:
+            if one.granted != (0, 0):
+                found[one.origin] = found.get(one.origin, 0.0) + parts(one.granted) / parts(self.limit)
+        return found
 
 
 def simulate(scenario: Scenario, policies: Sequence[Policy] = ()) -> list[Simulated]:
@@ -99,6 +111,8 @@ def simulate(scenario: Scenario, policies: Sequence[Policy] = ()) -> list[Simula
 
 def _simulate(scenario: Scenario, policy: Policy) -> Simulated:
     config = policy.config(scenario.ring)
+    if any(one.priority == HIGH for one in scenario.arrivals):
+        config = replace(config, high=True)
     limit = config.service_weight
     if limit is None:
         raise ConfigRefused("a simulation needs the limit of a block: say limit = [time, size]")
@@ -144,7 +158,7 @@ def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
     message: bytes | Message = bytes(size)
     if weight is not None:
         message = Message(bytes(size), weight=weight)
-    packed = Packer(config.heap_size, {}).pack_one(
+    packed = Packer(config.heap_size, {}, priority=arrival.priority).pack_one(
         arrival.origin, [message] * arrival.count, config.max_message_len
     )  # fmt: skip
     for one in packed:
@@ -160,7 +174,7 @@ class _Run:
         self.by_block: dict[int, list[Arrival]] = {}
         for one in scenario.arrivals:
             self.by_block.setdefault(one.block, []).append(one)
-        #: What waits, by origin: since which block, how many, and what each costs in parts of a block.
+        #: What waits, by the names of books: since which block, how many, and what each costs in parts of a block.
         self.waiting: dict[str, deque[list[int]]] = {}
         self.sums: dict[str, dict[str, Any]] = {}
         self.blocks: list[ForeseenBlock] = []
@@ -171,8 +185,9 @@ class _Run:
         found = self.by_block.get(block, [])
         for one in found:
             weight = one.weight or self.config.weigher.weigh(one.size)
-            self.waiting.setdefault(one.origin, deque()).append([block, one.count, self.parts(weight)])
-            self._sums(one.origin)["arrived"] += one.count
+            name = book_name(one.origin, one.priority)
+            self.waiting.setdefault(name, deque()).append([block, one.count, self.parts(weight)])
+            self._sums(name)["arrived"] += one.count
         return found
 
     def _sums(self, origin: str) -> dict[str, Any]:
@@ -189,10 +204,11 @@ class _Run:
                 self._take(claim.origin, count, block.number)
         for one in block.queues:
             if one.messages or one.set_aside:
-                self._sums(one.origin)["done"] += one.messages
-                self._sums(one.origin)["set_aside"] += one.set_aside
+                sums = self._sums(book_name(one.origin, one.priority))
+                sums["done"] += one.messages
+                sums["set_aside"] += one.set_aside
         wanting = frozenset(origin for origin, rest in self.waiting.items() if rest)
-        granted = {one.origin: self.parts(one.granted) for one in block.queues}
+        granted = {book_name(one.origin, one.priority): self.parts(one.granted) for one in block.queues}
         self.rounds.append(Round(granted, frozenset(started), wanting))
 
     def _take(self, origin: str, count: int, block: int) -> None:
@@ -210,26 +226,48 @@ class _Run:
 
     def simulated(self, policy: Policy, standings: Mapping[str, Standing]) -> Simulated:
         """What it came to."""
-        origins = [self._origin(origin) for origin in sorted(self.sums)]
-        promises = {origin: self._promise(one) for origin, one in standings.items()}
-        left = {origin: sum(count * parts for _, count, parts in rest) for origin, rest in self.waiting.items()}
-        fairness = judge(self.rounds, promises, left=left, paths=self.config.paths)
-        return Simulated(policy, self.config.order, self.limit, self.blocks, fairness, origins)
+        names = sorted(self.sums, key=lambda name: (origin_of(name), not is_high(name)))
+        levels = {REGULAR: self._fairness(standings, REGULAR)}
+        if self.config.high:
+            levels[HIGH] = self._fairness(standings, HIGH)
+        origins = [self._origin(name) for name in names]
+        return Simulated(policy, self.config.order, self.limit, self.blocks, together(levels), origins)
 
-    def _origin(self, origin: str) -> SimulatedOrigin:
-        sums, last = self.sums[origin], self.scenario.blocks
-        rest = self.waiting.get(origin, deque())
+    def _fairness(self, standings: Mapping[str, Standing], priority: str) -> Fairness:
+        """The figures of the queues of one priority."""
+
+        def own(names: Iterable[str]) -> frozenset[str]:
+            return frozenset(origin_of(name) for name in names if priority_of(name) == priority)
+
+        rounds = [
+            Round(
+                {origin_of(name): got for name, got in one.granted.items() if priority_of(name) == priority},
+                own(one.started), own(one.wanting),
+            )
+            for one in self.rounds
+        ]  # fmt: skip
+        left = {
+            origin_of(name): sum(count * parts for _, count, parts in rest)
+            for name, rest in self.waiting.items() if priority_of(name) == priority
+        }  # fmt: skip
+        promises = {origin: self._promise(one, leasts=priority == REGULAR) for origin, one in standings.items()}
+        return judge(rounds, promises, left=left, paths=self.config.paths and priority == REGULAR)
+
+    def _origin(self, name: str) -> SimulatedOrigin:
+        sums, last = self.sums[name], self.scenario.blocks
+        rest = self.waiting.get(name, deque())
         left = sum(count for _, count, _ in rest)
         waited = sums["waited"] + sum(count * (last - since + 1) for since, count, _ in rest)
         longest = max([sums["longest"], *(last - since + 1 for since, _, _ in rest)])
         return SimulatedOrigin(
-            origin, sums["arrived"], sums["done"], sums["set_aside"], left, waited / sums["arrived"], longest
-        )
+            origin_of(name), sums["arrived"], sums["done"], sums["set_aside"], left, waited / sums["arrived"],
+            longest, priority_of(name),
+        )  # fmt: skip
 
-    def _promise(self, standing: Standing) -> Promise:
+    def _promise(self, standing: Standing, *, leasts: bool) -> Promise:
         if self.config.order != "deficit":
             return Promise(standing.share)
-        least = self.parts(standing.least) if standing.least else 0
+        least = self.parts(standing.least) if standing.least and leasts else 0
         return (
             Promise(standing.share, least)
             if standing.most is None

@@ -13,6 +13,7 @@ from ..core.book import Standing
 from ..core.config import RingConfig
 from ..core.errors import InvalidInput
 from ..core.message import check_number, check_origin, check_text
+from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
 
 #: How much one simulation takes in, and how many blocks it runs.
@@ -31,9 +32,11 @@ class Arrival:
     size: int = 100
     #: What each costs; the ring's weigher tells where nothing is said.
     weight: Weight | None = None
+    priority: str = REGULAR
 
     def __post_init__(self) -> None:
         check_origin(self.origin)
+        check_priority(self.priority)
         for what, number in (("block", self.block), ("count", self.count), ("size", self.size)):
             if not check_number(number, f"the {what} of an arrival"):
                 raise InvalidInput(f"the {what} of an arrival is at least 1")
@@ -114,6 +117,7 @@ class Source:
     #: What a message may be; one of each is drawn.
     sizes: Sequence[int] = (100,)
     weights: Sequence[Weight] = ()
+    priority: str = REGULAR
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1e6 or isinstance(self.rate, bool):
@@ -133,11 +137,12 @@ class Source:
         count = self._many(block - self.first + 1, dice) + (self.burst if bursts else 0)
         if len(self.sizes) == 1 and len(self.weights) <= 1:
             if count:
-                yield Arrival(block, self.origin, count, self.sizes[0], self.weights[0] if self.weights else None)
+                weight = self.weights[0] if self.weights else None
+                yield Arrival(block, self.origin, count, self.sizes[0], weight, self.priority)
             return
         for _ in range(count):
             weight = dice.choice(self.weights) if self.weights else None
-            yield Arrival(block, self.origin, 1, dice.choice(self.sizes), weight)
+            yield Arrival(block, self.origin, 1, dice.choice(self.sizes), weight, self.priority)
 
     def _many(self, number: int, dice: random.Random) -> int:
         if self.steady:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ..core.book import Standing
 from ..core.config import RingConfig
 from ..core.errors import ConfigRefused, InvalidInput, InvalidWeight
+from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
 from .scenario import Arrival, Policy, Scenario, Source
 
@@ -22,10 +23,10 @@ Read = TypeVar("Read")
 
 _SCENARIO = {"name", "blocks", "seed", "order", "limit", "ring", "origin", "policy"}
 _ORIGIN = {"name", "count", "rate", "steady", "burst", "first", "last", "size", "weight",
-           "share", "least", "most", "ordered"}  # fmt: skip
+           "share", "least", "most", "ordered", "priority"}  # fmt: skip
 _POLICY = {"name", "order", "limit", "shares", "ring"}
 _BURST = {"count", "first", "every"}
-_ARRIVAL = {"block", "origin", "count", "size", "weight"}
+_ARRIVAL = {"block", "origin", "count", "size", "weight", "priority"}
 _HEAD = {"scenario", "name", "blocks", "seed", "ring", "origins"}
 
 
@@ -64,7 +65,9 @@ def _standing_said(standing: Standing) -> dict[str, Any]:
 
 def _arrival_said(one: Arrival) -> dict[str, Any]:
     said: dict[str, Any] = {"block": one.block, "origin": one.origin, "count": one.count, "size": one.size}
-    return said if one.weight is None else {**said, "weight": list(one.weight)}
+    if one.weight is not None:
+        said["weight"] = list(one.weight)
+    return said if one.priority == REGULAR else {**said, "priority": one.priority}
 
 
 # -- by hand --
@@ -123,6 +126,7 @@ def _origins(entry: Any) -> Iterator[tuple[str, Source, Standing]]:
         last=_whole(said["last"], "last") if "last" in said else None,
         sizes=_list(said.get("size", 100), lambda one: _whole(one, "size")),
         weights=_weights(said["weight"]) if "weight" in said else (),
+        priority=check_priority(said.get("priority", REGULAR)),
     )  # fmt: skip
     standing = _standing(said)
     for number in range(1, many + 1):

@@ -81,6 +81,7 @@ def test_lines(tmp_path: Path) -> None:
         ({"origin": [{"name": "a", "burst": {"odd": 1}}]}, "a burst has no odd"),
         ({"origin": [{"name": "a", "weight": [1]}]}, "pair"),
         ({"origin": [{"name": "a", "ordered": 1}]}, "ordered is true or false"),
+        ({"origin": [{"name": "a", "priority": "odd"}]}, "a priority is"),
         ({"origin": [{"name": "a", "size": "x"}]}, "size is a whole number"),
         ({"limit": [1]}, "weight"),
         ({"ring": {"odd": 1}}, "no setting"),

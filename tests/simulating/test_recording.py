@@ -86,3 +86,16 @@ def test_what_was_written_is_read_again(queue: MessageQueue, tmp_path: Path) -> 
     assert simulate(again) == simulate(told)
     with pytest.raises(InvalidInput, match="cannot be written"):
         write_scenario(told, tmp_path / "nowhere" / "monday.jsonl")
+
+
+def test_priorities(queue: MessageQueue, tmp_path: Path) -> None:
+    queue.enqueue_messages("acme", [b"x"] * 12, priority="high")
+    queue.enqueue_messages("acme", [b"x"] * 12)
+    for _ in range(2):
+        do(queue, queue.plan_block())
+    told = record(queue)
+    high = [one for one in told.arrivals if one.priority == "high"]
+    assert {one.block for one in high} == {1} and sum(one.count for one in high) == 12
+    assert sum(one.count for one in told.arrivals) == 24
+    write_scenario(told, tmp_path / "a.jsonl")
+    assert read_scenario(tmp_path / "a.jsonl") == told

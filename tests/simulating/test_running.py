@@ -47,7 +47,7 @@ def really(queue: MessageQueue, scenario: Scenario) -> list[Block]:
         for one in scenario.arrivals:
             if one.block == number:
                 message = bytes(one.size) if one.weight is None else Message(bytes(one.size), weight=one.weight)
-                queue.enqueue_messages(one.origin, [message] * one.count)
+                queue.enqueue_messages(one.origin, [message] * one.count, priority=one.priority)
         block = queue.plan_block(seed=scenario.block_seed(number))
         blocks.append(block)
         do(queue, block)
@@ -101,6 +101,27 @@ def test_paths_too(store_uri: str) -> None:
         (told,) = simulate(scenario, [policy])
         with open_ring(store_uri, f"r{number}", scenario, policy) as queue:
             compare(queue, scenario, told)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_priorities_too(store_uri: str, order: str) -> None:
+    upgrade(parse(store_uri))
+    for number in range(9, 12):
+        scenario, policy, dice = drawn(number), Policy(order, order), random.Random(number)
+        arrivals = [replace(one, priority=dice.choice(["high", "regular"])) for one in scenario.arrivals]
+        scenario = replace(scenario, arrivals=arrivals, standings={})
+        (told,) = simulate(scenario, [policy])
+        with open_ring(store_uri, f"r{number}", scenario, policy) as queue:
+            blocks = really(queue, scenario)
+            for foreseen, block in zip(told.blocks, blocks, strict=True):
+                assert taken(foreseen) == taken(block)
+            assert sum(one.left + one.set_aside for one in told.origins) == sum(
+                footprint.count for _, footprint in queue.footprints()
+            )
+            assert {one.priority for one in told.origins} == {"high", "regular"}
+            assert {(one.origin, one.priority) for one in told.fairness.origins} == {
+                (one.origin, one.priority) for one in queue.fairness().origins
+            }
 
 
 def test_the_same_seed_gives_the_same(tmp_path: object) -> None:
