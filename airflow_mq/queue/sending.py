@@ -144,11 +144,9 @@ class Sending(QueueBase):
             packed = packer.pack(pairs, self.config.max_message_len)
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
             spool = Spool(packed, file)
-            if packer.high and not self.config.high:
-                self._allow_high()
             few = spool.few()
-            bound = has_bound(self.config)
-            if few is not None and due is None and not packer.blobs and not bound:
+            bound, first_high = has_bound(self.config), packer.high and not self.config.high
+            if few is not None and due is None and not (packer.blobs or bound or first_high):
                 if few:
                     self.store.send_few(self.ring_id, few)
                 self.tell_listeners()
@@ -159,15 +157,15 @@ class Sending(QueueBase):
                 if bound:
                     refuse_new_origins(unit, self.ring_id, spool.origins(refused), self._remember_config)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
+                if first_high:
+                    # Whoever services the ring looks for high messages from now on.
+                    unit.run("allow_high", ring=self.ring_id)
             self.store.wake(self.ring_id)
+        if first_high:
+            with self.store.loose() as unit:
+                self._remember_config(unit.ring(self.ring).config)
         self.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
-
-    def _allow_high(self) -> None:
-        """The first high message says that whoever services the ring is to look for them."""
-        with self.store.writing() as unit:
-            unit.run("allow_high", ring=self.ring_id)
-            self._remember_config(unit.ring(self.ring).config)
 
     def _send_nested(self, pairs: Iterable[tuple[str, bytes | Message]], priority: str, enqueue: Any) -> Enqueued:
         count = size = 0

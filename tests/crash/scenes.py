@@ -17,6 +17,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
+from airflow_mq.queue import Inline
 from airflow_mq.queue.values import Batch, Delivery, Report
 
 from .aftermath import child_of, processor
@@ -94,6 +95,27 @@ def planned(queue: MessageQueue, state: State) -> None:
     state.told = queue.plan_block().token
 
 
+def urgent(queue: MessageQueue, state: State) -> None:
+    """Both priorities, of which a block takes a part."""
+    mixed(queue, state)
+    for origin in ORIGINS:
+        high = [*names(f"high {origin}", 6), f"parent high {origin}".encode()]
+        queue.enqueue_messages(origin, high, priority="high")
+        state.sent += high
+    heavy = names("heavy high", 2)
+    queue.enqueue_messages("a", heavy, weight=HEAVY, priority="high")
+    state.sent += heavy
+
+
+def urgent_reported(queue: MessageQueue, state: State) -> None:
+    urgent(queue, state)
+    block = queue.plan_block(limit=Weight(20, 9_000))
+    reports = [batch.answers([Yield("not now"), *[Done()] * (len(batch) - 1)]) for batch in block.batches(["a"])]
+    queue.report(block, [one for told in reports for one in told])
+    queue.report(block, [batch.answer() for batch in block.batches(["b"])])
+    state.told = block.token
+
+
 def answers(queue: MessageQueue, token: str) -> list[Report]:
     """One of each outcome for the messages of a block; nothing for the last queue."""
     found: list[Report] = []
@@ -161,6 +183,7 @@ def chosen(points: Sequence[str]) -> list[int]:
     return sorted({at for found in places.values() for at in (found[0], found[-1])})
 
 
+AT_ONCE = Inline(processor, Weight(50, 1_000))
 BULK, SINGLE, KEYED = names("bulk", 40), names("single", 1), names("keyed", 4)
 PAIRS = [(f"origin {number % 5}", payload) for number, payload in enumerate(BULK)]
 
@@ -170,6 +193,12 @@ SCENES = [
     Scene("enqueue bulk", lambda q, s: q.enqueue_messages("a", BULK), sends=BULK),
     Scene("enqueue many origins", lambda q, s: q.enqueue_messages(PAIRS), sends=BULK),
     Scene("enqueue keyed", enqueue_keyed, repeat=enqueue_keyed, sends=KEYED),
+    Scene("enqueue high", lambda q, s: q.enqueue_messages(PAIRS, priority="high"), mixed, sends=BULK),
+    Scene("enqueue inline", lambda q, s: q.enqueue_message("a", SINGLE[0], inline=AT_ONCE), sends=SINGLE),
+    Scene("plan urgent", lambda q, s: q.plan_block(limit=Weight(20, 9_000)), urgent),
+    Scene("settle urgent", lambda q, s: q.settle_block(s.told), urgent_reported, lambda q, s: q.settle_block(s.told)),
+    Scene("service urgent", lambda q, s: q.service_queues(fickle, slice_messages=7), urgent, listens=True),
+    Scene("sweep urgent", lambda q, s: q.sweep("b"), urgent),
     Scene("enqueue delayed", lambda q, s: q.enqueue_messages("a", BULK, not_before=0), sends=BULK),
     Scene("enqueue and cut", lambda q, s: q.enqueue_messages(PAIRS), mixed, sends=BULK, listens=True),
     Scene("plan", lambda q, s: q.plan_block(key="k"), mixed, lambda q, s: q.plan_block(key="k")),

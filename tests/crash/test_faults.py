@@ -26,7 +26,8 @@ pytestmark = pytest.mark.crash
 BY_NAME = {scene.name: scene for scene in SCENES}
 #: One transaction each: whatever fails, nothing at all may have changed.
 WHOLE = ["plan", "plan in rotation", "plan with a weigher", "report", "settle", "release", "execute", "plan by hand",
-         "settle by hand", "discard", "reap", "sweep", "force head", "change ring", "enqueue bulk", "enqueue keyed"]  # fmt: skip
+         "settle by hand", "discard", "reap", "sweep", "force head", "change ring", "enqueue bulk", "enqueue keyed",
+         "enqueue high", "plan urgent", "settle urgent"]  # fmt: skip
 
 
 class Injected:
