@@ -86,7 +86,7 @@ def compare(queue: MessageQueue, scenario: Scenario, told: Simulated) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_is_simulated_is_what_happens(store_uri: str, order: str) -> None:
     upgrade(parse(store_uri))
-    for number in range(6):
+    for number in range(4):
         scenario, policy = drawn(number), Policy(order, order, shares={"b/z": 2})
         (told,) = simulate(scenario, [policy])
         assert told.order == order and len(told.blocks) == 14
@@ -96,7 +96,7 @@ def test_what_is_simulated_is_what_happens(store_uri: str, order: str) -> None:
 
 def test_paths_too(store_uri: str) -> None:
     upgrade(parse(store_uri))
-    for number in range(6, 9):
+    for number in range(6, 8):
         scenario, policy = drawn(number), Policy("paths", settings={"paths": True})
         (told,) = simulate(scenario, [policy])
         with open_ring(store_uri, f"r{number}", scenario, policy) as queue:
@@ -106,7 +106,7 @@ def test_paths_too(store_uri: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_priorities_too(store_uri: str, order: str) -> None:
     upgrade(parse(store_uri))
-    for number in range(9, 12):
+    for number in range(9, 11):
         scenario, policy, dice = drawn(number), Policy(order, order), random.Random(number)
         arrivals = [replace(one, priority=dice.choice(["high", "regular"])) for one in scenario.arrivals]
         scenario = replace(scenario, arrivals=arrivals, standings={})
