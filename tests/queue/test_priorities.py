@@ -78,7 +78,7 @@ def test_a_flood_of_high_leaves_regular_its_share(queue: MessageQueue, order: st
         assert regular == round(100 * kept), found
         assert sum(found.values()) == 100
         if order == "deficit" and kept > 0:
-            assert found["a!"] == found["b!"] and found["a"] == found["b"]
+            assert abs(found["a!"] - found["b!"]) <= 1 and abs(found["a"] - found["b"]) <= 1, found
 
 
 @pytest.mark.parametrize("order", ORDERS)
