@@ -203,6 +203,21 @@ def test_origins_of_topics_and_headers_and_large_records(queue: MessageQueue, cl
         assert file.read() == data
 
 
+def test_from_the_command_line(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_mq.cli import main
+
+    topic = cluster.make()
+    cluster.send(topic, [("acme", b"1", None), (None, b"2", None), ("acme", b"3", None)])
+    store = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(store))
+    words = ["receive", "kafka", topic, "--bootstrap", cluster.server, "--group", "g", "--store", store]
+    assert main(words) == 3
+    assert f"the record {topic}/0/1 can never be a message: it has no key" in capsys.readouterr().err
+    assert main([*words, "--skip-unfit", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"count": 1, "size": 1, "repeated": 0, "refused": 1}
+    assert main(words) == 0 and capsys.readouterr().out == "received 0 messages of 0 bytes\n"
+
+
 def test_two_readers_of_a_group_share_the_work(queue: MessageQueue, cluster: Cluster) -> None:
     topic = cluster.make(partitions=4)
     cluster.send(topic, [(f"o{number}", b"%d" % number, None) for number in range(40)])
