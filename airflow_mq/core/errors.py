@@ -9,6 +9,7 @@ The tree::
     │   │   └── MessageTooLong
     │   ├── InvalidOrigin
     │   ├── InvalidWeight
+    │   ├── ConnectionUnfit
     │   └── ConfigRefused
     ├── Refused                        the contract says no; nothing was changed
     │   ├── RecursiveDisallowed
@@ -31,6 +32,7 @@ The tree::
     │   ├── UnknownBlock
     │   ├── BlobMissing
     │   ├── UploadGivenUp
+    │   ├── AlreadyExecuted
     │   └── TokenRefused
     └── StoreError                     the place where the queue is kept
         ├── AddressRefused
@@ -88,6 +90,10 @@ class InvalidOrigin(InvalidInput):
 
 class InvalidWeight(InvalidInput):
     """A weight is two whole numbers, time and size, each from 0 to 2**64 - 1."""
+
+
+class ConnectionUnfit(InvalidInput):
+    """A command cannot be executed on this connection."""
 
 
 class ConfigRefused(InvalidInput):
@@ -186,6 +192,10 @@ class BlobMissing(Refused):
 
 class UploadGivenUp(Refused):
     """The upload was idle for longer than the ring's keep_uploads, and is gone; begin it again."""
+
+
+class AlreadyExecuted(Refused):
+    """A command is executed once; make another one."""
 
 
 class TokenRefused(Refused):

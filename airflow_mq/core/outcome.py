@@ -70,7 +70,16 @@ class StackLimitReached:
     id: bytes | None = None
 
 
-Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached
+@dataclass(frozen=True)
+class Transferred:
+    """Handed on to another queue. Told by a command, in the transaction that put it there; never by a processor."""
+
+    #: Where it went: the origin, or the ring and the origin.
+    to: str
+    id: bytes | None = None
+
+
+Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred
 
 DONE = Done()
 #: How many bytes the name of a message has.
@@ -86,7 +95,7 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
     if answer is DONE:
         return DONE
     kind: object = answer
-    if not isinstance(kind, Outcome):
+    if not isinstance(kind, Outcome) or isinstance(kind, Transferred):
         raise InvalidInput(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
     name: Any = getattr(answer, "id", None)
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):

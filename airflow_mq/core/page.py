@@ -40,6 +40,8 @@ class Note(NamedTuple):
     blob: int | None = None
     #: Of a message that went back into its queue after it was set aside: the first block since it was sent.
     arrived: int | None = None
+    #: Whether its bytes are lent to another message, or borrowed from one.
+    loan: bool = False
 
 
 NO_NOTE = Note()
@@ -162,8 +164,30 @@ class Page:
 
     def mail_of(self, item: int) -> int:
         """The mail in which this item came."""
+        return self._lies(item)[0]
+
+    def place_of(self, item: int) -> int:
+        """Which of the messages of its mail this item is."""
+        return self._lies(item)[1]
+
+    def _lies(self, item: int) -> tuple[int, int]:
         ends = list(accumulate(part.items for part in self.slices))
-        return self.slices[bisect_right(ends, item)].mail
+        at = bisect_right(ends, item)
+        return self.slices[at].mail, self.slices[at].start + item - (ends[at - 1] if at else 0)
+
+    def first_of(self, mail: int) -> int | None:
+        """The first item of this mail, if any lies here."""
+        at = 0
+        for part in self.slices:
+            if part.mail == mail:
+                return at
+            at += part.items
+        return None
+
+    @property
+    def has_loans(self) -> bool:
+        """Whether anything here is lent or borrowed; mostly nothing is noted at all."""
+        return any(note.loan for note in self.notes.values())
 
     def mark_processed(self, item: int) -> int:
         """Mark an item, and tell the bytes that are now gone."""

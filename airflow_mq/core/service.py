@@ -15,7 +15,7 @@ from .book import Book
 from .events import WRONG, EventRun, Fate
 from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
 from .message import message_id, message_ids
-from .outcome import Done, Outcome, Overweight, PageStatus, Yield
+from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
 from .page import ASIDE, PROCESSED, Page
 from .shelf import Aside, Shelf
 from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
@@ -241,6 +241,10 @@ def apply_outcome(
         return False
     elif isinstance(outcome, Yield):
         return went_back(shelf, book, page, item, outcome.reason)
+    elif isinstance(outcome, Transferred):
+        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        shelf.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
+        note_loan(shelf, book, page, item)
     else:
         id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
         shelf.emit(WRONG[type(outcome)], origin, page.index, item, id_)
@@ -271,6 +275,20 @@ def skip_gone(shelf: Shelf, book: Book) -> None:
             shelf.pull(book)
         book.begin += 1
         shelf.changed_books.add(book.origin)
+
+
+def note_loan(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+    """Its bytes are lent: every page that holds some of its mail says so, and whoever removes one looks for loans.
+
+    (A mail is at most a page's worth, so it lies in three pages at most.)
+    """
+    mail = page.mail_of(item)
+    for index in range(max(page.index - 2, 0), page.index + 3):
+        near = page if index == page.index else shelf.page(book.origin, index)
+        place = None if near is None else near.first_of(mail)
+        if near is not None and place is not None:
+            near.notes[place] = near.note(place)._replace(loan=True)
+            shelf.touch(book, near)
 
 
 def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:

@@ -13,7 +13,7 @@ from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
 from .events import with_untried
 from .judging import Exceeded, bounds_of
-from .outcome import DONE, Done, Outcome, Overweight, Yield
+from .outcome import DONE, Done, Outcome, Overweight, Transferred, Yield
 from .page import Page
 from .service import (
     apply_outcome,
@@ -178,7 +178,7 @@ class ClaimSettler:
             self._stop(book, page, item)
             result.went_back += 1
         elif verdict:
-            done = isinstance(outcome, Done)
+            done = isinstance(outcome, (Done, Transferred))
             result.processed += done
             result.failed += not done
             used = (outcome.used if isinstance(outcome, Done) else None) or planned

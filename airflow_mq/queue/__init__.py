@@ -18,6 +18,7 @@ from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
 from .blobs import Held, Keeping, StoredBlob
 from .blocks import Block, Blocks
+from .commanding import Commanding, Commands, Push, TransferToken
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
@@ -27,11 +28,12 @@ from .serving import Serving
 from .story import Step, Story, Telling
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
+from .viewing import ReferenceToken, View
 
 T = TypeVar("T")
 
 
-class MessageQueue(Keeping, Serving, Explaining, Accounting, Telling, Deciding, Blocks, Reading):
+class MessageQueue(Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Blocks, Reading):
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::
@@ -73,6 +75,7 @@ __all__ = [
     "Batch",
     "BatchProcessor",
     "Block",
+    "Commands",
     "Delivery",
     "Enqueued",
     "Explanation",
@@ -88,16 +91,20 @@ __all__ = [
     "Paused",
     "Peeked",
     "Processor",
+    "Push",
+    "ReferenceToken",
     "Report",
     "Serviced",
     "SetAside",
     "Step",
     "StoredBlob",
     "Story",
+    "TransferToken",
     "TypedBatch",
     "TypedDelivery",
     "TypedMessage",
     "TypedPeeked",
     "TypedQueue",
+    "View",
     "batch_processor",
 ]

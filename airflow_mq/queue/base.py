@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.config import RingConfig
-from ..core.errors import Busy, RecursiveDisallowed, Refused, StoreError
+from ..core.errors import Busy, RecursiveDisallowed, Refused, StoreBusy, StoreError
 from ..core.message import Footprint, check_origin, check_text
 from ..core.permit import OPEN
 from ..store import Store, StoreAddress, open_store
@@ -93,15 +93,48 @@ class QueueBase:
         """One transaction that holds the ring; what the shelf changed is saved at its end."""
         self._refuse_nested()
         with self._held(beside_lease, token, patience) as (unit, locked):
-            shelf = self._shelf(unit, locked, passes_in_flight)
-            shelf.beside = beside_lease and locked.state.lease_token is not None
-            if self.listeners and not beside_lease:
-                shelf.cut_everything()
-            yield unit, shelf
+            with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
+                yield unit, shelf
             hooks = shelf.hooks
-            shelf.save()
         self._sweep_blobs(shelf)
         self._tell(hooks)
+
+    @contextmanager
+    def _trying(
+        self, *, beside_lease: bool = False, passes_in_flight: bool = True
+    ) -> Iterator[tuple[Unit, SqlShelf] | None]:
+        """The same without ever waiting: nothing, where somebody else holds the ring at the moment."""
+        self._refuse_nested()
+        hooks: list[tuple[str, Footprint]] = []
+        with ExitStack() as stack:
+            unit = self._writing_at_once(stack)
+            locked = None if unit is None else unit.try_lock(self.ring_id)
+            if unit is None or locked is None or not (beside_lease or self._other_holder(locked, None) is None):
+                yield None
+                return
+            self._take(unit, locked, beside_lease, None)
+            with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
+                yield unit, shelf
+            hooks = shelf.hooks
+        self._tell(hooks)
+
+    def _writing_at_once(self, stack: ExitStack) -> Unit | None:
+        try:
+            return stack.enter_context(self.store.writing(wait=False))
+        except StoreBusy:
+            return None
+
+    @contextmanager
+    def _shelved(self, unit: Unit, locked: Locked, beside_lease: bool, passes_in_flight: bool) -> Iterator[SqlShelf]:
+        """A shelf over a ring that is held; what it changed is saved."""
+        shelf = self._shelf(unit, locked, passes_in_flight)
+        shelf.beside = beside_lease and locked.state.lease_token is not None
+        if self.listeners and not beside_lease:
+            shelf.cut_everything()
+        yield shelf
+        hooks = shelf.hooks
+        shelf.save()
+        shelf.hooks = hooks
 
     @contextmanager
     def _held(
@@ -115,12 +148,7 @@ class QueueBase:
                 locked = unit.lock(self.ring_id)
                 holder = None if beside_lease else self._other_holder(locked, token)
                 if holder is None:
-                    held_by = locked.state.lease_token
-                    if not beside_lease and held_by not in (None, token):
-                        # Who held it may still live: what it loaded before is not to be written any more.
-                        unit.run("drop_lease", ring=self.ring_id, token=held_by)
-                    self.store.promote_due(unit, self.ring_id, locked.now)
-                    unit.last_id = max(unit.last_id, locked.horizon - 1)
+                    self._take(unit, locked, beside_lease, token)
                     yield unit, locked
                     return
             if time.monotonic() + wait > give_up:
@@ -142,6 +170,15 @@ class QueueBase:
             # Where the commit is in doubt, so is the lease.
             self._given_up.add(token)
             raise
+
+    def _take(self, unit: Unit, locked: Locked, beside_lease: bool, token: bytes | None) -> None:
+        """The ring is ours: let mail that is due join."""
+        held_by = locked.state.lease_token
+        if not beside_lease and held_by not in (None, token):
+            # Who held it may still live: what it loaded before is not to be written any more.
+            unit.run("drop_lease", ring=self.ring_id, token=held_by)
+        self.store.promote_due(unit, self.ring_id, locked.now)
+        unit.last_id = max(unit.last_id, locked.horizon - 1)
 
     def _let_go(self, token: bytes) -> None:
         """Let others have the ring, if the store can be reached; else they wait for the lease to run out."""

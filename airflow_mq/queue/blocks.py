@@ -182,11 +182,15 @@ class Blocks(QueueBase):
 
     def release_dead_blocks(self) -> int:
         """Release every block whose deadline has passed; tell how many there were."""
+        dead = self._dead_tokens()
+        for token in dead:
+            self._end_block(token, RELEASED)
+        return len(dead)
+
+    def _dead_tokens(self) -> list[bytes]:
         with self.store.loose() as unit:
             rows = unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())
-        for row in rows:
-            self._end_block(bytes(BlockRow(*row).token), RELEASED)
-        return len(rows)
+        return [bytes(BlockRow(*row).token) for row in rows]
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
@@ -219,23 +223,41 @@ class Blocks(QueueBase):
                 raise UnknownBlock()
             if row.state != PLANNED:
                 return self._ended_before(row, state)
-            claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
-            answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
-            if row.by_hand:
-                total = self._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
-            else:
-                total = self._settle_claims(unit, shelf, claims, answers, row)
-            weight = row.details_json["overhead"].plus(total.used)
-            result = Serviced(
-                weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
-            )
-            shelf.block = row.id
-            details = {**row.details_json, "result": result.__dict__}
-            unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
-            unit.run("delete_claims", block=row.id)
-            unit.run("delete_outcomes", block=row.id)
-            self._forget_old(unit, shelf.now)
-            return result
+            return self._end_held(unit, shelf, row, state)
+
+    def _end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
+        """Give a block up without ever waiting for the ring; tell whether that went.
+
+        :param sweeping: remove payloads kept apart that nobody needs then, which may wait; else housekeeping does.
+        """
+        with self._trying(beside_lease=True) as held:
+            row = held and held[0].block("lock_free_block", ring=self.ring_id, token=token)
+            if not held or not row or row.state != PLANNED:
+                return False
+            unit, shelf = held
+            self._end_held(unit, shelf, row, RELEASED)
+        if sweeping:
+            self._sweep_blobs(shelf)
+        return True
+
+    def _end_held(self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int) -> Serviced:
+        claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
+        answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+        if row.by_hand:
+            total = self._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+        else:
+            total = self._settle_claims(unit, shelf, claims, answers, row)
+        weight = row.details_json["overhead"].plus(total.used)
+        result = Serviced(
+            weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
+        )
+        shelf.block = row.id
+        details = {**row.details_json, "result": result.__dict__}
+        unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
+        unit.run("delete_claims", block=row.id)
+        unit.run("delete_outcomes", block=row.id)
+        self._forget_old(unit, shelf.now)
+        return result
 
     def _settle_claims(
         self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow

@@ -219,7 +219,9 @@ class Foresight:
 
     def _end_dead_blocks(self) -> None:
         """Whoever plans releases first what is past its deadline: what was reported counts, the rest goes back."""
-        dead = [BlockRow(*row) for row in self.unit.rows("dead_blocks", ring=self.queue.ring_id, now=self.unit.began)]
+        dead = [
+            BlockRow(*row) for row in self.unit.rows("overdue_blocks", ring=self.queue.ring_id, now=self.unit.began)
+        ]
         for row in dead:
             claims = [
                 codec.unpack_claim(origin, bytes(data)) for origin, data in self.unit.rows("claims", block=row.id)

@@ -35,6 +35,7 @@ from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
 from .blob_check import check_blobs
+from .borrowing import Loans, borrows
 from .reports import answers_of
 from .values import LedgerBlock, Peeked, Pulse, moment
 
@@ -182,10 +183,12 @@ class Reading(QueueBase):
         """Look over everything that is stored, and tell every violation. Writes nothing."""
         with self._looking() as (unit, shelf):
             found = list(_check_ring(unit, self.ring_id))
+            loans = Loans(self.ring_id, unit.rows("all_loans", ring=self.ring_id))
             origins = list(all_origins(unit, self.ring_id))
             for name in origins:
-                found += _check_origin_of(self, unit, name)
+                found += _check_origin_of(self, unit, name, loans)
             found += _check_groups(shelf, origins)
+            found += loans.check()
             found += _check_claims(unit, self.ring_id)
             found += check_blobs(self, unit)
             return found
@@ -322,7 +325,7 @@ def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
         )
 
 
-def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violation]:
+def _check_origin_of(queue: QueueBase, unit: Unit, origin: str, loans: Loans) -> list[Violation]:
     with queue._fresh_shelf(unit) as shelf:
         book, known = shelf.book(origin), shelf.origins[origin]
         pages = dict(shelf.pages_of(origin))
@@ -340,6 +343,9 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str) -> list[Violatio
             before=1 << 62, limit=1 << 30,
         )  # fmt: skip
         found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
+        found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row.attributes)})
+        # What was let go of is there for those who borrow from it.
+        lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
         return found + list(check_slices(origin, pages, lengths, uncut))
 
 

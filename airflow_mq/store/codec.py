@@ -30,6 +30,7 @@ from ..core.outcome import (
     Outcome,
     Overweight,
     StackLimitReached,
+    Transferred,
     Unsupported,
     Yield,
 )
@@ -142,9 +143,10 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
 
 def _plain_note(note: Note) -> list[Any]:
     said = [note.weight, note.attempts, note.expires]
-    if note.arrived:
-        return [*said, note.blob, note.arrived]
-    return [*said, note.blob] if note.blob else said
+    said += [note.blob, note.arrived, note.loan]
+    while len(said) > 3 and not said[-1]:
+        said.pop()
+    return said
 
 
 @reading("a row of notes")
@@ -297,6 +299,8 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
         return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
     if isinstance(outcome, Yield):
         return ["yield", {"reason": outcome.reason}]
+    if isinstance(outcome, Transferred):
+        return ["transferred", {"to": outcome.to, "id": outcome.id.hex() if outcome.id else None}]
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
@@ -324,6 +328,8 @@ def outcome_of(plain: Sequence[Any]) -> Outcome:
         return Overweight(Weight(*said["weight"]), id_)
     if code == "yield":
         return Yield(said.get("reason", ""))
+    if code == "transferred":
+        return Transferred(said["to"], id_)
     if code not in _CODES:
         raise StoreCorrupt(f"there is no outcome called {code!r}")
     return _CODES[code](id_)

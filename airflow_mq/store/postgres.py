@@ -34,6 +34,8 @@ from .unit import Unit
 Connection = psycopg.Connection[tuple[Any, ...]]
 #: How many marks a ring remembers; with fewer, floors only move later.
 MOST_MARKS = 32
+#: Rows of mail that are worth no COPY.
+FEW = 128
 #: Seconds within which one process tells only once that mail came.
 WAKE_EVERY = 0.25
 _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
@@ -89,7 +91,15 @@ class PostgresUnit(Unit):
         not do: it is past those that have ended, not past those that have begun.)
         """
         last_id, began = self.rows("last_id")[0]
-        row = self.only("lock_ring", ring=ring)
+        return self._locked(self.only("lock_ring", ring=ring), last_id, began)
+
+    def try_lock(self, ring: int) -> Locked | None:
+        """The same, if nobody else holds the ring at the moment."""
+        last_id, began = self.rows("last_id")[0]
+        rows = self.rows("try_lock_ring", ring=ring)
+        return self._locked(rows[0], last_id, began) if rows else None
+
+    def _locked(self, row: Any, last_id: int, began: bool) -> Locked:
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
         oldest, own, now = self.rows("snapshot")[0]
         # After a restore into another cluster transactions count from new; old marks say nothing.
@@ -122,6 +132,15 @@ class PostgresStore(Store[Connection]):
     def _texts(self) -> dict[str, bytes]:
         return {}
 
+    def identity(self, *, anew: bool = False) -> list[Any]:
+        """What tells this database from any other; it changes when the server starts anew."""
+        if anew or self._identity is None:
+            with self.loose() as unit:
+                self._identity = unit.rows("database")
+        return self._identity
+
+    _identity: list[Any] | None = None
+
     def _connect(self) -> Connection:
         with translated():
             connection: Connection = psycopg.connect(autocommit=True, **conninfo(self.address))
@@ -139,7 +158,7 @@ class PostgresStore(Store[Connection]):
         return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     @contextmanager
-    def writing(self) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
         """One transaction."""
         with self._transaction(b"BEGIN") as unit:
             yield unit
@@ -247,6 +266,9 @@ class PostgresStore(Store[Connection]):
         if due is not None:
             for row in rows:
                 unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
+            return
+        if isinstance(rows, list) and 0 < len(rows) <= FEW:
+            unit.run_for("insert_mail", dict(zip(Outgoing._fields, map(list, zip(*rows)))), ring=ring)
             return
         self.point("copy_mail")
         with unit.connection.cursor().copy(self.text("copy_mail")) as copy:

@@ -87,6 +87,10 @@ class PretendUnit(Unit):
         """Nobody holds a ring by this."""
         raise StoreReadOnly("a ring is not locked by whoever only looks ahead")
 
+    def try_lock(self, ring: int) -> Locked | None:
+        """Nobody holds a ring by this."""
+        return self.lock(ring)
+
     # Books and the ring.
 
     def ready_books(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
@@ -250,6 +254,10 @@ class PretendUnit(Unit):
             slices = codec.unpack_slices(row.slices)
             kept |= {(row.origin, slices[0].mail), (row.origin, slices[-1].mail)}
         self._gone.update((origin, id_) for origin, id_, _ in keys if (origin, id_) not in kept)
+
+    def let_go(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Forget mail of pages that have loans; who borrows from it reads what is stored."""
+        self.delete_shared_mail(ring, keys)
 
     def _promote_due(self) -> None:
         """Mail that is due joins its queue, as it would when the next block is planned."""

@@ -94,6 +94,24 @@ class Arrival(NamedTuple):
     block: int | None
 
 
+class LoanRow(NamedTuple):
+    """A mail that borrows its bytes, and the one that has them."""
+
+    ring: int
+    origin: str
+    mail: int
+    lender_ring: int
+    lender_origin: str
+    lender_mail: int
+    #: Whether no page of the lender needs its mail any more.
+    let_go: bool
+
+    @property
+    def lender(self) -> tuple[int, str, int]:
+        """The mail that has the bytes."""
+        return self.lender_ring, self.lender_origin, self.lender_mail
+
+
 class BlockRow(NamedTuple):
     """A block."""
 

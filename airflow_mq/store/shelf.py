@@ -440,7 +440,7 @@ class SqlShelf(Shelf):
                 box.read.add(row.id)
             if row.id not in self.origins[row.origin].ahead:
                 box.rows.append(row)
-                if row.heap is not None:
+                if row.heap:
                     self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
                     self.fetched += row.size
         for one in hungry:
@@ -607,6 +607,13 @@ class SqlShelf(Shelf):
             self.fetch_payloads([(origin, page)])
         return page.payloads
 
+    def payload(self, origin: str, page: Page, item: int) -> bytes:
+        """One message of a page, without fetching the others."""
+        mail, place = page.mail_of(item), page.place_of(item)
+        self._cache_heaps({(origin, mail)} - self.payload_cache.keys())
+        data = self._stretch(origin, mail, place, 1)[0]
+        return Reference.read(data) if page.note(item).blob else data
+
     def _fetch_ahead(self, origin: str, page: Page) -> None:
         """Fetch the bytes of a page, and with them those that the walk will come to."""
         wanted = {(origin, part.mail) for part in _unresolved(page) if part.mail < POSTED}
@@ -630,9 +637,15 @@ class SqlShelf(Shelf):
         self._cache_heaps(wanted - self.payload_cache.keys())
 
     def _cache_heaps(self, wanted: Iterable[tuple[str, int]]) -> None:
+        borrowed = []
         for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
-            self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
+            if heap:
+                self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
+            else:
+                borrowed.append((origin, id_))
             self.fetched += size
+        for origin, id_, heap in self.unit.borrowed_heaps(self.ring_id, borrowed) if borrowed else ():
+            self.payload_cache[origin, id_] = [bytes(heap)]
 
     def fetch_payloads(self, pages: Iterable[tuple[str, Page]]) -> None:
         """The messages of many pages at once."""
@@ -782,7 +795,11 @@ class SqlShelf(Shelf):
         let_go = self._let_go()
         gone: list[tuple[str, int]] = []
         shared: list[tuple[str, int, int]] = []
+        loans: list[tuple[str, int, int]] = []
         for (origin, index), page in self.removed_pages.items():
+            if page.has_loans:
+                loans.extend((origin, part.mail, index) for part in page.slices)
+                continue
             inner = page.slices[1:-1]
             gone.extend((origin, part.mail) for part in inner)
             shared.extend((origin, part.mail, index) for part in {page.slices[0], page.slices[-1]})
@@ -795,6 +812,7 @@ class SqlShelf(Shelf):
         self.unit.delete_mail(self.ring_id, gone)
         self.unit.delete_shared_mail(self.ring_id, sorted(set(shared)))
         self.unit.release_blobs(sorted(let_go))
+        self.unit.let_go(self.ring_id, sorted(set(loans)))
 
     def _let_go(self) -> list[tuple[int, int]]:
         """Where messages lay that are gone now, and referred to payloads kept apart."""

@@ -75,6 +75,10 @@ class SqliteUnit(Unit):
         *state, config, self.last_id = self.only("lock_ring", ring=ring)
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
 
+    def try_lock(self, ring: int) -> Locked | None:
+        """The transaction is the only one that writes."""
+        return self.lock(ring)
+
 
 class SqliteStore(Store[sqlite3.Connection]):
     """Rings in a SQLite file."""
@@ -96,12 +100,15 @@ class SqliteStore(Store[sqlite3.Connection]):
         return True
 
     @contextmanager
-    def writing(self) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
         """One transaction, the only one that writes."""
         connection = self.connection()
         with translated():
             self.point("begin")
-            connection.execute("BEGIN IMMEDIATE")
+            if wait:
+                connection.execute("BEGIN IMMEDIATE")
+            else:
+                self._begin_at_once(connection)
             try:
                 yield SqliteUnit(self, connection)
                 self.point("commit")
@@ -111,6 +118,13 @@ class SqliteStore(Store[sqlite3.Connection]):
                     connection.execute("ROLLBACK")
                 raise
             self.point("committed")
+
+    def _begin_at_once(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout * 1000)}")
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:

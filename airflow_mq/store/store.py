@@ -57,8 +57,11 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     @contextmanager
-    def writing(self) -> Iterator[Unit]:
-        """One transaction, committed at the end, rolled back when anything is raised."""
+    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
+        """One transaction, committed at the end, rolled back when anything is raised.
+
+        :param wait: for another writer, where there can only be one; else that is `StoreBusy` at once.
+        """
 
     @abstractmethod
     @contextmanager

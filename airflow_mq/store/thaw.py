@@ -67,7 +67,9 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
         weight = own.get("weight")
         blob = int(blobs[str(item)].partition(":")[2]) if str(item) in blobs else None
         declared = Weight(*weight) if weight else None
-        note = Note(declared, own.get("attempts", 0), own.get("expires"), blob, own.get("arrived"))
+        note = Note(
+            declared, own.get("attempts", 0), own.get("expires"), blob, own.get("arrived"), own.get("loan", False)
+        )
         if any(part is not None and part != 0 for part in note):
             notes[item] = note
     return notes

@@ -17,7 +17,7 @@ from ..core.message import Address
 from ..core.page import PROCESSED, Page
 from ..core.shelf import Aside
 from . import codec
-from .rows import Arrival, BlockRow, BookRow, Locked, MailRow, PageRow, RingRow, StateRow
+from .rows import Arrival, BlockRow, BookRow, LoanRow, Locked, MailRow, PageRow, RingRow, StateRow
 
 if TYPE_CHECKING:
     from .store import Store
@@ -63,6 +63,10 @@ class Unit(ABC):
     @abstractmethod
     def lock(self, ring: int) -> Locked:
         """Hold the ring's books until the end of this transaction."""
+
+    @abstractmethod
+    def try_lock(self, ring: int) -> Locked | None:
+        """The same, if nobody else holds them at the moment."""
 
     def only(self, statement: str, **values: Any) -> Any:
         """The row that every ring has."""
@@ -154,6 +158,12 @@ class Unit(ABC):
             return []
         return self.rows_for("heaps", {"origin": [w[0] for w in wanted], "id": [w[1] for w in wanted]}, ring=ring)
 
+    def borrowed_heaps(self, ring: int, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
+        """The bytes that these mails borrow: origin, id, heap."""
+        return self.rows_for(
+            "borrowed_heaps", {"origin": [w[0] for w in wanted], "id": [w[1] for w in wanted]}, ring=ring
+        )
+
     def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
         """Write pages as they stand."""
         names = ("origin", "page", "items", "used", "first_index", "remaining", "remaining_size", "kept",
@@ -171,6 +181,26 @@ class Unit(ABC):
     def delete_shared_mail(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
         """Remove mail at the edge of a page, unless a neighbouring page still holds some of it."""
         self._write("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+
+    def let_go(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Remove mail of pages that have loans: what others borrow stays until they are done; whoever lent it to
+        this mail and has let go of it since is done with the last of them."""
+        if not keys:
+            return
+        columns: dict[str, list[Any]] = {"origin": [key[0] for key in keys], "id": [key[1] for key in keys]}
+        loans = {LoanRow(*row) for row in self.rows_for("loans_around", columns, ring=ring)}
+        mails = {(ring, origin, id_) for origin, id_, _ in keys}
+        gone = {loan for loan in loans if loan[:3] in mails}
+        lending = {loan.lender for loan in loans - gone}
+        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.mail) for loan in sorted(gone)], ring=ring)
+        lent = [key for key in keys if (ring, *key[:2]) in lending]
+        self._write("let_go", ("origin", "id", "page"), lent, ring=ring)
+        self.delete_shared_mail(ring, [key for key in keys if key not in lent])
+        for whose, origin, id_ in sorted({loan.lender for loan in gone if loan.let_go}):
+            if (whose, origin, id_) not in lending:
+                self.delete_mail(whose, [(origin, id_)])
+            elif not all(loan.let_go for loan in loans - gone if loan.lender == (whose, origin, id_)):
+                self.run("let_go_for_all", lender_ring=whose, lender_origin=origin, lender_mail=id_)
 
     def insert_mail(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
         """Write single messages under ids of their own."""

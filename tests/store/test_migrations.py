@@ -66,14 +66,14 @@ def test_an_edited_migration_is_told(store_uri: str) -> None:
         upgrade(address)
 
 
-@pytest.mark.parametrize(("version", "error"), [(99, SchemaTooNew), (0, SchemaTooOld)])
-def test_clients_of_another_version_say_what_to_do(store_uri: str, version: int, error: type[Exception]) -> None:
+@pytest.mark.parametrize(("ahead", "error"), [(99, SchemaTooNew), (-99, SchemaTooOld)])
+def test_clients_of_another_version_say_what_to_do(store_uri: str, ahead: int, error: type[Exception]) -> None:
     address = parse(store_uri)
     upgrade(address)
-    run(address, f"UPDATE {table(address, 'migration')} SET version = {version}")
+    run(address, f"UPDATE {table(address, 'migration')} SET version = version + {ahead}")
     with pytest.raises(error, match="upgrade"):
         MessageQueue(store_uri)
-    if version:
+    if ahead > 0:
         with pytest.raises(error):
             upgrade(address)
 

@@ -22,16 +22,17 @@ PACKAGE = Path(airflow_mq.__file__).parent
 QUERIES = PACKAGE / "store" / "queries"
 NAMES = {dialect: {path.stem for path in (QUERIES / dialect).glob("*.sql")} for dialect in ("sqlite", "postgres")}
 #: What only one database needs: the other has no COPY, no snapshots, or no DELETE … RETURNING into an INSERT.
-ONLY_POSTGRES = {"copy_mail", "insert_one", "last_id", "promote_due", "snapshot"}
+ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "promote_due", "snapshot", "try_lock_ring"}
 ONLY_SQLITE = {"delete_due"}
 #: What grows with the backlog, or with history.
 GROWING = {
     "mail", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "aside",
-    "blob", "blob_use", "chunk", "upload",
+    "blob", "blob_use", "chunk", "upload", "loan",
 }  # fmt: skip
 #: What reads all of something by intent, and who wants it.
 ON_PURPOSE = {
     "all_claims": "the check looks at everything in flight",
+    "all_loans": "the check looks at all loans",
     "count_before": "forcing the head counts the circle",
     "tickets_before": "forcing the head moves the smaller side of the circle",
     "advance_tickets": "forcing the head moves the smaller side of the circle",
@@ -86,6 +87,17 @@ VALUES: dict[str, dict[str, Any]] = {
     "lock_block": {"token": TOKEN},
     "block_by_token": {"token": TOKEN},
     "renew_block": {"token": TOKEN, "deadline": 9},
+    "lock_free_block": {"token": TOKEN},
+    "close_block": {"token": TOKEN},
+    "insert_outcome": {"id": LATE, "block": 77, "data": b"x"},
+    "insert_borrowed": {"id": LATE, "size": 1, "origin": "a", "attributes": b"x"},
+    "insert_loan": {
+        "id": LATE, "origin": "a", "lender_ring": 1, "lender_origin": "a", "lender_mail": 1, "start": 0,
+        "let_go": False,
+    },
+    "loan_of": {"id": 77, "origin": "o00100"},
+    "let_go": {"page": PAGES},
+    "let_go_for_all": {"lender_ring": 1, "lender_origin": "o00100", "lender_mail": 100_077},
     "report": {"token": TOKEN, "data": b"x"},
     "end_block": {"block": 77, "state": 1, "details": "{}"},
     "claims": {"block": 77},
@@ -190,7 +202,7 @@ def test_every_statement_that_is_named_exists() -> None:
         for part in ("store", "queue", "cli")
         for path in (PACKAGE / part).rglob("*.py")
         for name in re.findall(calls, path.read_text("utf-8"))
-    } - {"begin", "commit", "committed"}  # fmt: skip
+    } - {"begin", "commit", "committed", "release", "savepoint"}  # fmt: skip
     assert len(named) > 60
     assert named <= NAMES["sqlite"] | NAMES["postgres"]
 
@@ -244,6 +256,9 @@ INSERT INTO {s}blob (hash, size, upload, at) SELECT lpad(n::text, 64, '0'), 100,
 INSERT INTO {s}blob_use (mail, place, hash, until)
     SELECT n, 0, lpad((1 + n % 20000)::text, 64, '0'), CASE WHEN n % 100 = 0 THEN n END
     FROM generate_series(1, 40000) n;
+INSERT INTO {s}loan (ring, origin, mail, lender_ring, lender_origin, lender_mail, start)
+    SELECT 1, 'o' || lpad((n % 2000)::text, 5, '0'), n, 1, 'o' || lpad((n % 2000)::text, 5, '0'), n + 100000, 0
+    FROM generate_series(1, 20000) n;
 INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
 INSERT INTO {s}standing (ring, origin, settings, guaranteed)
     SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;

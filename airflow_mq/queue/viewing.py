@@ -1,0 +1,341 @@
+"""Taking messages one at a time: a view that never blocks, and tokens that lease what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from ..core.claims import Claim, Claiming, Scales
+from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
+from ..core.message import Address, check_origin, check_seconds
+from ..core.outcome import DONE, Outcome, check_outcome
+from ..core.priority import books_of
+from ..core.service import Ladder, overweight_limit
+from ..core.weight import UNLIMITED, ZERO, Meter, Weight
+from ..store import codec
+from ..store.rows import BlockRow
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .blocks import Blocks
+from .planning import PLANNED, new_block
+from .reading import Reading
+from .values import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Footprints that are added up at once.
+_SOME = 1000
+
+
+@dataclass(frozen=True)
+class ReferenceToken:
+    """A message on lease: whoever has the token may fetch it, and complete it or give it back.
+
+    The message itself stays where it lies. `str(token)` is the token as text, for another process, which
+    has the queue read it: `queue.token(text)`. The text is worth the message until the lease ends: it is
+    not for logs.
+    """
+
+    ring: str
+    #: What the block behind it is known by, and refused by once the lease is lost.
+    secret: str = field(repr=False)
+    address: Address
+    #: Until when the message is leased, as far as this token has heard.
+    deadline: datetime | None = field(default=None, compare=False)
+    _queue: Any = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.ring}/{self.secret}/{quote(str(self.address), safe=':')}"
+
+    @classmethod
+    def parse(cls, text: str) -> ReferenceToken:
+        """The token that `str(token)` wrote. It can do nothing before a queue has read it: `queue.token(text)`."""
+        parts = str(text).split("/")
+        if len(parts) != 3 or len(parts[1]) != 32 or not set(parts[1]) <= set("0123456789abcdef"):
+            raise InvalidInput("this is no token of a message: it reads RING/SECRET/ORIGIN:PAGE:INDEX")
+        return cls(parts[0], parts[1], Address.parse(unquote(parts[2])))
+
+    def fetch(self) -> bytes:
+        """The message itself. Refused once the lease is lost."""
+        payload: bytes = self._bound.fetch(self)
+        return payload
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its sender said beside the payload."""
+        said: Mapping[str, str] = self._bound.token_headers(self)
+        return said
+
+    def renew(self, lease: float | None = None) -> datetime:
+        """Lease the message for longer, and tell until when."""
+        deadline: datetime = self._bound.renew_block(self.secret, lease)
+        return deadline
+
+    def give_back(self) -> None:
+        """Let the message go back to its place, untreated; that counts as a try."""
+        self._bound.give_back(self)
+
+    def complete(self, outcome: Outcome = DONE) -> None:
+        """Say that the message is treated, in a transaction of its own; with what came of it, where that is more.
+
+        To do so in a transaction of yours, see `MessageQueue.commands`.
+        """
+        self._bound.complete(self, outcome)
+
+    @property
+    def _bound(self) -> Any:
+        if self._queue is None:
+            raise InvalidInput("this token was read without a queue; have the queue read it: queue.token(text)")
+        return self._queue
+
+
+class View:
+    """What can be taken from a queue right now, one message at a time. Nothing here ever waits.
+
+    ::
+
+        view = queue.view("acme")
+        while token := view.try_next():
+            handle(token.fetch())
+            token.complete()
+
+    Over one origin messages come first in, first out. Over the ring each ready origin gives one in turn. High
+    messages come before regular ones.
+    Paused origins give nothing, and an ordered one gives its next message only when the one before is
+    completed or given back. A view has no budget: a message that no block could pay is given like any other.
+    """
+
+    def __init__(self, queue: Viewing, origin: str | None, lease: float | None) -> None:
+        self._queue = queue
+        self.origin = None if origin is None else check_origin(origin)
+        self._lease = None if lease is None else check_seconds(lease, "a lease")
+
+    def try_next(self) -> ReferenceToken | None:
+        """The next message, leased to whoever holds the token; nothing, where there is none at the moment."""
+        queue = self._queue
+        queue._refuse_nested()
+        queue.settle_completed()
+        with queue._trying(passes_in_flight=False) as held:
+            if held is None:
+                return None
+            unit, shelf = held
+            claim = self._next_claim(shelf)
+            shelf.forget_plan()
+            return None if claim is None else self._write(unit, shelf, claim)
+
+    def pop(self) -> ReferenceToken | None:
+        """The same, by the name that a queue store has for it."""
+        return self.try_next()
+
+    def __len__(self) -> int:
+        """How many messages are not processed yet, those on lease included."""
+        if self.origin is not None:
+            return self._queue.footprint(self.origin).count
+        total, after = 0, ""
+        while some := self._queue.footprints(after=after, limit=_SOME):
+            total += sum(footprint.count for _, footprint in some)
+            after = some[-1][0]
+        return total
+
+    def __bool__(self) -> bool:
+        """A view is a view, also of nothing."""
+        return True
+
+    def __iter__(self) -> Iterator[ReferenceToken]:
+        """Tokens for as long as there is a next one."""
+        while token := self.try_next():
+            yield token
+
+    def _next_claim(self, shelf: SqlShelf) -> Claim | None:
+        shelf.planning = True
+        limit = shelf.config.service_weight or UNLIMITED
+        claiming = Claiming(Scales(shelf), merge=False)
+        ladder = Ladder(shelf, Meter(UNLIMITED), overweight_limit(shelf, limit), claiming)
+        ladder.credit = _One()
+        for name in self._books(shelf):
+            ladder.service_queue(name)
+            claim = claiming.claims.pop() if claiming.claims else None
+            if claim is not None and claim.messages:
+                if self.origin is None:
+                    _move_to_the_end(shelf, name)
+                claim.runs = [run for run in claim.runs if run.count or run.closed]
+                return claim
+        return None
+
+    def _books(self, shelf: SqlShelf) -> Iterator[str]:
+        """Those that may give something, in turn: high ones first."""
+        if self.origin is not None:
+            for mine in books_of(self.origin) if shelf.config.high else (self.origin,):
+                book = shelf.book(mine)
+                if not book.passed_by and (book.is_ready or shelf.pull(book)):
+                    shelf.circle(mine).meet(mine)
+                    yield mine
+            return
+        for ring in (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,):
+            following = ring.head()
+            while following is not None:
+                name = following
+                # The walk goes on from here, also when the book has left the ring by then.
+                following = ring.next_in_line(name)
+                if not shelf.book(name).passed_by:
+                    yield name
+
+    def _write(self, unit: Unit, shelf: SqlShelf, claim: Claim) -> ReferenceToken:
+        queue = self._queue
+        lease = shelf.config.lease if self._lease is None else self._lease
+        row = new_block(unit, None, lease, shelf.now, by_hand=False, details={
+            "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": "view",
+            "by": queue.who,
+        })  # fmt: skip
+        unit.insert_block(queue.ring_id, row, shelf.claims([claim]))
+        return queue._token_of(row, claim)
+
+
+class _One:
+    """The credit of a visit that may take one message."""
+
+    def __init__(self) -> None:
+        self.left = 1
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        return self.left
+
+    def spend(self, weight: Weight) -> None:
+        self.left = 0
+
+    def refund(self, weight: Weight) -> None:
+        self.left = 1
+
+
+def _move_to_the_end(shelf: SqlShelf, name: str) -> None:
+    ring = shelf.circle(name)
+    if name in ring:
+        ring.bump(name)
+    else:
+        # It gave its last message, and left the ring of this plan; it stays ready until that is settled.
+        ring.knit(name)
+
+
+class Viewing(Blocks, Reading):
+    """The part of the queue that gives messages one at a time."""
+
+    def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
+        """What can be taken right now, of one origin or of the ring; its `try_next()` never waits.
+
+        :param lease: seconds for which a message is leased to whoever takes it; the ring's, where it is not said.
+        """
+        return View(self, origin, lease)
+
+    def pop(self) -> ReferenceToken | None:
+        """The next message of the ring, on lease; nothing, where there is none at the moment. Never waits."""
+        return self.view().try_next()
+
+    def __len__(self) -> int:
+        """How many messages are not processed yet, those on lease included. Never waits."""
+        return len(self.view())
+
+    def __bool__(self) -> bool:
+        """A queue is a queue, also an empty one."""
+        return True
+
+    def token(self, token: str | ReferenceToken) -> ReferenceToken:
+        """A token that came from another process, as `str(token)` wrote it: now it can be used."""
+        read = token if isinstance(token, ReferenceToken) else ReferenceToken.parse(token)
+        if read.ring != self.ring:
+            raise InvalidInput(f"this token is of ring {read.ring!r}, and this queue of {self.ring!r}; open that one")
+        return ReferenceToken(read.ring, read.secret, read.address, read.deadline, self)
+
+    def fetch(self, token: str | ReferenceToken) -> bytes:
+        """The message that a token leases."""
+        mine = self.token(token)
+        with self._looking() as (unit, shelf):
+            self._live(unit, mine, "fetch a message by")
+            page = shelf.page(mine.address.book, mine.address.page)
+            assert page is not None, "what is claimed is stored"
+            return shelf.payload(mine.address.book, page, mine.address.index)
+
+    def token_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
+        """What the sender said beside the message that a token leases."""
+        mine = self.token(token)
+        with self._looking() as (unit, shelf):
+            self._live(unit, mine, "look at a message by")
+            page = shelf.page(mine.address.book, mine.address.page)
+            assert page is not None, "what is claimed is stored"
+            return dict(shelf.headers(mine.address.book, page).get(mine.address.index, {}))
+
+    def give_back(self, token: str | ReferenceToken) -> None:
+        """Let the message that a token leases go back to its place."""
+        mine = self.token(token)
+        with self.store.reading() as unit:
+            self._live(unit, mine, "give back")
+        self.release_block(mine.secret)
+
+    def complete(self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken], outcome: Outcome = DONE) -> int:
+        """Say that the messages of tokens are treated, all or none, in a transaction of its own; tell how many."""
+        self._refuse_nested()
+        mine = self.tokens(tokens)
+        checked = check_outcome(outcome, self.config.max_message_len)
+        with self.store.writing() as unit:
+            for token in mine:
+                self.complete_in(unit, token, checked)
+        for token in mine:
+            # What nobody has the time to settle now is settled by whoever plans, views or housekeeps next.
+            self._end_at_once(bytes.fromhex(token.secret), sweeping=True)
+        return len(mine)
+
+    def tokens(self, given: str | ReferenceToken | Iterable[str | ReferenceToken]) -> list[ReferenceToken]:
+        """One or many tokens, read by this queue."""
+        many = [given] if isinstance(given, (str, ReferenceToken)) else list(given)
+        found = [self.token(one) for one in many]
+        if len({one.secret for one in found}) < len(found):
+            raise InvalidInput("a token is given twice; a message is completed once")
+        return found
+
+    def complete_in(self, unit: Unit, token: ReferenceToken, outcome: Outcome) -> None:
+        """Report on the message of a token within a transaction, whosever it is, and let nobody report after that.
+
+        The block behind it is past its deadline from the commit on: whoever comes next settles it.
+        """
+        secret, address = bytes.fromhex(token.secret), token.address
+        if not unit.run("close_block", ring=self.ring_id, token=secret, now=unit.now()):
+            raise self._refusal(unit, secret, "complete a message of")
+        row = unit.block("block_by_token", ring=self.ring_id, token=secret)
+        if row is None or _only_address(unit, row) != address:
+            raise InvalidInput(f"this token is not that of message {address}; take it as it was given")
+        report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
+        unit.run("insert_outcome", id=unit.fresh_ids(1)[0], block=row.id, data=codec.write_json([report]))
+
+    def settle_completed(self) -> None:
+        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting."""
+        for secret in self._dead_tokens():
+            self._end_at_once(secret)
+
+    def _live(self, unit: Unit, token: ReferenceToken, what: str) -> None:
+        secret = bytes.fromhex(token.secret)
+        row = unit.block("block_by_token", ring=self.ring_id, token=secret)
+        if row is None:
+            raise UnknownBlock("there is no such token in this ring")
+        if row.state != PLANNED or row.deadline <= unit.now():
+            raise self._refusal(unit, secret, what)
+        if _only_address(unit, row) != token.address:
+            raise TokenRefused(f"this token is not that of message {token.address}; take it as it was given")
+
+    def _token_of(self, row: BlockRow, claim: Claim) -> ReferenceToken:
+        address = _address_of([claim])
+        assert address is not None
+        return ReferenceToken(self.ring, bytes(row.token).hex(), address, moment(row.deadline), self)
+
+
+def _only_address(unit: Unit, row: BlockRow) -> Address | None:
+    """The one message that a block holds, if it holds one only."""
+    return _address_of([codec.unpack_claim(origin, bytes(data)) for origin, data in unit.rows("claims", block=row.id)])
+
+
+def _address_of(claims: Sequence[Claim]) -> Address | None:
+    runs = [(claim.origin, run) for claim in claims for run in claim.runs]
+    held = [Address(origin, run.page, item) for origin, run in runs for item in run.handed_out()]
+    return held[0] if len(held) == 1 else None

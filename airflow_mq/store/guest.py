@@ -1,0 +1,230 @@
+"""Work within a transaction that somebody else has open, on a connection of theirs.
+
+Nothing is begun, committed, rolled back or set there: what is written goes with their commit, or not at all.
+A savepoint around each piece of work keeps their transaction usable when it fails, where the database lets it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from ..core.errors import ConnectionUnfit
+from . import postgres, sqlite
+from .postgres import PostgresStore, PostgresUnit
+from .schema import SchemaStatus, expected_version
+from .sqlite import SqliteStore, SqliteUnit
+from .store import Store
+from .unit import Unit
+
+_SAVEPOINT = "airflow_mq"
+TAKEN = "a connection of psycopg 3, of sqlite3, or of SQLAlchemy over one of these two"
+
+
+@contextmanager
+def guest(store: Store[Any], connection: Any, *, known: bool = False) -> Iterator[Unit]:
+    """A piece of work within the open transaction of a connection to the same database.
+
+    :param known: whether it was seen before that the connection leads to this store.
+    """
+    driver, begun = _driver_of(connection)
+    if isinstance(store, PostgresStore):
+        work = _on_postgres(store, driver, known)
+    else:
+        assert isinstance(store, SqliteStore)
+        work = _on_sqlite(store, driver, begun, known)
+    with work as unit:
+        yield unit
+
+
+def _driver_of(connection: Any) -> tuple[Any, bool]:
+    """The driver's connection, and whether SQLAlchemy has a transaction open on it."""
+    alchemy = sys.modules.get("sqlalchemy")
+    if alchemy is None or isinstance(connection, (psycopg.Connection, sqlite3.Connection)):
+        return connection, False
+    if not isinstance(connection, alchemy.engine.Connection):
+        if hasattr(connection, "connection") and hasattr(connection, "get_bind"):
+            raise ConnectionUnfit("this is a session of SQLAlchemy; give its connection: session.connection()")
+        return connection, False
+    if connection.closed or connection.invalidated:
+        raise ConnectionUnfit("this connection of SQLAlchemy is closed")
+    if not connection.in_transaction():
+        raise ConnectionUnfit(
+            "this connection of SQLAlchemy has no open transaction; work within `with engine.begin() as connection:`, "
+            "or call connection.begin() first"
+        )
+    return connection.connection.driver_connection, True
+
+
+# PostgreSQL.
+
+
+class _PlainConnection:
+    """The caller's connection, with rows as tuples and no other habits of theirs."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        return psycopg.Cursor(self.connection, row_factory=tuple_row)
+
+    def execute(self, query: bytes, values: Any = None, *, binary: bool = False) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self.cursor().execute(query, values, binary=binary)
+
+
+@contextmanager
+def _on_postgres(store: PostgresStore, connection: Any, known: bool) -> Iterator[Unit]:
+    if not isinstance(connection, psycopg.Connection):
+        raise ConnectionUnfit(f"the queue is on PostgreSQL, and this is a {_name(connection)}; it takes {TAKEN}")
+    _refuse_state(connection)
+    plain = _PlainConnection(connection)
+    unit = PostgresUnit(store, plain)  # type: ignore[arg-type]
+    with postgres.translated():
+        store.point("savepoint")
+        plain.execute(f"SAVEPOINT {_SAVEPOINT}".encode())
+        try:
+            if not known:
+                _check_database(store, unit)
+            yield unit
+            store.point("release")
+            plain.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}".encode())
+        except BaseException:
+            with suppress(psycopg.Error):
+                plain.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; RELEASE SAVEPOINT {_SAVEPOINT}".encode())
+            raise
+
+
+def _refuse_state(connection: psycopg.Connection[Any]) -> None:
+    status = connection.info.transaction_status
+    if connection.closed or status == TransactionStatus.UNKNOWN:
+        raise ConnectionUnfit("this connection is closed")
+    if status == TransactionStatus.INERROR:
+        raise ConnectionUnfit("the transaction of this connection has failed before; roll it back first")
+    if status == TransactionStatus.ACTIVE or connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise ConnectionUnfit("this connection is in the middle of something else, a COPY or a pipeline; end it first")
+    if status == TransactionStatus.IDLE and connection.autocommit:
+        raise ConnectionUnfit(
+            "this connection commits each statement by itself, and has no open transaction; "
+            "work within `with connection.transaction():`"
+        )
+
+
+def _check_database(store: PostgresStore, unit: Unit) -> None:
+    theirs = unit.rows("database")
+    if theirs != store.identity() and theirs != store.identity(anew=True):
+        raise ConnectionUnfit(
+            f"this connection leads to another database than that of the queue, which is {store.address.safe}; "
+            "only in one database can both be written in one transaction"
+        )
+    _check_schema(unit)
+
+
+def _check_schema(unit: Unit) -> None:
+    SchemaStatus(unit.rows("schema_version")[0][0], expected_version()).require()
+
+
+# SQLite.
+
+
+class _PlainFile:
+    """The caller's connection, with rows as tuples."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def cursor(self) -> sqlite3.Cursor:
+        cursor = self.connection.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def execute(self, query: str, values: Any = ()) -> sqlite3.Cursor:
+        return self.cursor().execute(query, values)
+
+    def executemany(self, query: str, values: Any) -> sqlite3.Cursor:
+        return self.cursor().executemany(query, values)
+
+
+@contextmanager
+def _on_sqlite(store: SqliteStore, connection: Any, begun: bool, known: bool) -> Iterator[Unit]:
+    if not isinstance(connection, sqlite3.Connection):
+        raise ConnectionUnfit(f"the queue is on SQLite, and this is a {_name(connection)}; it takes {TAKEN}")
+    plain = _PlainFile(connection)
+    unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
+    with sqlite.translated():
+        if not known:
+            _check_file(store, plain)
+        _refuse_no_transaction(connection, plain, begun)
+        store.point("savepoint")
+        plain.execute(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            if not known:
+                _check_schema(unit)
+            yield unit
+            store.point("release")
+            plain.execute(f"RELEASE {_SAVEPOINT}")
+        except BaseException as error:
+            _back_to_savepoint(connection, plain, error)
+            raise
+
+
+def _back_to_savepoint(connection: sqlite3.Connection, plain: _PlainFile, error: BaseException) -> None:
+    if connection.in_transaction:
+        plain.execute(f"ROLLBACK TO {_SAVEPOINT}")
+        plain.execute(f"RELEASE {_SAVEPOINT}")
+    elif isinstance(error, sqlite3.Error):
+        # A full disk, or one that fails: SQLite has rolled back all of it by itself.
+        ours = sqlite.named(error)
+        raise type(ours)(f"{ours} SQLite has rolled your whole transaction back") from error
+
+
+def _check_file(store: SqliteStore, plain: _PlainFile) -> None:
+    path = store.address.path
+    assert path is not None
+    same = [_text(name) for _, name, file in plain.execute("PRAGMA database_list") if _is_file(_text(file), path)]
+    if "main" in same:
+        return
+    if same:
+        raise ConnectionUnfit(
+            f"the queue's file is attached to this connection as {same[0]!r}; SQLite does not commit two files as one, "
+            f"so open {path} itself"
+        )
+    raise ConnectionUnfit(
+        f"this connection leads to another file than that of the queue, which is {path}; "
+        "only in one file can both be written in one transaction"
+    )
+
+
+def _refuse_no_transaction(connection: sqlite3.Connection, plain: _PlainFile, begun: bool) -> None:
+    if connection.in_transaction:
+        return
+    if begun and connection.isolation_level is not None:
+        # SQLAlchemy has a transaction open, which the driver would begin with the first row that is written.
+        plain.execute(f"BEGIN {connection.isolation_level}")
+        return
+    raise ConnectionUnfit(
+        "this connection has no open transaction; begin one (connection.execute('BEGIN IMMEDIATE')), or write rows of "
+        "your own first where the driver begins by itself"
+    )
+
+
+def _is_file(name: str, path: Path) -> bool:
+    return bool(name) and os.path.exists(name) and os.path.samefile(name, path)
+
+
+def _text(value: str | bytes) -> str:
+    """The caller's connection may hand over text as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _name(connection: Any) -> str:
+    kind = type(connection)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,664 @@
+"""Commands within transactions of the caller's: with their rows, or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+from psycopg.rows import dict_row
+
+from airflow_mq import Done, Message, MessageQueue, Weight, Yield
+from airflow_mq.core.errors import (
+    AlreadyExecuted,
+    ConnectionUnfit,
+    InvalidInput,
+    KeyConflict,
+    MessageTooLong,
+    NotPermitted,
+    RecursiveDisallowed,
+    SchemaTooNew,
+    StoreBusy,
+    StoreFull,
+    TokenRefused,
+    TooManyOrigins,
+    UnknownRing,
+)
+from airflow_mq.core.message import message_id
+from airflow_mq.queue import ReferenceToken
+from airflow_mq.store import parse, upgrade
+from tests.postgres_server import Server, running_postgres
+from tests.queue.callers import STYLES, Caller, calling
+from tests.queue.conftest import Maker, serve, told
+
+
+@pytest.fixture(params=STYLES)
+def caller(request: pytest.FixtureRequest, make_queue: Maker) -> Iterator[Caller]:
+    with calling(make_queue.uri, request.param) as caller:
+        yield caller
+
+
+def next_of(queue: MessageQueue, origin: str | None = None) -> ReferenceToken:
+    token = queue.view(origin).try_next()
+    assert token is not None
+    return token
+
+
+def payloads(queue: MessageQueue, origin: str) -> list[bytes]:
+    return [one.payload for one in queue.peek(origin, limit=100) if one.state != "reported"]
+
+
+# Sending.
+
+
+def test_a_push_goes_with_the_rows_of_the_caller(queue: MessageQueue, caller: Caller) -> None:
+    commands = queue.commands(caller.connection)
+    caller.run("INSERT INTO business VALUES ('lost')")
+    assert commands.push("a", b"lost").execute().count == 1
+    caller.rollback()
+    caller.run("INSERT INTO business VALUES ('kept')")
+    pushed = commands.push("a", b"kept", b"too").execute()
+    assert (pushed.count, pushed.size, pushed.repeated) == (2, 7, 0)
+    with MessageQueue(queue.store.address.uri, "test") as other:
+        assert payloads(other, "a") == []
+    caller.commit()
+    assert caller.rows() == ["kept"] and payloads(queue, "a") == [b"kept", b"too"]
+    assert serve(queue) == [("a", b"kept"), ("a", b"too")]
+
+
+def test_all_that_a_sender_may_say(queue: MessageQueue, caller: Caller) -> None:
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    commands.push("a", b"1", headers={"trace": "7"}, weight=Weight(3, 4)).execute()
+    commands.push("a", Message(b"2", key="k"), b"3").execute()
+    assert commands.push("a", Message(b"2", key="k")).execute().repeated == 1
+    commands.push("late", b"4", not_before=60).execute()
+    commands.push("old", b"5", expires=0).execute()
+    commands.push("many", *[b"%d" % number for number in range(300)]).execute()
+    with pytest.raises(KeyConflict, match="made at"):
+        commands.push("a", Message(b"other", key="k")).execute()
+    caller.commit()
+    found = queue.peek("a")
+    assert [one.payload for one in found] == [b"1", b"2", b"3"]
+    assert found[0].headers == {"trace": "7"} and found[0].weight == Weight(3, 4)
+    assert queue.footprint("late").count == 0 and queue.explain("late").reason == "not due"
+    assert queue.footprint("many").count == 300 and [one[1] for one in serve(queue) if one[0] == "old"] == []
+
+
+def test_to_another_ring(make_queue: Maker, caller: Caller) -> None:
+    here, there = make_queue(), make_queue("other")
+    caller.run("INSERT INTO business VALUES ('row')")
+    here.commands(caller.connection).push("a", b"1", ring="other").execute()
+    with pytest.raises(UnknownRing):
+        here.commands(caller.connection).push("a", b"1", ring="nowhere")
+    caller.commit()
+    assert payloads(here, "a") == [] and payloads(there, "a") == [b"1"]
+
+
+def test_an_error_says_where_the_command_was_made_and_the_transaction_goes_on(
+    queue: MessageQueue, caller: Caller
+) -> None:
+    queue.enqueue_message("a", b"1")
+    late = queue.view("a", lease=0.0).try_next()
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    fine = commands.push("b", b"fine")
+    too_long = commands.push("b", b"x" * 100_000)
+    assert late is not None
+    too_late = commands.complete(late)
+    for command, error in ((too_long, MessageTooLong), (too_late, TokenRefused)):
+        with pytest.raises(error, match=rf"made at .*{Path(__file__).name}:\d+ in test_an_error"):
+            command.execute()
+    assert Path(__file__).name in repr(fine)
+    fine.execute()
+    caller.commit()
+    assert caller.rows() == ["row"] and payloads(queue, "b") == [b"fine"] and payloads(queue, "a") == [b"1"]
+
+
+def test_once_and_no_more(queue: MessageQueue, caller: Caller) -> None:
+    queue.enqueue_messages("a", [b"1"])
+    token = next_of(queue)
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    push, done = commands.push("b", b"2"), commands.complete(token)
+    for command in (push, done):
+        command.execute()
+        with pytest.raises(AlreadyExecuted, match="once"):
+            command.execute()
+    with pytest.raises(AlreadyExecuted):
+        commands.push("c", done)
+    with pytest.raises(TokenRefused):
+        commands.complete(token).execute()
+    caller.commit()
+    assert payloads(queue, "b") == [b"2"] and queue.footprint("a").count == 0
+
+
+def test_bad_input(queue: MessageQueue, caller: Caller) -> None:
+    commands = queue.commands(caller.connection)
+    what: Any
+    for what in ("text", None, 7):
+        with pytest.raises(InvalidInput, match="what is pushed"):
+            commands.push("a", what)
+    for call in (
+        lambda: commands.push("a"), lambda: commands.push("", b"1"), lambda: commands.push("a\n", b"1"),
+        lambda: commands.complete("no token"), lambda: commands.push("a", b"1", weight=what), 
+        lambda: commands.push("a", b"1", headers={"a": 1}),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            call()
+    caller.run("INSERT INTO business VALUES ('row')")
+    with pytest.raises(InvalidInput, match="made at"):
+        commands.push("a", b"").execute()
+
+
+# Completing, and handing on.
+
+
+def test_a_completion_goes_with_the_rows_of_the_caller(queue: MessageQueue, caller: Caller) -> None:
+    queue.enqueue_messages([("a", b"1"), ("b", b"2")])
+    tokens = [next_of(queue), next_of(queue)]
+    caller.run("INSERT INTO business VALUES ('lost')")
+    assert queue.commands(caller.connection).complete(tokens).execute() == 2
+    caller.rollback()
+    assert payloads(queue, "a") == [b"1"] and tokens[0].fetch() == b"1"
+    caller.run("INSERT INTO business VALUES ('kept')")
+    queue.commands(caller.connection).complete(map(str, tokens)).execute()
+    caller.commit()
+    assert queue.footprint("a").count == 0 and queue.peek("a")[0].state == "reported"
+    assert queue.housekeep() == 2
+    assert sorted(told(queue)) == [("Processed", "a", 0, 0), ("Processed", "b", 0, 0)]
+
+
+def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> None:
+    """Over rings and back, it is in exactly one place at any commit, and the same message everywhere."""
+    queue, other = make_queue(heap_size=200), make_queue("other")
+    neighbours = [b"before", b"the message", b"after"]
+    queue.enqueue_messages("in", neighbours, headers={"trace": "7"})
+    serve(queue, lambda delivery: None if delivery.payload == b"before" else Yield())
+
+    def places() -> list[str]:
+        found = []
+        for ring in (queue, other):
+            assert ring.check() == []
+            for origin, footprint in ring.footprints():
+                found += [f"{ring.ring}/{origin}"] * sum(p == b"the message" for p in payloads(ring, origin))
+                assert footprint.count == len(payloads(ring, origin))
+        return found
+
+    route = [(queue, "verify"), (other, "publish"), (other, "publish"), (queue, "in"), (queue, "end")]
+    source, origin = queue, "in"
+    for target, to in route:
+        token = next_of(source, origin)
+        while token.fetch() != b"the message":
+            token.complete()
+            token = next_of(source, origin)
+        assert places() == [f"{source.ring}/{origin}"] and token.headers == {"trace": "7"}
+        caller.run(f"INSERT INTO business VALUES ('{to}')")
+        moved = source.commands(caller.connection).transfer(token, to, ring=target.ring).execute()
+        assert (moved.count, moved.size) == (1, 11)
+        if not caller.sqlite:
+            assert places() == [f"{source.ring}/{origin}"], "not before the commit"
+        caller.commit()
+        assert places() == [f"{target.ring}/{to}"], "settled or not"
+        source.housekeep()
+        assert places() == [f"{target.ring}/{to}"]
+        source, origin = target, to
+    for ring in (queue, other):
+        for token in ring.view():
+            token.complete()
+    assert places() == []
+    assert caller.run(f"SELECT count(*) FROM {prefix(queue)}loan") == [(0,)]
+    assert caller.run(f"SELECT count(*) FROM {prefix(queue)}mail") == [(0,)]
+    caller.rollback()
+    name = message_id(b"the message")
+    story = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.events(id=name)]
+    assert story == [
+        ("WentBack", "in", ""), ("Transferred", "in", "verify"), ("Transferred", "verify", "other/publish"),
+        ("Transferred", "in", "end"), ("Processed", "end", ""),
+        ("Transferred", "publish", "publish"), ("Transferred", "publish", "test/in"),
+    ]  # fmt: skip
+
+
+def prefix(queue: MessageQueue) -> str:
+    return getattr(queue.store, "prefix", "mq_")
+
+
+def test_what_is_composed_goes_together(queue: MessageQueue, caller: Caller) -> None:
+    queue.enqueue_messages([("a", b"1"), ("b", b"2"), ("c", b"3")])
+    one, two, three = next_of(queue), next_of(queue), next_of(queue)
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    released = commands.complete([one, two])
+    push = commands.push("out", b"first", released, b"last")
+    assert queue.footprint("out").count == 0 and one.fetch() == b"1", "nothing is done by making it"
+    for again in (released.execute, lambda: commands.push("elsewhere", released)):
+        with pytest.raises(AlreadyExecuted, match="goes with the push that was made at"):
+            again()
+    assert push.execute().count == 4
+    with pytest.raises(AlreadyExecuted):
+        released.execute()
+    caller.commit()
+    assert payloads(queue, "out") == [b"first", b"1", b"2", b"last"]
+    with calling(queue.store.address.uri, "driver") as other, pytest.raises(InvalidInput, match="one connection"):
+        queue.commands(other.connection).push("out", commands.complete(three))
+
+
+def test_a_failed_push_hands_nothing_on_and_may_be_tried_again(queue: MessageQueue, caller: Caller) -> None:
+    queue.enqueue_messages([("a", b"1"), ("b", b"2")])
+    one, two = next_of(queue), next_of(queue)
+    two.complete()
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    with pytest.raises(TokenRefused):
+        commands.push("out", commands.complete(one), commands.complete(two)).execute()
+    with pytest.raises(InvalidInput, match="not_before"):
+        commands.push("out", commands.complete(one), not_before=60).execute()
+    caller.commit()
+    assert one.fetch() == b"1" and queue.footprint("out").count == 0
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands.transfer(one, "out", weight=Weight(5, 5)).execute()
+    caller.commit()
+    assert queue.peek("out")[0].weight == Weight(5, 5)
+
+
+def test_a_ring_of_smaller_pages_refuses(make_queue: Maker, caller: Caller) -> None:
+    queue, small = make_queue(), make_queue("small", heap_size=64)
+    queue.enqueue_message("a", b"x" * 100)
+    token = next_of(queue)
+    caller.run("INSERT INTO business VALUES ('row')")
+    with pytest.raises(MessageTooLong):
+        queue.commands(caller.connection).transfer(token, "a", ring="small").execute()
+    caller.commit()
+    assert token.fetch() == b"x" * 100 and small.footprint("a").count == 0
+
+
+@pytest.mark.parametrize("how", ["serve", "block", "discard", "reap", "forecast"])
+def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> None:
+    """A mail of many messages lies over three pages; some are handed on, and all end in some other way."""
+    queue = make_queue(heap_size=120, max_stale=0, service_weight=Weight(1_000, 1_000_000))
+    sent = [b"%030d" % number for number in range(8)]
+    queue.enqueue_messages("a", sent)
+    heavy = Weight(5_000, 0) if how in ("discard", "reap") else None
+    with calling(make_queue.uri, "driver") as caller:
+        for number in range(8):
+            token = next_of(queue, "a")
+            if number in (1, 2, 6):
+                caller.run("INSERT INTO business VALUES ('row')")
+                queue.commands(caller.connection).transfer(token, "out", weight=heavy).execute()
+                caller.commit()
+            else:
+                token.complete()
+            assert queue.check() == []
+        queue.housekeep()
+        assert queue.footprint("a").pages == 0 and payloads(queue, "out") == [sent[1], sent[2], sent[6]]
+        if how == "serve":
+            assert [payload for _, payload in serve(queue)] == [sent[1], sent[2], sent[6]]
+        elif how == "block":
+            block = queue.plan_block()
+            assert [payload for batch in block.batches() for payload in batch.payloads] == [sent[1], sent[2], sent[6]]
+            queue.report(block, [batch.answer() for batch in block.batches()])
+            assert queue.settle_block(block).processed == 3
+        elif how == "forecast":
+            assert queue.dry_run().messages == 3 and len(list(queue.forecast(3))) >= 1
+            assert [payload for _, payload in serve(queue)] == [sent[1], sent[2], sent[6]]
+        else:
+            serve(queue)
+            assert len(queue.overweight()) == 3
+            if how == "discard":
+                queue.discard_overweight([one.address for one in queue.overweight()], "not wanted")
+            else:
+                queue.sweep("out")
+                for page in sorted({one.address.page for one in queue.overweight()}):
+                    queue.reap_page("out", page, "old")
+        assert queue.check() == []
+        caller.rollback()
+        assert caller.run(f"SELECT count(*) FROM {prefix(queue)}loan") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {prefix(queue)}mail") == [(0,)]
+
+
+def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
+    queue = make_queue()
+    queue.enqueue_messages("a", [b"1", b"2"])
+    with calling(make_queue.uri, "driver") as caller:
+        token = next_of(queue)
+        caller.run("INSERT INTO business VALUES ('row')")
+        queue.commands(caller.connection).transfer(token, "b").execute()
+        caller.commit()
+        queue.housekeep()
+        assert queue.check() == []
+        loan = f"{prefix(queue)}loan"
+        for harm, mend, says in (
+            ("let_go = true", "let_go = false", "still needed"),
+            ("start = 9", "start = 0", "lie beyond"),
+            ("lender_mail = lender_mail + 900", "lender_mail = lender_mail - 900", "is gone"),
+            ("mail = mail + 900", "mail = mail - 900", "borrows none"),
+        ):
+            caller.run(f"UPDATE {loan} SET {harm}")
+            caller.commit()
+            assert says in "\n".join(map(str, queue.check()))
+            caller.run(f"UPDATE {loan} SET {mend}")
+            caller.commit()
+            assert queue.check() == []
+
+
+@pytest.mark.postgres
+def test_a_lender_lets_go_while_its_borrower_hands_on(pg_uri: str) -> None:
+    """The loan that is written meanwhile does not know yet; whoever settles tells it."""
+    queue = Maker(pg_uri)()
+    queue.enqueue_messages("a", [b"moved", b"rest"])
+    queue.transfer(next_of(queue, "a"), "b")
+    moved, rest = next_of(queue, "b"), next_of(queue, "a")
+    with psycopg.connect(pg_uri) as connection:
+        queue.commands(connection).transfer(moved, "c").execute()
+        rest.complete()
+        assert queue.footprint("a").pages == 0 and queue.check() == []
+    assert queue.check() == []
+    queue.housekeep()
+    assert queue.check() == []
+    last = next_of(queue, "c")
+    assert last.fetch() == b"moved"
+    last.complete()
+    with psycopg.connect(pg_uri) as connection:
+        for table in ("loan", "mail"):
+            assert connection.execute(f'SELECT * FROM "airflow_mq".{table}').fetchall() == []
+    queue.close()
+
+
+# Connections that do not fit.
+
+
+def test_another_database_is_refused(queue: MessageQueue, tmp_path: Path, postgres_server: Server) -> None:
+    other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
+    other.execute("BEGIN")
+    with postgres_server.database() as uri:
+        upgrade(parse(uri))
+        with psycopg.connect(uri) as connection:
+            for wrong in (other, connection):
+                with pytest.raises(ConnectionUnfit, match="another (file|database)|the queue is on"):
+                    queue.commands(wrong).push("a", b"1").execute()
+            assert connection.execute("SELECT 1").fetchone() == (1,), "usable as before"
+    other.close()
+    for nothing in (None, object(), "sqlite://"):
+        with pytest.raises(ConnectionUnfit, match="it takes a connection of psycopg 3"):
+            queue.commands(nothing).push("a", b"1").execute()
+    assert queue.footprint("a").count == 0
+
+
+@pytest.mark.postgres
+def test_states_of_a_postgres_connection(pg_uri: str) -> None:
+    queue = Maker(pg_uri)()
+
+    def push(connection: Any) -> None:
+        queue.commands(connection).push("a", b"1").execute()
+
+    with psycopg.connect(pg_uri, autocommit=True) as connection:
+        with pytest.raises(ConnectionUnfit, match=r"with connection\.transaction"):
+            push(connection)
+        with connection.transaction():
+            push(connection)
+        with connection.pipeline(), pytest.raises(ConnectionUnfit, match="pipeline"):
+            push(connection)
+    with pytest.raises(ConnectionUnfit, match="closed"):
+        push(connection)
+    with psycopg.connect(pg_uri, row_factory=dict_row) as connection:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("SELECT * FROM nowhere")
+        with pytest.raises(ConnectionUnfit, match="failed before"):
+            push(connection)
+        connection.rollback()
+        before = connection.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall()
+        push(connection)
+        assert connection.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall() == before
+    assert queue.footprint("a").count == 2
+    engine = sqlalchemy.create_engine(pg_uri.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as core, pytest.raises(ConnectionUnfit, match=r"engine\.begin"):
+        push(core)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as loose:
+        loose.exec_driver_sql("SELECT 1")
+        with pytest.raises(ConnectionUnfit, match="commits each statement"):
+            push(loose)
+    with pytest.raises(ConnectionUnfit, match="closed"):
+        push(loose)
+    with sqlalchemy.orm.Session(engine) as session:
+        with pytest.raises(ConnectionUnfit, match=r"session\.connection\(\)"):
+            push(session)
+        push(session.connection())
+        session.commit()
+    engine.dispose()
+    assert queue.footprint("a").count == 3
+    queue.close()
+
+
+def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    queue = Maker(f"sqlite:///{path}")()
+
+    def push(connection: Any) -> None:
+        queue.commands(connection).push("a", b"1").execute()
+
+    for level in (None, "", "DEFERRED", "IMMEDIATE"):
+        connection = sqlite3.connect(path, isolation_level=level)
+        connection.row_factory, connection.text_factory = sqlite3.Row, bytes
+        with pytest.raises(ConnectionUnfit, match="no open transaction"):
+            push(connection)
+        assert not connection.in_transaction, "nothing was begun behind the caller's back"
+        connection.execute("BEGIN")
+        push(connection)
+        assert connection.in_transaction
+        connection.commit()
+        connection.close()
+    assert queue.footprint("a").count == 4
+    aside = sqlite3.connect(tmp_path / "mine.db", isolation_level=None)
+    aside.execute(f"ATTACH '{path}' AS theirs")
+    aside.execute("BEGIN")
+    with pytest.raises(ConnectionUnfit, match="attached to this connection as 'theirs'"):
+        push(aside)
+    aside.close()
+    # One that read before somebody else wrote cannot write any more: that is SQLite's to say, and ours to tell.
+    late = sqlite3.connect(path, isolation_level=None, timeout=0.1)
+    late.execute("BEGIN")
+    late.execute("SELECT count(*) FROM mq_mail").fetchall()
+    queue.enqueue_message("a", b"2")
+    with pytest.raises(StoreBusy):
+        push(late)
+    assert late.in_transaction
+    late.execute("ROLLBACK")
+    push_full = sqlite3.connect(path, isolation_level=None)
+    push_full.execute("BEGIN IMMEDIATE")
+    pages = push_full.execute("PRAGMA page_count").fetchone()[0]
+    push_full.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreFull):
+        for _ in range(50):
+            queue.commands(push_full).push("b", b"x" * 60_000).execute()
+    for one in (late, push_full):
+        one.close()
+    queue.close()
+
+
+def test_another_schema_is_refused(make_queue: Maker) -> None:
+    queue = make_queue()
+    with calling(make_queue.uri, "driver") as caller:
+        caller.run(f"UPDATE {prefix(queue)}migration SET version = version + 90")
+        caller.commit()
+        caller.run("INSERT INTO business VALUES ('row')")
+        with pytest.raises(SchemaTooNew, match="made at"):
+            queue.commands(caller.connection).push("a", b"1").execute()
+        caller.run(f"UPDATE {prefix(queue)}migration SET version = version - 90")
+        caller.commit()
+        assert caller.rows() == ["row"]
+
+
+def test_not_from_within_a_processor(make_queue: Maker) -> None:
+    queue = make_queue()
+    queue.enqueue_message("a", b"1")
+    with calling(make_queue.uri, "driver") as caller:
+
+        def processor(delivery: object) -> Done:
+            with pytest.raises(RecursiveDisallowed):
+                queue.commands(caller.connection).push("b", b"2").execute()
+            return Done()
+
+        serve(queue, processor)
+
+
+def test_sqlalchemy_is_loaded_by_nobody_but_the_caller() -> None:
+    code = (
+        "import sys, sqlite3, tempfile, airflow_mq\n"
+        "from airflow_mq.testing.scratch import scratch_queue\n"
+        "with scratch_queue() as queue:\n"
+        "    mine = sqlite3.connect(queue.store.address.path, isolation_level=None)\n"
+        "    mine.execute('BEGIN')\n"
+        "    queue.commands(mine).push('a', b'1').execute()\n"
+        "    mine.execute('COMMIT')\n"
+        "    mine.close()\n"
+        "    assert queue.footprint('a').count == 1\n"
+        "assert 'sqlalchemy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# What it moves.
+
+
+@pytest.fixture(scope="module")
+def quiet_server() -> Iterator[Server]:
+    """A server that writes no images of whole pages, so that what a transaction writes can be told."""
+    with running_postgres("embedded", {"full_page_writes": "off", "autovacuum": "off"}) as server:
+        yield server
+
+
+@pytest.mark.postgres
+def test_a_transfer_moves_no_payload(quiet_server: Server) -> None:
+    """Whatever the message, a few hundred bytes are written; and no statement of it carries its bytes."""
+    size = 1 << 20
+    with quiet_server.database() as uri:
+        queue = Maker(uri)(heap_size=size + 5)
+        written = {}
+        with psycopg.connect(uri) as connection:
+
+            def position() -> int:
+                row = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')").fetchone()
+                assert row is not None
+                return int(row[0])
+
+            for name, payload in (("small", b"x"), ("large", b"x" * size), ("again", b"y" * size)):
+                queue.enqueue_message(name, payload)
+                token = next_of(queue, name)
+                commands = queue.commands(connection)
+                commands.push("warm", b"up").execute()
+                connection.commit()
+                before = position()
+                commands.transfer(token, "out").execute()
+                connection.commit()
+                transfer = position() - before
+                before = position()
+                queue.housekeep()
+                written[name] = transfer, position() - before
+        print(f"\nWAL of transfer and settling: {written}")
+        assert written["large"][0] < 1_500 and written["again"][0] < 1_500
+        assert all(settling < 6_000 for _, settling in written.values())
+        assert queue.footprint("out").size == 2 * size + 1 and queue.check() == []
+        assert [payload for _, payload in serve(queue)][-1] == b"y" * size
+        queue.close()
+
+
+def test_a_transfer_on_sqlite_moves_no_payload(tmp_path: Path) -> None:
+    size = 1 << 20
+    path = tmp_path / "store.db"
+    queue = Maker(f"sqlite:///{path}")(heap_size=size + 5)
+    queue.enqueue_message("in", b"x" * size)
+    token = next_of(queue)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("BEGIN IMMEDIATE")
+    queue.commands(connection).transfer(token, "out").execute()
+    connection.execute("COMMIT")
+    assert Path(f"{path}-wal").stat().st_size < 100_000
+    connection.close()
+    queue.housekeep()
+    assert Path(f"{path}-wal").stat().st_size < 250_000
+    assert [payload for _, payload in serve(queue)] == [b"x" * size]
+    queue.close()
+
+
+def test_a_payload_kept_apart_is_handed_on_by_its_reference(make_queue: Maker, caller: Caller) -> None:
+    queue = make_queue()
+    data = b"x" * 200_000
+    queue.enqueue_blob("a", data, headers={"trace": "7"})
+    with queue.put_blob(b"y" * 100_000) as blob:
+        caller.run("INSERT INTO business VALUES ('row')")
+        queue.commands(caller.connection).push("a", blob.message()).execute()
+        caller.commit()
+    token = next_of(queue)
+    with queue.open_blob(token.fetch()) as file:
+        assert file.read() == data
+    caller.run("INSERT INTO business VALUES ('row')")
+    queue.commands(caller.connection).transfer(token, "b").execute()
+    caller.commit()
+    queue.housekeep()
+    assert queue.check() == [] and len(queue.blobs()) == 2
+    for token in queue.view():
+        with queue.open_blob(token.fetch()) as file:
+            assert len(file.read()) in (100_000, 200_000)
+        token.complete()
+    assert queue.check() == [] and queue.blobs() == []
+
+
+def test_priorities_are_kept_or_said(queue: MessageQueue, caller: Caller) -> None:
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    commands.push("a", b"regular").execute()
+    commands.push("a", b"high", priority="high").execute()
+    with pytest.raises(InvalidInput, match="priority"):
+        commands.push("a", b"1", priority="urgent")
+    caller.commit()
+    token = next_of(queue, "a")
+    assert token.fetch() == b"high"
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands.transfer(token, "b").execute()
+    caller.commit()
+    assert [(one.payload, one.address.priority) for one in queue.peek("b")] == [(b"high", "high")]
+    token = next_of(queue, "b")
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands.push("c", commands.complete(token), priority="regular").execute()
+    caller.commit()
+    assert [one.address.priority for one in queue.peek("c")] == ["regular"]
+    queue.housekeep()
+    assert sorted(payload for _, payload in serve(queue)) == [b"high", b"regular"]
+
+
+def test_who_may_not_send_may_not_push(make_queue: Maker) -> None:
+    make_queue()
+    confined = MessageQueue(replace(parse(make_queue.uri), origins="acme/*", priority="regular"), "test")
+    with calling(make_queue.uri, "driver") as caller:
+        caller.run("INSERT INTO business VALUES ('row')")
+        commands = confined.commands(caller.connection)
+        for push in (lambda: commands.push("birch", b"1"), lambda: commands.push("acme/a", b"1", priority="high")):
+            with pytest.raises(NotPermitted):
+                push()
+        commands.push("acme/a", b"1").execute()
+        caller.commit()
+    assert payloads(confined, "acme/a") == [b"1"]
+    confined.close()
+
+
+def test_a_bound_on_origins_holds_here_too(make_queue: Maker, caller: Caller) -> None:
+    queue = make_queue(max_origins=1)
+    queue.enqueue_message("a", b"1")
+    token = next_of(queue)
+    caller.run("INSERT INTO business VALUES ('row')")
+    commands = queue.commands(caller.connection)
+    for command in (commands.push("b", b"2"), commands.transfer(token, "b")):
+        with pytest.raises(TooManyOrigins, match="made at"):
+            command.execute()
+    commands.push("a", b"2").execute()
+    caller.commit()
+    assert payloads(queue, "a") == [b"1", b"2"] and token.fetch() == b"1"
