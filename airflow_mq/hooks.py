@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -45,6 +46,7 @@ from airflow_mq.store.address import (
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
+    from airflow_mq.queue import Commands
 
 EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", "connect_timeout", "ring", "origins", "priority")
 DEFAULT_RING = "default"
@@ -83,6 +85,19 @@ class MessageQueueHook(BaseHook):
 
         target = self._target()
         return MessageQueue(target.address.uri, ring or self.ring or target.ring)
+
+    @contextmanager
+    def commands(self, connection: Any, ring: str | None = None) -> Iterator[Commands]:
+        """Commands within the open transaction of a connection to the queue's own database, say of another hook.
+
+        The connection is one of psycopg 3, `sqlite3` or SQLAlchemy; it stays the caller's, and so does its commit. ::
+
+            with MessageQueueHook().commands(connection) as commands:
+                connection.execute("INSERT INTO orders ...")
+                commands.push("orders", b"order 17").execute()
+        """
+        with self.queue(ring) as queue:
+            yield queue.commands(connection)
 
     def get_conn(self) -> MessageQueue:
         """Open the queue, by the name that every hook has for it."""

@@ -19,6 +19,7 @@ from . import (
     serving,
     simulating,
     story,
+    taking,
     weights,
 )
 from .command import Entry
@@ -55,6 +56,10 @@ TREE: tuple[Entry, ...] = (
     deciding.HEAD,
     deciding.ORIGIN,
     blocks.BLOCKS,
+    taking.NEXT,
+    taking.COMPLETE,
+    taking.GIVE_BACK,
+    taking.TRANSFER,
     history.EVENTS,
     story.STORY,
     history.LEDGER,
