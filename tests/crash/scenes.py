@@ -171,6 +171,31 @@ def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
     return [HEAVY if payload.startswith(b"heavy") else Weight(1, len(payload)) for payload in payloads]
 
 
+def leased(queue: MessageQueue, state: State) -> None:
+    mixed(queue, state)
+    tokens = [queue.view(origin).try_next() for origin in ("a", "b", "a")]
+    state.told = [str(token) for token in tokens if token is not None]
+    assert len(state.told) == 2
+
+
+def handed_on(queue: MessageQueue, state: State) -> None:
+    """Handed on in a transaction of somebody else's, and not settled yet."""
+    leased(queue, state)
+    push = queue.commands(None).transfer(state.told, "onward")
+    with queue.store.writing() as unit:
+        push.within(unit)
+
+
+def borrowed(queue: MessageQueue, state: State) -> None:
+    """The lenders' pages are gone, and the last borrowers are on lease."""
+    handed_on(queue, state)
+    queue.service_queues(processor)
+    queue.housekeep()
+    queue.service_queues(processor)
+    queue.enqueue_messages("b", names("more", 2))
+    state.sent += names("more", 2)
+
+
 def enqueue_keyed(queue: MessageQueue, state: State) -> None:
     queue.enqueue_messages([("a", Message(payload, key=payload.decode())) for payload in names("keyed", 4)])
 
@@ -224,5 +249,12 @@ SCENES = [
     Scene("sweep", lambda q, s: q.sweep("b"), mixed),
     Scene("force head", lambda q, s: q.force_set_head("b"), mixed),
     Scene("pause", lambda q, s: q.pause("a", "for now"), mixed),
+    Scene("take", lambda q, s: q.pop(), mixed),
+    Scene("complete", lambda q, s: q.complete(s.told), leased),
+    Scene("give back", lambda q, s: q.give_back(s.told[0]), leased),
+    Scene("hand on", lambda q, s: q.transfer(s.told, "onward"), leased),
+    Scene("settle what was handed on", lambda q, s: q.housekeep(), handed_on),
+    Scene("take what was handed on", lambda q, s: q.view("onward").try_next(), handed_on),
+    Scene("service what was handed on", lambda q, s: q.service_queues(fickle, slice_messages=2), borrowed),
     Scene("change ring", lambda q, s: q.change_ring(heap_size=512), mixed),
 ]  # fmt: skip
