@@ -213,7 +213,8 @@ WEIGHTS = Group(
             ),
             about="A ring of its own is made beside the store (a file in its folder, a schema of its database), its "
             "steps are timed, and it is removed again; no ring of yours is touched. Medians are rounded up. Measure "
-            "on an idle machine; `ring change --file` reads what --json prints. Refused, if a block of the ring could not even pay for one message then.",
+            "on an idle machine; `ring change --file` reads what --json prints. Refused, if a block of the ring could "
+            "not even pay for one message then.",
             example="$ weights measure\n$ weights measure --json > costs.json",
         ),
     ),
