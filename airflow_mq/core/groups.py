@@ -16,6 +16,16 @@ def groups_of(origin: str) -> list[str]:
     return found
 
 
+def home_of(origin: str) -> str:
+    """The group right above an origin; that of `acme` is the outermost."""
+    return origin[: origin.rfind(SEPARATOR) + 1]
+
+
+def group_of(path: str) -> str:
+    """The group right above a group."""
+    return home_of(path[:-1])
+
+
 def names_above(origin: str) -> list[str]:
     """The names of the groups that hold this origin, under which their shares are set."""
     return [path[:-1] for path in groups_of(origin)]

@@ -22,7 +22,7 @@ from itertools import accumulate
 
 from .book import DEFAULT_STANDING, Book, Branch
 from .config import BLOCK_PARTS
-from .groups import ROOT, SEPARATOR, groups_of, head_of
+from .groups import ROOT, SEPARATOR, group_of, groups_of, head_of, home_of
 from .orders import LOOK_PAST, Ledger, parts_of, visit
 from .priority import is_high
 from .service import Ladder
@@ -53,6 +53,11 @@ class State(Enum):
     OUT = auto()
 
 
+#: What queues, which are no groups, have for members.
+_NOBODY: list[Member] = []
+_NOTHING: list[tuple[int, int, Member]] = []
+
+
 class Member:
     """A queue or a group, among its siblings."""
 
@@ -72,8 +77,8 @@ class Member:
         #: Whether it was visited.
         self.met = False
         # Of a group: who is in it, who may have a turn, how many are not out, and where newcomers start.
-        self.members: list[Member] = []
-        self.heap: list[tuple[int, int, Member]] = []
+        self.members: list[Member] = [] if self.is_group else _NOBODY
+        self.heap: list[tuple[int, int, Member]] = [] if self.is_group else _NOTHING
         self.present = 0
         self.level = level or 0
 
@@ -150,7 +155,8 @@ class Tree:
         self.groups: dict[str, Member] = {ROOT: self.root}
         self.queues: dict[str, Member] = {}
         #: Groups that are known, or appear now. A queue of the same name is a member of its own group.
-        self._paths = {path for path in branches if path}.union(*(groups_of(origin) for origin, _ in line))
+        above = {home_of(origin) for origin, _ in line}
+        self._paths = {path for path in branches if path}.union(above, *map(groups_of, above))
         self._place = 0
         for origin, deficit in line:
             self._enter(self._queue(origin, deficit))
@@ -164,16 +170,16 @@ class Tree:
 
     def _queue(self, origin: str, deficit: int) -> Member:
         own = origin + SEPARATOR
-        paths = [*groups_of(origin), own] if own in self._paths else groups_of(origin)
-        parent = self.root
-        for path in paths:
-            parent = self.groups.get(path) or self._group(path, parent)
+        parent = self._group(own if own in self._paths else home_of(origin))
         queue = self.queues[origin] = self._member(origin, parent, deficit)
         return queue
 
-    def _group(self, path: str, parent: Member) -> Member:
-        branch = self.shelf.branches.get(path) or Branch(path, parent.level, parent.level)
-        group = self.groups[path] = self._member(path, parent, branch.deficit, branch.level)
+    def _group(self, path: str) -> Member:
+        group = self.groups.get(path)
+        if group is None:
+            parent = self._group(group_of(path))
+            branch = self.shelf.branches.get(path) or Branch(path, parent.level, parent.level)
+            group = self.groups[path] = self._member(path, parent, branch.deficit, branch.level)
         return group
 
     def _member(self, name: str, parent: Member, deficit: int, level: int | None = None) -> Member:
