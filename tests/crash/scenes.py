@@ -23,6 +23,7 @@ from airflow_mq.queue.values import Batch, Delivery, Report
 from .aftermath import child_of, processor
 
 CONFIG = RingConfig(heap_size=160, service_weight=Weight(1_000, 100_000), max_stale=0)
+GROUPED = replace(CONFIG, paths=True, rounds_per_block=100)
 HEAVY = Weight(5_000, 0)
 ORIGINS = ("a", "b", "c")
 
@@ -65,6 +66,28 @@ def mixed(queue: MessageQueue, state: State) -> None:
         queue.enqueue_message(origin, heavy, weight=HEAVY)
         queue.enqueue_message(origin, late, expires=0)
         state.sent += [*first, *many, *parents, heavy, late]
+
+
+def in_groups(queue: MessageQueue, state: State) -> None:
+    """Queues in groups, at three levels, one of them of a group's own name."""
+    queue.set_origin("a", share=2)
+    for origin in ("a", "a/x/1", "a/x/2", "b/1", "c"):
+        payloads = names(f"one {origin}", 8)
+        queue.enqueue_messages(origin, payloads)
+        state.sent += payloads
+    queue.settle_block(queue.plan_block(limit=Weight(7, 10_000)))
+
+
+def planned_in_groups(queue: MessageQueue, state: State) -> None:
+    in_groups(queue, state)
+    block = queue.plan_block(limit=Weight(9, 10_000))
+    queue.report(block, [batch.answer(Done(used=Weight(20, 20))) for batch in block.batches()])
+    state.told = block.token
+
+
+def paused_and_served(queue: MessageQueue, state: State) -> None:
+    queue.pause("a", "for now", below=True)
+    queue.service_queues(fickle, slice_messages=4)
 
 
 def set_aside(queue: MessageQueue, state: State) -> None:
@@ -228,6 +251,10 @@ SCENES = [
     Scene("enqueue and cut", lambda q, s: q.enqueue_messages(PAIRS), mixed, sends=BULK, listens=True),
     Scene("plan", lambda q, s: q.plan_block(key="k"), mixed, lambda q, s: q.plan_block(key="k")),
     Scene("plan in rotation", lambda q, s: q.plan_block(), mixed, config=replace(CONFIG, order="rotation")),
+    Scene("plan in groups", lambda q, s: q.plan_block(limit=Weight(9, 10_000)), in_groups, config=GROUPED),
+    Scene("settle in groups", lambda q, s: q.settle_block(s.told), planned_in_groups,
+          lambda q, s: q.settle_block(s.told), config=GROUPED),
+    Scene("pause a group and service", paused_and_served, in_groups, config=GROUPED),
     Scene("plan relaxed", lambda q, s: q.plan_block(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
     Scene("plan with a weigher", lambda q, s: q.plan_block(weigher=weigh), mixed),
     Scene("report", lambda q, s: q.report(s.told, answers(q, s.told)), planned),
