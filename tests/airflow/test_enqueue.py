@@ -44,6 +44,12 @@ def test_messages_as_they_are_written(queue: MessageQueue, run: Run) -> None:
     assert queue.peek("b")[0].headers == {"h": "1"}
 
 
+def test_a_priority_for_all_and_one_of_its_own(queue: MessageQueue, run: Run) -> None:
+    run.execute(enqueue(origin="a", messages=["x", {"payload": "y", "priority": "regular"}], priority="{{ 'high' }}"))
+
+    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"x", "high"), (b"y", "regular")]
+
+
 def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue, run: Run) -> None:
     operator = enqueue(origin="a", messages=["x", "x", "y"])
 

@@ -14,6 +14,7 @@ from airflow_mq.core.errors import InvalidInput, TokenRefused
 from airflow_mq.queue import Report
 from airflow_mq.spark import exchange
 from airflow_mq.spark.running import Tally, run_share
+from airflow_mq.spark.store_side import run_in_place
 from tests.spark.conftest import processors, whole
 
 MakeRing = Callable[..., MessageQueue]
@@ -73,6 +74,40 @@ def test_what_was_answered_before_is_not_handed_over(make_ring: MakeRing, tmp_pa
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
 
     assert work(folder, routes).done == 2
+
+
+def test_both_priorities_go_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring(ordered=True)
+    queue.enqueue_messages("a", [b"1", b"later", b"3"], priority="high")
+    queue.enqueue_messages("a", [b"4", b"bad", b"6"])
+    routes, block = processors(), queue.plan_block()
+    assert {batch.priority for batch in block.batches()} == {"high", "regular"}
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+    assert work(folder, routes).back == 1
+    assert work(folder, routes).before == 5, "what is behind the one that went back is not tried"
+    exchange.take_back(queue, block.token, folder)
+    queue.settle_block(block)
+
+    assert [(one.payload, str(one.address)) for one in queue.peek("a")] == [
+        (b"later", "a:0:1:high"),
+        (b"3", "a:0:2:high"),
+    ]
+    assert queue.check() == []
+
+
+def test_a_part_of_both_priorities_in_this_process(make_ring: MakeRing) -> None:
+    queue = make_ring(ordered=True)
+    queue.enqueue_messages("a", [b"1", b"later", b"3"], priority="high")
+    queue.enqueue_messages("a", [b"4", b"bad", b"6"])
+    routes, block = processors(), queue.plan_block()
+
+    for again in range(2):
+        tally = run_in_place(queue, block.token, routes, whole(routes))
+        assert (tally.done, tally.failed, tally.back) == ((3, 1, 1), (0, 0, 0))[again]
+    queue.settle_block(block)
+
+    assert [str(one.address) for one in queue.peek("a")] == ["a:0:1:high", "a:0:2:high"]
 
 
 def test_parts_and_processors_lie_side_by_side(make_ring: MakeRing, tmp_path: Path) -> None:

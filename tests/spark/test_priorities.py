@@ -1,0 +1,33 @@
+"""Priorities in the format `airflow_mq`: what the tasks of a write and of a look do, without any Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.core.errors import InvalidInput
+
+
+def test_rows_are_written_and_read_with_a_priority(
+    make_ring: Callable[..., MessageQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.spark import source
+
+    queue = make_ring()
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    rows = {"origin": ["a", "a"], "payload": [b"1", b"2"], "priority": [None, "regular"]}
+    writer = source.QueueWriter(source.Options({"priority": "high", "ring": queue.ring}), list(rows), False)
+    (batch,) = pa.Table.from_pydict(rows).to_batches()
+
+    assert writer.write(iter([batch])).count == 2  # type: ignore[attr-defined]
+
+    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"1", "high"), (b"2", "regular")]
+    reader = source.LookReader(source.Options({"ring": queue.ring}))
+    (share,) = reader.partitions()
+    (found,) = reader.read(share)
+    assert found.column("page").to_pylist() == [-1, 0], "a high message's page is below zero"
+    with pytest.raises(InvalidInput, match="a priority is"):
+        source.Options({"priority": "urgent"})
