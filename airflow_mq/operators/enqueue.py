@@ -8,11 +8,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
-from airflow_mq.core.errors import KeyConflict
+from airflow_mq.core.blob import Reference
+from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
 from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
@@ -20,6 +23,7 @@ from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight
 
 if TYPE_CHECKING:
     from airflow_mq.core.weight import Weight
+    from airflow_mq.queue import MessageQueue
 
 #: Rows that are fetched together.
 FETCHED = 1_000
@@ -121,10 +125,10 @@ class EnqueueMessagesOperator(QueueOperator):
         """Enqueue everything that the source has."""
         base = key_base(context) if self.idempotent else None
         above = team_of(context) + SEPARATOR if self.of_team else ""
-        with self.opened(context) as queue:
+        with self.opened(context) as queue, ExitStack() as held:
             try:
                 sent = queue.enqueue_messages(
-                    self._addressed(self._source(), base, above),
+                    self._addressed(self._apart(self._source(), queue, held), base, above),
                     weight=weight_of(self.weight, "weight"),
                     headers=self.headers or None,
                     not_before=number_of(self.not_before, "not_before"),
@@ -136,6 +140,9 @@ class EnqueueMessagesOperator(QueueOperator):
                     f"{error}. The source gave something else than when this task enqueued before: order the query, or "
                     "name what identifies a message (key, key_column)"
                 ) from None
+            except NotPermitted as error:
+                # Tried again, it would be refused again.
+                raise AirflowFailException(str(error)) from None
         self.log.info(
             "Enqueued %d messages of %d bytes on ring %r; %d were enqueued before.",
             sent.count, sent.size, queue.ring, sent.repeated,
@@ -147,6 +154,14 @@ class EnqueueMessagesOperator(QueueOperator):
         if len(given) != 1:
             raise AirflowFailException(f"say one of messages, files or sql; {' and '.join(given) or 'none'} is said")
         return {"messages": self._of_messages, "files": self._of_files, "sql": self._of_rows}[given[0]]()
+
+    def _apart(self, source: Source, queue: MessageQueue, held: ExitStack) -> Source:
+        """Files that no page holds are kept apart; until the messages are there, the uploads are held."""
+        for place, origin, said in source:
+            if isinstance(said, _File):
+                large = said.size > queue.config.max_message_len
+                said = held.enter_context(queue.put_blob(said.open())).reference if large else said.read()
+            yield place, origin, said
 
     def _addressed(self, source: Source, base: str | None, above: str) -> Iterator[tuple[str, bytes | Message]]:
         for place, origin, said in source:
@@ -185,12 +200,12 @@ class EnqueueMessagesOperator(QueueOperator):
 
     def _of_files(self) -> Source:
         pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
-        for path, read in matching(str(self.files)):
+        for path, file in matching(str(self.files)):
             found = pattern.search(path) if pattern else None
             if pattern and not found:
                 raise AirflowFailException(f"origin_pattern does not match {path!r}")
             origin = self._origin_of(path, found["origin"] if found else None)
-            yield path, origin, path.encode() if self.payload == "path" else read()
+            yield path, origin, path.encode() if self.payload == "path" else file
 
     def _of_rows(self) -> Source:
         if not self.sql_conn_id:
@@ -214,12 +229,26 @@ class EnqueueMessagesOperator(QueueOperator):
         return row[name]
 
 
+class _File(NamedTuple):
+    """A file, and how to read it."""
+
+    size: int
+    open: Callable[[], IO[bytes]]
+
+    def read(self) -> bytes:
+        """All of it."""
+        with self.open() as file:
+            return file.read()
+
+
 class _Said(dict[str, Any]):
     """A message that says something of itself."""
 
 
 def as_bytes(given: Any) -> bytes:
     """A payload: bytes as they are, text in UTF-8, anything else as JSON."""
+    if isinstance(given, Reference):
+        return given
     if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
     if isinstance(given, str):
@@ -253,12 +282,12 @@ def message_key(base: str, place: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
-def matching(pattern: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def matching(pattern: str) -> Iterator[tuple[str, _File]]:
     """The files that match, in the order of their names, and how to read each."""
     if "://" not in pattern:
         for path in sorted(glob.glob(pattern, recursive=True)):
             if os.path.isfile(path):
-                yield path, lambda path=path: _read(path)  # type: ignore[misc]
+                yield path, _File(os.path.getsize(path), partial(open, path, "rb"))
         return
     from airflow.sdk import ObjectStoragePath
 
@@ -266,12 +295,7 @@ def matching(pattern: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
     root = ObjectStoragePath(folder)
     for found in sorted(root.glob(rest) if rest else [root], key=str):
         if found.is_file():
-            yield str(found), found.read_bytes
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+            yield str(found), _File(found.stat().st_size, partial(found.open, "rb"))
 
 
 def _wild(pattern: str) -> tuple[str, str]:

@@ -161,6 +161,19 @@ def test_a_weight_and_a_due_time_travel_along(sqlite_queue: MessageQueue, run: R
     sqlite_queue.release_block(block)
 
 
+def test_who_may_not_send_fails_at_once(sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    extra = {"path": str(sqlite_queue.store.address.path), "origins": "acme*", "priority": "regular"}
+    monkeypatch.setenv("AIRFLOW_CONN_CONFINED", json.dumps({"conn_type": "airflow_mq", "extra": extra}))
+    operator = enqueue(origin="birch", messages=["an order"])
+    operator.mq_conn_id = "confined"
+    with pytest.raises(AirflowFailException, match=r"match 'acme\*', and 'birch' does not"):
+        run.execute(operator)
+    operator.origin = "acme/orders"
+    assert run.execute(operator)["count"] == 1
+
+
 def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
     from airflow_mq.operators.enqueue import message_key
 
