@@ -121,3 +121,18 @@ def test_high_is_judged_among_high(make_queue: Maker) -> None:
     queue.pause("acme")
     run(queue, 1)
     assert queue.fairness().origin("hooli", "high").granted == pytest.approx(3 / 16)
+
+
+def test_paths_are_judged_at_each_level(make_queue: Maker) -> None:
+    """Who splits into many queues is promised no more than who has one, and gets what is promised."""
+    queue = ring(make_queue, "deficit", paths=True, service_weight=Weight(32, 1 << 20), rounds_per_block=32)
+    queue.enqueue_messages("one", [b"x"] * 400)
+    for number in range(4):
+        queue.enqueue_messages(f"many/{number}", [b"x"] * 100)
+    run(queue, 8)
+    told = queue.fairness()
+    assert [round(one.promised or 0, 2) for one in told.origins] == [0.12] * 4 + [0.5]
+    assert told.broken(most_wait=0, most_error=0.05, least_jain=0.99) == []
+    queue.pause("many", below=True)
+    run(queue, 2)
+    assert queue.fairness().origin("many/0").waiting == 0
