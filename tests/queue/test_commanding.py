@@ -149,7 +149,7 @@ def test_bad_input(queue: MessageQueue, caller: Caller) -> None:
             commands.push("a", what)
     for call in (
         lambda: commands.push("a"), lambda: commands.push("", b"1"), lambda: commands.push("a\n", b"1"),
-        lambda: commands.complete("no token"), lambda: commands.push("a", b"1", weight=what), 
+        lambda: commands.complete("no token"), lambda: commands.push("a", b"1", weight=what),
         lambda: commands.push("a", b"1", headers={"a": 1}),
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
