@@ -7,7 +7,7 @@ mail its items are (*slices*), how long each is, and how far they were attempted
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from typing import NamedTuple
@@ -161,6 +161,11 @@ class Page:
         """How large the payload of this item is, wherever it is kept."""
         note = self.notes.get(item)
         return note.blob if note and note.blob else self.lengths[item]
+
+    def mails_of(self, items: Iterable[int]) -> list[int]:
+        """The mail in which each of these items came."""
+        ends = list(accumulate(part.items for part in self.slices))
+        return [self.slices[bisect_right(ends, item)].mail for item in items]
 
     def mail_of(self, item: int) -> int:
         """The mail in which this item came."""

@@ -75,6 +75,8 @@ class Origin:
         self.ticket = row.ticket
         self.begin_page = row.begin_page
         self.taken: list[int] = []
+        #: How many of those that were posted to it were cut.
+        self.posted = 0
         self.messages = 0
         self.size = 0
 
@@ -106,10 +108,11 @@ class SqlShelf(Shelf):
         self.page_base: dict[tuple[str, int], tuple[int, bytes, int, int, int]] = {}
         self.page_look: dict[str, int] = {}
         self.posted: dict[int, tuple[str, bytes]] = {}
+        self.posted_to: dict[str, list[int]] = {}
         self.next_posted = POSTED
         #: Which of these were there before, and what is known of them.
         self.rejoining: dict[int, Rejoining] = {}
-        self.arrived: dict[tuple[str, int], Arrival] = {}
+        self.arrived: dict[Address, Arrival] = {}
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
         self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
         #: Bytes of messages that were fetched since the last save.
@@ -398,11 +401,17 @@ class SqlShelf(Shelf):
             known = self.origins[origin]
             known.taken.append(row.id)
             return mail_of(row)
-        for id_, (whose, payload) in self.posted.items():
-            if whose == origin and id_ not in self.origins[origin].taken:
-                self.origins[origin].taken.append(id_)
-                return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
-        return None
+        return self._next_posted(origin) if self.posted else None
+
+    def _next_posted(self, origin: str) -> Mail | None:
+        known, ids = self.origins[origin], self.posted_to.get(origin, ())
+        if known.posted == len(ids):
+            return None
+        id_ = ids[known.posted]
+        known.posted += 1
+        known.taken.append(id_)
+        payload = self.posted[id_][1]
+        return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
 
     def _box(self, origin: str) -> MailBox:
         box = self.boxes.get(origin)
@@ -534,6 +543,7 @@ class SqlShelf(Shelf):
     def post(self, origin: str, payload: bytes) -> None:
         """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
         self.posted[self.next_posted] = (origin, payload)
+        self.posted_to.setdefault(origin, []).append(self.next_posted)
         self.next_posted += 1
         if self.beside:
             return
@@ -565,21 +575,22 @@ class SqlShelf(Shelf):
 
     def arrivals(self, addresses: Iterable[Address]) -> dict[Address, Arrival]:
         """When messages that lie in pages here were sent, and the first block since."""
+        wanted = list(addresses)
+        items: dict[tuple[str, int], list[Address]] = {}
+        for at in wanted:
+            if at not in self.arrived and self.pages.get((at.book, at.page)) is not None:
+                items.setdefault((at.book, at.page), []).append(at)
         mails: dict[Address, tuple[str, int]] = {}
-        for at in addresses:
-            page = self.pages.get((at.book, at.page))
-            if page is not None:
-                mails[at] = at.book, page.mail_of(at.index)
-        missing = sorted(set(mails.values()) - self.arrived.keys())
-        self.arrived.update(self.unit.arrivals(self.ring_id, missing))
-        found = {}
+        for key, its in items.items():
+            page = self.pages[key]
+            found = page.mails_of(at.index for at in its) if page is not None else ()
+            mails.update(zip(its, ((key[0], mail) for mail in found)))
+        told = self.unit.arrivals(self.ring_id, sorted(set(mails.values())))
         for at, mail in mails.items():
-            arrival = self.arrived.get(mail)
-            if arrival is not None:
-                page = self.pages[at.book, at.page]
-                first = page.note(at.index).arrived if page is not None else None
-                found[at] = arrival._replace(block=first or arrival.block)
-        return found
+            page, arrival = self.pages[at.book, at.page], told.get(mail)
+            if arrival is not None and page is not None:
+                self.arrived[at] = arrival._replace(block=page.note(at.index).arrived or arrival.block)
+        return {at: self.arrived[at] for at in wanted if at in self.arrived}
 
     def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
         """What senders said beside the messages of a page, by index; mostly nothing."""
@@ -763,7 +774,7 @@ class SqlShelf(Shelf):
             ring.moved.clear()
             ring.favoured = []
         for known in self.origins.values():
-            known.taken = []
+            known.taken, known.posted = [], 0
         self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
 
     def _save_posted(self) -> None:
@@ -789,7 +800,7 @@ class SqlShelf(Shelf):
             gone.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in gone.slices]
         for old, (origin, payload) in self.posted.items():
             self.payload_cache[origin, ids[old]] = [payload]
-        self.posted, self.rejoining = {}, {}
+        self.posted, self.posted_to, self.rejoining = {}, {}, {}
 
     def _save_pages(self) -> None:
         let_go = self._let_go()
