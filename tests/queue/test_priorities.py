@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from airflow_mq.core.errors import ConfigRefused, InFlight, InvalidInput, Invali
 from airflow_mq.core.message import Address, Footprint
 from airflow_mq.core.weigher import LinearWeigher
 from airflow_mq.store import parse, upgrade
+
+from .conftest import MakeQueue
 
 #: A block carries a hundred messages of one byte.
 HUNDRED = {"service_weight": Weight(100, 100), "weigher": LinearWeigher(Weight(0, 0), Weight(1000, 1000))}
@@ -393,3 +396,64 @@ def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
     entries = queue.ledger(block=block.id)[0].entries
     assert [entry.origin for entry in entries] == expected + expected
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", [3, 14])
+def test_the_share_is_kept_whatever_the_messages_weigh(make_queue: MakeQueue, order: str, seed: int) -> None:
+    """Floods of both, of any weights: regular gets its share of every row of blocks, but for about one message."""
+    chance = random.Random(seed)
+    kept = chance.choice([0.2, 0.5, 0.8])
+    queue = make_queue(order=order, kept_for_regular=kept, rounds_per_block=4, **HUNDRED)
+    for priority in ("high", "regular"):
+        most = {"high": chance.choice([10, 60, 95]), "regular": chance.choice([10, 60, 95])}[priority]
+        for origin in ("a", "b", "c"):
+            messages = [b"x" * chance.randint(1, most) for _ in range(6_000 // most)]
+            queue.enqueue_messages(origin, messages, priority=priority)
+    got = {"high": 0, "regular": 0}
+    for number in range(1, 25):
+        block = queue.plan_block(seed=b"seed")
+        for claim in block.claims:
+            got[claim.priority] += claim.planned.time
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        queue.settle_block(block)
+        assert got["regular"] >= 100 * (kept * number - 1), (number, got)
+    assert got["high"] >= 100 * 24 * (1 - kept) * 0.5 and queue.check() == []
+
+
+def test_in_a_ring_with_paths_groups_share_among_regular_messages(queue: MessageQueue) -> None:
+    queue = ring(queue, paths=True)
+    for origin in ("acme/1", "acme/2", "birch/1"):
+        queue.enqueue_messages(origin, [b"x"] * 300)
+    queue.enqueue_messages("acme/1", [b"x"] * 30, priority="high")
+    found = counts(run(queue))
+    assert found.pop("acme/1!") == 30
+    assert abs(found["birch/1"] - 35) <= 1 and abs(found["acme/1"] - found["acme/2"]) <= 1
+    queue.enqueue_messages("acme/2", [b"x"] * 300, priority="high")
+    queue.pause("acme", below=True)
+    assert set(run(queue)) == {"birch/1"} and queue.pulse(9).ready == ("birch/1",)
+    queue.resume("acme")
+    assert counts(run(queue))["acme/2!"] == 50
+    block = queue.plan_block()
+    queue.report(block, [b.answer(Done(used=Weight(60, 60))) for b in block.batches()])
+    queue.settle_block(block)
+    assert queue.check() == []
+
+
+def test_the_check_knows_what_priorities_promise(queue: MessageQueue) -> None:
+    queue = ring(queue)
+    queue.enqueue_messages("a", [b"x" * 60] * 2, priority="high")
+    queue.enqueue_messages("b", [b"x"] * 80)
+    run(queue)
+    assert queue.check() == []
+    prefix = getattr(queue.store, "prefix", "mq_")
+    for change, said in (
+        # Each undoes itself.
+        ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "among those of the other priority"),
+        ("UPDATE {}book SET deficit = -7 - deficit WHERE origin = '\x01'", "parts of a block to regular ones"),
+    ):
+        for broken in (True, False):
+            with queue.store.writing() as unit:
+                unit.connection.execute(change.format(prefix))  # type: ignore[attr-defined]
+            found = [str(one) for one in queue.check()]
+            assert any(said in one for one in found) if broken else not found, found
