@@ -287,6 +287,8 @@ def _step(event: Event, place: Address, at: datetime) -> Step:
         why = ERRORS[event.fate]
     elif event.fate is Fate.DECLINED:
         why = "without success"
+    elif event.fate is Fate.TRANSFERRED:
+        why = f"to {event.detail}"
     return Step(_STEPS[event.fate], place, at, event.block, event.who, why, event.weight)
 
 

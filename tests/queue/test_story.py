@@ -12,6 +12,7 @@ from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weigh
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import message_id
 from airflow_mq.queue import Story
+from tests.queue.callers import Caller
 from tests.queue.conftest import Maker, serve
 
 HEAVY = Weight(700_000, 5)
@@ -203,3 +204,29 @@ def test_what_was_never_heard_of(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"quiet")
     assert queue.story(message_id(b"quiet")).state == "waiting"
     assert queue.story(message_id(b"quiet"), origin="other").state == "unknown"
+
+
+def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: MessageQueue) -> None:
+    caller = Caller(queue.store.address.uri, "driver")
+    queue.enqueue_message("acme", b"order", headers={"trace": "7"})
+    token = queue.view("acme").try_next()
+    assert token is not None
+    caller.run("BEGIN") if caller.sqlite else None
+    queue.commands(caller.connection).transfer(token, "out", weight=HEAVY).execute()
+    caller.commit()
+    queue.housekeep()
+    told = queue.story(LAST)
+    assert words(told)[-1] == "transferred" and told.end is not None and told.end.why == "to out"
+    serve(queue)
+    (aside,) = queue.overweight("out")
+    queue.change_ring(service_weight=Weight(800_000, 1 << 30))
+    (moved,) = queue.judge_again(aside.address).moved
+    assert moved.moved is not None and queue.check() == []
+    assert queue.peek("out")[0].headers == {"trace": "7"}
+    assert serve(queue) == [("out", b"order")]
+    assert words(queue.story(moved.moved))[-3:] == ["set aside", "judged again", "processed"]
+    prefix = getattr(queue.store, "prefix", "mq_")
+    for table in ("loan", "mail"):
+        assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]
+    caller.rollback()
+    caller.close()
