@@ -116,7 +116,7 @@ def measure(session: Session, args: Namespace) -> None:
 
     per_millisecond = _UNITS[args.unit]
     with session.queue() as queue, _ended_by_signal(), session.out.progress("measuring") as tell:
-        found = measuring.measure(queue.store.address, queue.config, args.repeats, tell)
+        found = measuring.measure(queue.store.address, args.repeats, tell)
         costs = measuring.costs_of(found, per_millisecond)
         # Checked whether it is applied or not: what is printed can be used.
         config = queue.config.changed(costs=costs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from statistics import median, quantiles
 from time import perf_counter
@@ -59,17 +59,15 @@ class Measured:
     how: str
 
 
-def measure(
-    address: StoreAddress, config: RingConfig, repeats: int = REPEATS, tell: Callable[[str], None] | None = None
-) -> list[Measured]:
-    """Measure every step on a ring beside this store that is set like this one, but for what steps depend on."""
+def measure(address: StoreAddress, repeats: int = REPEATS, tell: Callable[[str], None] | None = None) -> list[Measured]:
+    """Measure every step on a ring beside this store; the settings of its own rings do not matter to that."""
     if not 3 <= repeats <= 1000:
         raise InvalidInput(f"measuring is repeated 3 to 1,000 times, not {repeats!r}")
     found: dict[str, list[float]] = {step: [] for step in METHODS}
     with beside(address) as made:
         store = open_store(made)
         try:
-            bench = _Bench(store, config)
+            bench = _Bench(store)
             bench.once()
             for number in range(1, repeats + 1):
                 if tell is not None:
@@ -94,13 +92,12 @@ def costs_of(measured: Sequence[Measured], per_millisecond: int = 1) -> Costs:
 class _Bench:
     """Rings in a store of their own, each used once."""
 
-    def __init__(self, store: Store[object], config: RingConfig) -> None:
+    def __init__(self, store: Store[object]) -> None:
         self.store = store
         # Steps are the same in every order; the contract's takes each of them once.
-        self.config = replace(
-            config, order="rotation", paths=False, costs=Costs(), service_weight=Weight(1 << 40, 1 << 40),
-            weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)), heap_size=1 << 17, max_stale=0, max_attempts=None,
-            max_origins=None, backoff=0.0, ordered=True,
+        self.config = RingConfig(
+            order="rotation", service_weight=Weight(1 << 40, 1 << 40), heap_size=1 << 17, max_stale=0,
+            weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)),
         )  # fmt: skip
         self.number = 0
 

@@ -51,7 +51,7 @@ def test_every_step_is_measured_and_nothing_is_touched(queue: MessageQueue) -> N
     address = queue.store.address
     before, there = everything(queue), places(address)
     told: list[str] = []
-    found = measure(address, queue.config, 3, told.append)
+    found = measure(address, 3, told.append)
     assert {one.step for one in found} == {field.name for field in fields(Costs)} == set(METHODS)
     assert all(0 <= one.low <= one.high and one.median >= 0 and one.how == METHODS[one.step] for one in found)
     assert all(one.median > 0 for one in found if one.step.startswith(("bump", "set", "execute", "reap")))
@@ -64,10 +64,10 @@ def test_nothing_is_left_of_what_went_wrong(queue: MessageQueue, monkeypatch: py
     there = places(address)
     monkeypatch.setattr(steps._Bench, "reaped", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        measure(address, queue.config, 3)
+        measure(address, 3)
     assert places(address) == there
     with pytest.raises(InvalidInput, match="3 to 1,000"):
-        measure(address, queue.config, 2)
+        measure(address, 2)
 
 
 HOLD = """
