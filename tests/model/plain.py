@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from airflow_mq.core.groups import is_below
+
 HEADER = 5
 WAITING, GONE, ASIDE = "waiting", "gone", "set aside"
 Pair = tuple[int, int]
@@ -120,6 +122,8 @@ class Plain:
         self.events: list[Event] = []
         self.keys: dict[str, tuple[int, bytes]] = {}
         self.delayed: list[tuple[int, int, list[Item]]] = []
+        #: Groups that are paused, and until when.
+        self.groups: dict[str, int | None] = {}
         self.all: list[Item] = []
         self.sent = 0
         #: Whether a window moved past its last page before something more was sent, where only the store can tell.
@@ -227,6 +231,9 @@ class Plain:
     # Who is passed by.
 
     def is_paused(self, book: Book) -> bool:
+        untils = (until for name, until in self.groups.items() if is_below(book.origin, name))
+        if any(until is None or until > self.now() for until in untils):
+            return True
         return book.paused and (book.until is None or book.until > self.now())
 
     def passed_by(self, book: Book, in_place: bool) -> bool:
