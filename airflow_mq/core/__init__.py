@@ -59,11 +59,11 @@ Where to read on
 ----------------
 `weight` and `config` say what things cost and how a ring is set; `page`, `book` and `ring`
 are the data; `shelf` is how the rules see it. `service` is the ladder (queue, page, item),
-`judging` says what a message may weigh, `orders` decides whose turn it is, `claims` plans
-and `settle` settles, `overweight` treats what lies behind the window, `events` tells what
-became of everything, and `invariants` checks that all of this page is true of what is
-stored. Nothing here waits, reads a clock, or opens anything; `airflow_mq.store` is where it
-is kept.
+`judging` says what a message may weigh, `orders` decides whose turn it is (`paths`, where
+origins are paths), `claims` plans and `settle` settles, `overweight` treats what lies behind
+the window, `events` tells what became of everything, and `invariants` checks that all of this
+page is true of what is stored. Nothing here waits, reads a clock, or opens anything;
+`airflow_mq.store` is where it is kept.
 """
 
 from __future__ import annotations
