@@ -35,11 +35,14 @@ if TYPE_CHECKING:
         Enqueued,
         Explanation,
         ForeseenBlock,
+        Judgement,
         MessageQueue,
         Peeked,
         Report,
         Serviced,
         SetAside,
+        Step,
+        Story,
         batch_processor,
     )
 
@@ -55,17 +58,17 @@ _HOMES = {
     "core.weight": ("Costs", "Weight"),
     "processors": ("Part", "Processor", "Processors"),
     "queue": (
-        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForeseenBlock", "MessageQueue", "Peeked", "Report",
-        "Serviced", "SetAside", "batch_processor",
+        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForeseenBlock", "Judgement", "MessageQueue", "Peeked",
+        "Report", "Serviced", "SetAside", "Step", "Story", "batch_processor",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
-    "Explanation", "Footprint", "ForeseenBlock", "LinearWeigher", "Message", "MessageQueue", "Outcome",
+    "Explanation", "Footprint", "ForeseenBlock", "Judgement", "LinearWeigher", "Message", "MessageQueue", "Outcome",
     "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced", "SetAside",
-    "StackLimitReached", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+    "StackLimitReached", "Step", "Story", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 
