@@ -45,7 +45,9 @@ def test_messages_as_they_are_written(queue: MessageQueue, run: Run) -> None:
 
 
 def test_a_priority_for_all_and_one_of_its_own(queue: MessageQueue, run: Run) -> None:
-    run.execute(enqueue(origin="a", messages=["x", {"payload": "y", "priority": "regular"}], priority="{{ 'high' }}"))
+    operator = enqueue(origin="a", messages=["x", {"payload": "y", "priority": "regular"}], priority="high")
+    assert "priority" in operator.template_fields
+    run.execute(operator)
 
     assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"x", "high"), (b"y", "regular")]
 

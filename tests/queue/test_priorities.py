@@ -457,3 +457,21 @@ def test_the_check_knows_what_priorities_promise(queue: MessageQueue) -> None:
                 unit.connection.execute(change.format(prefix))  # type: ignore[attr-defined]
             found = [str(one) for one in queue.check()]
             assert any(said in one for one in found) if broken else not found, found
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_ring_that_only_looks_for_high_messages_services_as_before(queue: MessageQueue, order: str) -> None:
+    found = []
+    for high in (False, True):
+        one, chance = ring(queue, order=order, high=high, rounds_per_block=4), random.Random(5)
+        for _ in range(40):
+            one.enqueue_messages(chance.choice("abcd"), [b"x" * chance.randint(1, 60) for _ in range(5)])
+        blocks = []
+        while block := one.plan_block(seed=b"seed"):
+            if not block.messages:
+                break
+            blocks.append(([(claim.origin, claim.runs, claim.planned) for claim in block.claims], one.ring_order()))
+            one.report(block, [batch.answer() for batch in block.batches()])
+            one.settle_block(block)
+        found.append(blocks)
+    assert found[0] == found[1] and len(found[0]) > 50
