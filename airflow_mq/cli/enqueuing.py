@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..core.errors import InvalidInput
 from ..core.message import check_origin
 from ..core.priority import PRIORITIES, REGULAR
+from .blobs import send_blobs
 from .command import Command, UsageError, option
 from .ndjson import Lines
 from .session import Session
@@ -36,7 +37,9 @@ def enqueue(session: Session, args: Namespace) -> None:
     with ExitStack() as stack:
         queue = stack.enter_context(session.queue())
         told = stack.enter_context(session.out.progress("enqueuing"))
-        if args.ndjson is not None:
+        if args.blob:
+            done = send_blobs(queue, args.origin, args.blob, args.key, common, told)
+        elif args.ndjson is not None:
             lines = Lines(stack.enter_context(_opened(args.ndjson)), args.origin)
             try:
                 done = queue.enqueue_messages(_counted(lines.pairs(), told), **common)
@@ -52,22 +55,24 @@ def enqueue(session: Session, args: Namespace) -> None:
 
 
 def _check(args: Namespace) -> None:
-    sources = [bool(args.message), bool(args.file), args.ndjson is not None]
+    sources = [bool(args.message), bool(args.file), args.ndjson is not None, bool(args.blob)]
     if sum(sources) != 1:
         raise UsageError(
-            "say which messages: as arguments, - for standard input, --file PATH or --ndjson PATH"
+            "say which messages: as arguments, - for standard input, --file PATH, --blob PATH or --ndjson PATH"
             if not any(sources)
-            else "messages come from arguments, from --file or from --ndjson; choose one"
+            else "messages come from arguments, from --file, from --blob or from --ndjson; choose one"
         )
     if args.ndjson is None and args.origin is None:
         raise UsageError("say whose messages these are: airflow-mq enqueue ORIGIN MESSAGE")
     if args.origin is not None:
         check_origin(args.origin)
-    if args.key and (args.ndjson is not None or args.lines or len([*args.message, *(args.file or ())]) > 1):
+    if args.key and (
+        args.ndjson is not None or args.lines or len([*args.message, *(args.file or ()), *(args.blob or ())]) > 1
+    ):
         raise UsageError("--key names one message; give each line of NDJSON its own")
     if args.lines and args.ndjson is not None:
         raise UsageError("--lines is for standard input and --file; NDJSON is lines already")
-    stdin = [*args.message, *(args.file or ()), args.ndjson].count("-")
+    stdin = [*args.message, *(args.file or ()), *(args.blob or ()), args.ndjson].count("-")
     if stdin > 1:
         raise UsageError("standard input can be read once")
 
@@ -117,6 +122,10 @@ ENQUEUE = Command(
         option("origin", nargs="?", metavar="ORIGIN", help="who sends; names the queue"),
         option("message", nargs="*", metavar="MESSAGE", help="a message; - is all of standard input"),
         option("--file", action="append", metavar="PATH", help="a file is a message; may be repeated; - is stdin"),
+        option(
+            "--blob", action="append", metavar="PATH",
+            help="a file of any size is a message: stored once, apart from the pages; may be repeated; - is stdin",
+        ),
         option("--lines", action="store_true", help="each line of a file or of standard input is a message"),
         option(
             "--ndjson", metavar="PATH",
@@ -133,6 +142,7 @@ ENQUEUE = Command(
     about="All messages of a call are stored, or none. Repeat a call whose outcome is in doubt with --key.",
     example="$ enqueue acme 'an order' 'another order'\n"
     "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
+    "$ enqueue acme --blob orders.parquet\n"
     "$ enqueue acme --priority high 'stop the presses'\n"
     "$ enqueue --ndjson orders.ndjson",
     rest="message",

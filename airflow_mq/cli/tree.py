@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    blobs,
     blocks,
     checking,
     database,
@@ -55,6 +56,8 @@ TREE: tuple[Entry, ...] = (
     deciding.SWEEP,
     deciding.HEAD,
     deciding.ORIGIN,
+    blobs.BLOBS,
+    blobs.BLOB,
     blocks.BLOCKS,
     taking.NEXT,
     taking.COMPLETE,

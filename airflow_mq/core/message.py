@@ -111,12 +111,12 @@ class Message:
     @classmethod
     def of_blob(
         cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None, priority: str | None = None,
     ) -> Message:  # fmt: skip
         """A message whose payload is kept apart: `queue.put_blob` stored it, and told the reference."""
         if not isinstance(blob, Reference):
             raise InvalidMessage(f"a blob is the reference that put_blob returned, not {type(blob).__name__}")
-        return cls(blob, key, weight, headers)
+        return cls(blob, key, weight, headers, priority)
 
 
 def message_id(payload: bytes) -> bytes:

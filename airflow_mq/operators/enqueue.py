@@ -54,7 +54,7 @@ class EnqueueMessagesOperator(QueueOperator):
     :param messages: payloads (text, bytes, or anything that becomes JSON), or mappings with `payload` and, if
         they like, `origin`, `key`, `weight`, `headers` and `priority` (templated, unless it is an XCom)
     :param files: a path with wildcards, or the address of an object store with wildcards; each file that matches is
-        a message (templated)
+        a message, stored apart if it is larger than a page (templated)
     :param sql: a query; each row is a message (templated)
     :param sql_conn_id: connection of the query, whose hook is a `DbApiHook` (templated)
     :param origin: the origin of all, or a function of the message, of the file's path, or of the row (as a
@@ -287,7 +287,7 @@ def matching(pattern: str) -> Iterator[tuple[str, _File]]:
     if "://" not in pattern:
         for path in sorted(glob.glob(pattern, recursive=True)):
             if os.path.isfile(path):
-                yield path, _File(os.path.getsize(path), partial(open, path, "rb"))
+                yield path, _File(os.path.getsize(path), partial(_open, path))
         return
     from airflow.sdk import ObjectStoragePath
 
@@ -296,6 +296,10 @@ def matching(pattern: str) -> Iterator[tuple[str, _File]]:
     for found in sorted(root.glob(rest) if rest else [root], key=str):
         if found.is_file():
             yield str(found), _File(found.stat().st_size, partial(found.open, "rb"))
+
+
+def _open(path: str) -> IO[bytes]:
+    return open(path, "rb")
 
 
 def _wild(pattern: str) -> tuple[str, str]:

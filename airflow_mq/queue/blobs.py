@@ -65,10 +65,11 @@ class Held:
         return self.reference.size
 
     def message(
-        self, key: str | None = None, weight: Weight | None = None, headers: Mapping[str, str] | None = None
-    ) -> Message:
+        self, key: str | None = None, weight: Weight | None = None, headers: Mapping[str, str] | None = None,
+        priority: str | None = None,
+    ) -> Message:  # fmt: skip
         """A message that refers to it."""
-        return Message.of_blob(self.reference, key, weight, headers)
+        return Message.of_blob(self.reference, key, weight, headers, priority)
 
     def release(self) -> None:
         """Keep it for messages only: without any, it goes at once."""
@@ -118,12 +119,12 @@ class Keeping(Sending):
     def enqueue_blob(
         self, origin: str, source: Source, *, key: str | None = None, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        progress: Progress | None = None,
+        priority: str | None = None, progress: Progress | None = None,
     ) -> Enqueued:  # fmt: skip
         """Store a payload as `put_blob` does, and enqueue one message that refers to it."""
         origin = self.check_sender(origin)
         blob = self.put_blob(source, progress=progress)
-        message = blob.message(key, Weight.of(weight) if weight is not None else None, headers)
+        message = blob.message(key, Weight.of(weight) if weight is not None else None, headers, priority)
         try:
             told = self.enqueue_messages([(origin, message)], not_before=not_before, expires=expires)
         finally:
