@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from tests.queue.test_foreseeing import do
 
 
 @pytest.fixture
-def queue(store_uri: str) -> MessageQueue:
-    return Maker(store_uri)(
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    queue = Maker(store_uri)(
         order="rotation", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 1000))
     )
+    with queue:
+        yield queue
+        assert queue.check() == []
 
 
 def arrivals(queue: MessageQueue, blocks: int = 100) -> list[tuple[int, str, int]]:
