@@ -5,11 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from dataclasses import asdict
 
+from ..core.priority import PRIORITIES, REGULAR
 from .command import Command, Group, UsageError, option
 from .session import Session
 from .values import count, positive, weight, when, words
 
 _ORIGIN = option("origin", metavar="ORIGIN", help="whose queue")
+_PRIORITY = option("--priority", choices=PRIORITIES, default=REGULAR, help="of which messages (default: regular)")
 
 
 def pause(session: Session, args: Namespace) -> None:
@@ -48,7 +50,7 @@ def paused(session: Session, args: Namespace) -> None:
 def reap(session: Session, args: Namespace) -> None:
     """Remove an old page."""
     with session.queue() as queue:
-        queue.reap_page(args.origin, args.page, args.why)
+        queue.reap_page(args.origin, args.page, args.why, priority=args.priority)
     if session.out.as_json:
         session.out.value({"origin": args.origin, "page": args.page})
     session.out.remark(f"reaped page {args.page} of {args.origin}")
@@ -70,7 +72,7 @@ def sweep(session: Session, args: Namespace) -> None:
 def head(session: Session, args: Namespace) -> bool:
     """Make an origin the head."""
     with session.queue() as queue:
-        is_head = bool(queue.force_set_head(args.origin))
+        is_head = bool(queue.force_set_head(args.origin, priority=args.priority))
     if session.out.as_json:
         session.out.value({"origin": args.origin, "is_head": is_head})
     session.out.remark(f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next")
@@ -114,6 +116,7 @@ REAP = Command(
     (
         _ORIGIN,
         option("page", type=count, metavar="PAGE", help="its number"),
+        _PRIORITY,
         option("--why", type=words, default="", metavar="TEXT", help="a reason, kept with the event"),
     ),
     about="Refused (exit code 3) while the page is still needed.",
@@ -127,7 +130,7 @@ SWEEP = Command(
 )  # fmt: skip
 
 HEAD = Command(
-    "head", "make an origin the next to be serviced", head, (_ORIGIN,),
+    "head", "make an origin the next to be serviced", head, (_ORIGIN, _PRIORITY),
     about="Exit code 1 if it has nothing ready.",
     example="$ head acme",
 )  # fmt: skip

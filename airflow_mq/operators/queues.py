@@ -76,12 +76,16 @@ class ReapPageOperator(QueueOperator):
     :param origin: whose page (templated)
     :param page: its number (templated)
     :param why: the reason, recorded (templated)
+    :param priority: of which messages the page is, `regular` or `high` (templated)
     """
 
-    template_fields: Sequence[str] = (*QueueOperator.template_fields, "origin", "page", "why")
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "origin", "page", "why", "priority")
 
-    def __init__(self, *, origin: str, page: int | str, why: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *, origin: str, page: int | str, why: str = "", priority: str = "regular", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
+        self.priority = priority
         self.origin = origin
         self.page = page
         self.why = why
@@ -93,7 +97,7 @@ class ReapPageOperator(QueueOperator):
         except (TypeError, ValueError):
             raise AirflowFailException(f"a page is a whole number, not {self.page!r}") from None
         with self.opened(context) as queue:
-            queue.reap_page(self.origin, page, self.why)
+            queue.reap_page(self.origin, page, self.why, priority=self.priority)
         self.log.info("Reaped page %d of %r.", page, self.origin)
 
 

@@ -44,6 +44,20 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert "fraction" in mq("ring", "change", "--set", "kept_for_regular=2", code=2).err
 
 
+def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> None:
+    for origin in ("a", "b"):
+        mq("enqueue", origin, "--priority", "high", "x")
+    assert "b is next" in mq("head", "b", "--priority", "high").out
+    assert queue.ring_order(priority="high") == ["b", "a"]
+    assert mq("head", "b", code=1).code == 1, "it has no regular messages"
+    mq("ring", "change", "--set", "max_stale=0")
+    for _ in range(3):
+        mq("sweep", "a")
+        mq("enqueue", "a", "--priority", "high", "x")
+    assert "is not behind the window" in mq("reap", "a", "0", code=3).err
+    assert "reaped page 0" in mq("reap", "a", "0", "--priority", "high").out
+
+
 def test_lines_of_json_may_say_their_priority(mq: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(map(json.dumps, [{"payload": "a", "priority": "high"}, {"payload": "b"}])))
