@@ -1,0 +1,23 @@
+"""What docs/preimages.md shows, as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_mq.store import parse, upgrade
+
+PAGE = Path(__file__).parents[2] / "docs" / "preimages.md"
+
+
+def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    upgrade(parse("sqlite:///queue.db"))
+    Path("orders.parquet").write_bytes(os.urandom(3_000_000))
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(compile(program, PAGE.name, "exec"), {})  # noqa: S102 - our own page
+    told = capsys.readouterr().out.splitlines()
+    assert sorted(told) == ["[]", "acme 3000000", "birch 3000000", "cobalt 3000000"]
