@@ -33,8 +33,9 @@ from .weight import Meter, Weight
 GRAIN = 1 << 10
 #: How many queues are loaded at once.
 LOADED = 128
-#: What a turn without rivals may spend.
+#: More than any turn may spend; and what one may that has no rivals: somebody may join meanwhile.
 _ANY = 1 << 62
+_SOLO = BLOCK_PARTS // 16
 
 
 def units_of(parts: int, share: int) -> int:
@@ -231,7 +232,7 @@ class Tree:
 
     def allowance(self, queue: Member, quantum: int) -> int:
         """What the turn of this queue, which is the next, may spend: until it is somebody else's, and a quantum."""
-        least = _ANY
+        least = max(quantum, _SOLO)
         for member in self.path(queue):
             assert member.parent is not None
             rival = member.parent.rival(member)

@@ -294,6 +294,8 @@ class _Asked:
         if behind:
             return "behind", f"{behind:,} of its own queue come before it"
         weight, reason = self._weight(address), first.queue(self.origin, priority_of(self.name)).reason if first else ""
+        if reason == "spent" and self.future.config.paths:
+            return "spent", "it, or a group that holds it, had its share of the blocks before"
         if reason == "spent":
             return "spent", f"it weighs {weight}, for which its queue has not saved enough yet"
         if reason == "limit" and first and not _is_full(first, weight):

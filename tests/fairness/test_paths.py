@@ -162,6 +162,18 @@ def test_an_elephant_in_a_group_of_mice_starts_in_its_turn(store_uri: str) -> No
     assert max(abs(below(got, one) - below(got, other)) for one in "ab" for other in "bc") <= 2 * (19 + 1)
 
 
+def test_an_elephant_does_not_starve_because_its_siblings_are_mice(store_uri: str) -> None:
+    """What is left of each block fits the mice alone, so their group is always ahead of groups of elephants."""
+    with tree(store_uri) as queue:
+        for number in range(24):
+            send(queue, f"herd-{number:02}/1", 3, cost=19)
+        send(queue, "mixed/mice", 60)
+        send(queue, "mixed/elephant", 1, cost=19)
+        got = run_blocks(queue, 34)
+    assert all(sum(block.values()) == 20 for block in got.blocks)
+    assert got.first("mixed/elephant") <= 26
+
+
 class Meadow:
     """Siblings that are always ready: what each got over its share, block by block."""
 

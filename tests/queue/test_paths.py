@@ -146,6 +146,11 @@ def test_why_a_group_waits(queue: MessageQueue) -> None:
     send(queue, "birch")
     told = queue.explain_message(Address("acme/b", 0, 20))
     assert (told.reason, told.block) == ("behind", 4)
+    queue.set_origin("birch", most=Weight(2, 2))
+    told = queue.explain_message(Address("birch", 0, 2))
+    assert (told.reason, told.block) == ("behind", 2)
+    do(queue, queue.plan_block())
+    assert queue.explain("birch").block == 1
     queue.pause("acme", "no money", below=True)
     for asked in (queue.explain("acme", below=True), queue.explain("acme/b")):
         assert asked.reason == "paused"
@@ -166,10 +171,12 @@ def test_the_share_of_a_group_can_be_tried(queue: MessageQueue) -> None:
 
 def test_who_is_made_the_head_is_first(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=20)
-    for _ in range(2):
+    for _ in range(3):
+        first, *others = queue.dry_run().origins
+        other = next(one for one in others if one != first)
+        assert queue.force_set_head(other)
+        assert queue.dry_run().origins[0] == other
         served(queue)
-    assert queue.force_set_head("acme/b")
-    assert queue.plan_block().claims[0].origin == "acme/b"
 
 
 # Foreseeing.
@@ -257,6 +264,18 @@ def test_what_a_processor_enqueues_to_another_group_is_served_in_the_same_call(q
     first = queue.service_queues(process, Weight(7, 7))
     assert first.processed == 7
     assert seen["out/x/y"] > 0
+
+
+def test_who_joins_in_the_middle_begins_where_the_others_are(queue: MessageQueue) -> None:
+    send(queue, "early", count=80)
+    seen: list[str] = []
+
+    def process(delivery: Delivery) -> Done:
+        seen.append(delivery.origin)
+        return Done(enqueue=[("late", b"x")] * 30 if len(seen) == 40 else ())
+
+    queue.service_queues(process, Weight(100, 100))
+    assert 8 <= seen[40:60].count("late") <= 12
 
 
 def test_what_goes_back_is_paid_for(queue: MessageQueue) -> None:
