@@ -40,7 +40,7 @@ from ..queue import Batch, MessageQueue, Report
 from ..store import codec
 from .reporting import patiently
 from .running import Manner, Task, items_of
-from .store_side import live_block, manner_of, tasks_of
+from .store_side import live_block, manner_of, tasks_of, with_payloads
 from .tables import MESSAGES, batch_of
 
 #: Files of messages for each processor of a part: as many tasks work at once.
@@ -160,11 +160,16 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     shares = []
     for number, task in enumerate(tasks_of(block, manner, processors, part, FILES)):
         name = f"{number:06}"
-        _write_messages(folder / "messages", f"{name}.parquet", queue.batches_of(task.share), answered, manner)
+        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), answered, manner)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
     manifest = {"block": block.id, "manner": asdict(manner), "shares": shares}
     folder.write("manifest.json", json.dumps(manifest).encode())
     return folder.path
+
+
+def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
+    """The messages of a share, with the payloads that are kept apart: the job cannot reach the store."""
+    return with_payloads(queue, queue.batches_of(share), lambda reports: queue.report(token, reports))
 
 
 def _write_messages(

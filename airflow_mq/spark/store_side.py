@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
-from ..core.errors import InvalidInput, TokenRefused
+from ..core.errors import BlobMissing, InvalidInput, TokenRefused
+from ..core.outcome import Unsupported
 from ..core.settle import Answers
 from ..core.weight import max_message_weight
 from ..processors import Part, Processor, Processors
@@ -18,6 +20,8 @@ from .running import Manner, Tally, Task, load_function, run_share
 
 #: Where a job finds the address of its store, and the token of its block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
+#: Payloads kept apart of up to so many bytes are handed to processors whole; larger ones as references.
+INLINE = 64 << 20
 #: Seconds to wait for somebody else who writes.
 BUSY_TIMEOUT = 30.0
 
@@ -65,7 +69,7 @@ class StoreSide:
 
     def batches(self) -> Iterable[Batch]:
         """The messages, in the order of service."""
-        return self.queue.batches_of(self.share)
+        return with_payloads(self.queue, self.queue.batches_of(self.share), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Say what became of some of them; the first answer counts, so it may be said twice."""
@@ -79,6 +83,32 @@ class StoreSide:
         """Close the queue."""
         if self._owned:
             self.queue.close()
+
+
+def with_payloads(
+    queue: MessageQueue, batches: Iterable[Batch], report: Callable[[Sequence[Report]], None]
+) -> Iterator[Batch]:
+    """Batches with payloads in the place of references to what is kept apart, one by one, as memory is bounded.
+
+    One larger than `INLINE` stays a reference; the message of one that is not there is *unsupported*.
+    """
+    for batch in batches:
+        if not any(isinstance(payload, Reference) for payload in batch.payloads):
+            yield batch
+            continue
+        for at, payload in enumerate(batch.payloads):
+            single = replace(batch, payloads=[payload], first=batch.first + at)
+            try:
+                yield replace(single, payloads=[_payload(queue, payload)])
+            except BlobMissing:
+                report([single.answer(Unsupported())])
+
+
+def _payload(queue: MessageQueue, payload: bytes) -> bytes:
+    if not isinstance(payload, Reference) or payload.size > INLINE:
+        return payload
+    with queue.open_blob(payload) as file:
+        return file.read()
 
 
 def live_block(queue: MessageQueue, token: str) -> Block:

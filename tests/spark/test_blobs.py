@@ -1,0 +1,64 @@
+"""Payloads kept apart, as processors of a block get them: whole, wherever they run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.processors import Processor, Processors
+from airflow_mq.spark import exchange
+from airflow_mq.spark.running import run_share
+from airflow_mq.spark.store_side import run_in_place
+from airflow_mq.store import parse, upgrade
+
+LARGE, LOST = os.urandom(300_000), os.urandom(200_000)
+SEEN: list[Any] = []
+PROCESSORS = Processors([Processor("all", f"{__name__}:remember")])
+
+
+def remember(payload: bytes, origin: str) -> None:
+    SEEN.append((origin, payload))
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Any:
+    uri = f"sqlite:///{tmp_path / 'store.db'}"
+    upgrade(parse(uri))
+    SEEN.clear()
+    with MessageQueue(uri) as queue:
+        queue.change_ring(blob_path=str(tmp_path / "blobs"))
+        for payload in (LARGE, LOST):
+            queue.enqueue_blob("acme", payload)
+        queue.enqueue_message("acme", b"plain")
+        os.unlink(next(blob.path for blob in queue.blobs() if blob.size == len(LOST)))  # type: ignore[arg-type]
+        yield queue
+
+
+def _fates(queue: MessageQueue) -> list[str]:
+    return [event.fate.name for event in queue.events()]
+
+
+def test_in_this_process(queue: MessageQueue) -> None:
+    block = queue.plan_block()
+    (part,) = PROCESSORS.parts({"acme": block.messages})
+    run_in_place(queue, block.token, PROCESSORS, part)
+    queue.settle_block(block)
+    assert SEEN == [("acme", LARGE), ("acme", b"plain")]
+    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.blobs() == []
+
+
+def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
+    block = queue.plan_block()
+    (part,) = PROCESSORS.parts({"acme": block.messages})
+    folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
+    channel = exchange.FolderChannel(folder)
+    for task in channel.tasks(PROCESSORS):
+        run_share(task.processor, channel.open(task.share), channel.manner())
+    exchange.take_back(queue, block.token, folder)
+    queue.settle_block(block)
+    assert SEEN == [("acme", LARGE), ("acme", b"plain")]
+    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.blobs() == []
