@@ -30,7 +30,9 @@ def test_blocks_are_listed_and_shown(mq: Terminal, queue: MessageQueue) -> None:
     (row,) = mq.json("blocks", "list", "--state", "planned")
     assert (row["id"], row["token"], row["messages"], row["overdue"]) == (block.id, block.token, 2, False)
     shown = mq.json("blocks", "show", block.token)
-    assert shown["claims"] == [{"origin": "acme", "messages": 2, "planned": {"time": 2, "size": 8}}]
+    assert shown["claims"] == [
+        {"origin": "acme", "priority": "regular", "messages": 2, "planned": {"time": 2, "size": 8}}
+    ]
     assert "acme" in mq("blocks", "show", block.token).out
     assert block.token in mq("blocks", "list").out
     assert mq.json("blocks", "list", "--state", "settled") == []
