@@ -124,7 +124,7 @@ def recover(queue: MessageQueue) -> None:
     for block in queue.blocks("planned"):
         queue.release_block(block)
     while queue.service_queues(read_and_drop).processed:
-        assert_sound(queue)
+        pass
     for one in queue.overweight(limit=1_000):
         queue.execute_overweight(one.address, read_and_drop)
     assert not [event for event in queue.events(name="ProcessingFailed") if event.fate.name == "UNSUPPORTED"]
@@ -135,11 +135,21 @@ def recover(queue: MessageQueue) -> None:
     assert_sound(queue)
 
 
-@pytest.mark.parametrize("kind", ["database", "files"])
+#: What differs where payloads are files; the same beside every database.
+FILES = ("upload and send", "upload what is there", "housekeep")
+
+
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
-def test_killed_at_every_point(place: Place, scene: Scene, kind: str, tmp_path: Path) -> None:  # noqa: F811
-    if kind == "files" and not place.uri.startswith("sqlite"):
-        return  # files are the same beside every database
+def test_killed_at_every_point(place: Place, scene: Scene, tmp_path: Path) -> None:  # noqa: F811
+    _kill_everywhere(place, scene, tmp_path, "database")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_killed_at_every_point_of_files(hasty_file: str, name: str, tmp_path: Path) -> None:
+    _kill_everywhere(Place(hasty_file), next(scene for scene in SCENES if scene.name == name), tmp_path, "files")
+
+
+def _kill_everywhere(place: Place, scene: Scene, tmp_path: Path, kind: str) -> None:  # noqa: F811
     config = WIDE.changed(blob_path=str(tmp_path / "blobs") if kind == "files" else None)
     scene = Scene(scene.name, scene.act, scene.prepare, scene.repeat, config=config)
     ring, state = place.begin(scene)
@@ -163,6 +173,7 @@ def test_killed_at_every_point(place: Place, scene: Scene, kind: str, tmp_path: 
 MESSAGES, PAYLOADS = 10_000, [number.to_bytes(2, "big") * 6_000 for number in range(100)]
 
 
+@pytest.mark.slow
 def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4) -> None:  # noqa: F811
     """Senders and servants are killed again and again: every payload is there while needed, none is left after."""
     chance = random.Random(seed)
