@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.invariants import Violation
 from ..core.page import Page
-from ..store import codec
-from ..store.rows import LoanRow
+from ..store.rows import LoanRow, MailRow
+from ..store.thaw import notes_of
 
 
 class Loans:
@@ -59,6 +59,6 @@ class Loans:
                 yield Violation(where, f"mail {id_} is lent, in no page, and would be kept for ever")
 
 
-def borrows(attributes: bytes) -> bool:
+def borrows(mail: MailRow) -> bool:
     """Whether a mail says of itself that it has no bytes of its own."""
-    return bool(attributes) and bool(codec.read_json(bytes(attributes)).get("all", {}).get("loan"))
+    return any(note.loan for note in notes_of(mail.attributes, mail.items).values())

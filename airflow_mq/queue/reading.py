@@ -343,7 +343,7 @@ def _check_origin_of(queue: QueueBase, unit: Unit, origin: str, loans: Loans) ->
             before=1 << 62, limit=1 << 30,
         )  # fmt: skip
         found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
-        found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row.attributes)})
+        found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
         # What was let go of is there for those who borrow from it.
         lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
         return found + list(check_slices(origin, pages, lengths, uncut))
