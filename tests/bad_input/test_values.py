@@ -275,7 +275,6 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
         lambda: queue.execute_overweight(Address("a", number, 0), print),
         lambda: queue.execute_overweight(Address("a", 0, number), print),
         lambda: queue.reap_page("a", number),
-        lambda: queue.report(block, [Report("here", number, 0, 0)]),
         lambda: queue.report(block, [Report("here", 0, number, 0)]),
         lambda: queue.change_ring(heap_size=number),
         lambda: queue.change_ring(lease=number),
@@ -287,8 +286,9 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
         lambda: queue.change_ring(nonsense=number),
     ]
     if number != -1:
-        # A moment may be in the past.
+        # A moment may be in the past, and in tables the pages of high messages are below zero.
         calls += [
+            lambda: queue.report(block, [Report("here", number, 0, 0)]),
             lambda: queue.enqueue_message("a", b"x", not_before=number),
             lambda: queue.enqueue_message("a", b"x", expires=number),
             lambda: queue.pause("a", until=number),
