@@ -322,7 +322,7 @@ def test_json_in_a_payload_is_bytes(queue: MessageQueue, payload: bytes) -> None
 # Blocks and reports.
 
 PLACES: list[Any] = [
-    Report("here", 0, 0, 10**15), Report("here", 0, 0, 10**6), Report("here", 0, 1, 0), Report("here", -1, 0, 0),
+    Report("here", 0, 0, 10**15), Report("here", 0, 0, 10**6), Report("here", 0, 1, 0),
     Report("here", 1 << 70, 0, 0), Report("here", 0, 0, 0, None), Report(None, 0, 0, 0), "report", None, ("here", 0, 0, 0),
 ]  # type: ignore[arg-type]  # fmt: skip
 ANSWERS: list[Any] = [
@@ -391,7 +391,15 @@ def test_what_a_batch_sends_goes_with_the_batch(queue: MessageQueue) -> None:
 def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
     """They count for nothing; what it holds is settled all the same."""
     block = queue.plan_block()
-    queue.report(block, [Report("nobody", 0, 0, 60_000), Report("here", 7, 0, 5), Report("here", 0, 0, 60_000)])
+    queue.report(
+        block,
+        [
+            Report("nobody", 0, 0, 60_000),
+            Report("here", 7, 0, 5),
+            Report("here", -1, 0, 5),
+            Report("here", 0, 0, 60_000),
+        ],
+    )
     assert queue.footprint("here").count == 0
     assert queue.footprint("nobody").count == 0
     queue.enqueue_message("nobody", b"later")
