@@ -55,7 +55,7 @@ def _scenario(session: Session, args: Namespace) -> Scenario:
     from .. import simulating
 
     if (args.scenario is None) == (not args.recorded):
-        raise UsageError("say a scenario's file, or --recorded for what arrived at the queue")
+        raise UsageError("say a scenario's file, or --recorded N for what arrived at the queue")
     if args.scenario is not None:
         scenario = simulating.read_scenario(args.scenario)
     else:
@@ -168,8 +168,8 @@ SIMULATE = Command(
     (
         option("scenario", type=words, nargs="?", metavar="SCENARIO", help="a file in TOML, JSON, or JSON lines"),
         option(
-            "--recorded", type=positive, nargs="?", const=100, metavar="N",
-            help="instead: what arrived before the latest N blocks of the ledger (100), and what waits",
+            "--recorded", type=positive, metavar="N",
+            help="instead: what arrived before the latest N blocks of the ledger, and what waits",
         ),
         option("--order", action="append", choices=ORDERS, help="under this order; may be repeated"),
         option(

@@ -72,7 +72,7 @@ def test_policies_in_words(capsys: pytest.CaptureFixture[str], file: str) -> Non
 
 def test_what_is_missing(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
     assert "say a scenario's file" in run(capsys, code=2)[1]
-    assert "say a scenario's file" in run(capsys, file, "--recorded", code=2)[1]
+    assert "say a scenario's file" in run(capsys, file, "--recorded", "9", code=2)[1]
     assert "cannot be read" in run(capsys, str(tmp_path / "no.toml"), code=2)[1]
     assert "cannot be written" in run(capsys, file, "--svg", str(tmp_path / "no" / "a.svg"), code=2)[1]
 
@@ -85,7 +85,7 @@ def test_what_was_recorded(mq: Terminal, queue: MessageQueue, tmp_path: Path) ->
     queue.report(block, [batch.answer() for batch in block.batches()])
     queue.settle_block(block)
     saved = str(tmp_path / "saved.jsonl")
-    lines = mq("simulate", "--recorded", "--blocks", "9", "--save", saved).out.splitlines()
+    lines = mq("simulate", "--recorded", "100", "--blocks", "9", "--save", saved).out.splitlines()
     assert lines[0] == "default: 80 messages of 40 origins over 9 blocks"
     assert lines[-2:] == ["these waited longest; --all lists all 40", f"written: {saved}"]
     told = mq.json("simulate", "--recorded", "1", "--blocks", "9")

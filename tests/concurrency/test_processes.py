@@ -191,7 +191,7 @@ def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
     with MessageQueue(uri) as holder, MessageQueue(uri, busy_timeout=0.2) as queue, holder.store.writing() as unit:
-        unit.run("pause", ring=1, origin="a", reason="", who="", now=0, until=None)
+        unit.run("pause", ring=1, origin="a", reason="", who="", now=0, until=None, below=False)
         for call in (
             lambda: queue.enqueue_message("a", b"x"), queue.plan_block, lambda: queue.service_queues(print),
         ):  # fmt: skip
