@@ -22,6 +22,16 @@ TOGETHER = (
     "tests/adapters/test_kafka.py",
 )
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
+#: What is tested on the system's own, older server, too: statements, migrations, and all that the queue can do.
+#: Everything above that, and what takes long, has one store of each kind.
+ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/test_postgres_server.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what another server would only repeat."""
+    twice = [item for item in items if "postgres-system" in item.nodeid and not item.nodeid.startswith(ON_EVERY_SERVER)]
+    config.hook.pytest_deselected(items=twice)
+    items[:] = [item for item in items if item not in set(twice)]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -114,8 +114,8 @@ BLOB = Group(
                 option("hash", type=message_id, metavar="HASH", help="its name, and that of its messages"),
                 option("--output", type=words, metavar="PATH", help="write it into this file"),
             ),
-            example="$ blob get 0e57…2f81 > orders.parquet",
+            example="$ blob get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
         ),
     ),
-    example="$ blob get 0e57…2f81 > orders.parquet",
+    example="$ blob get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
 )  # fmt: skip

@@ -69,7 +69,10 @@ def given_up(queue: MessageQueue, state: State) -> None:
     """Uploads that nobody ended, and one that nobody sent."""
     send(queue, state)
     for _ in range(2):
-        kept.Upload(queue.store, 60, queue.config.blob_path).write(LARGE)
+        upload = kept.Upload(queue.store, 60, queue.config.blob_path)
+        upload.write(LARGE)
+        if upload._file and upload._file._stream:
+            upload._file._stream.close()
     queue.put_blob(b"nobody sent it" * 3_000)
     let_time_pass(queue)
 
