@@ -193,7 +193,7 @@ with MessageQueue(os.environ["STORE"]) as queue:
     dying = Dying if os.environ["WHERE"] == "commit" else LandingFolder
     if os.environ["WHERE"] != "commit":
         queue.store.probe = lambda name: name == os.environ["WHERE"] and os.kill(os.getpid(), signal.SIGKILL)
-    receive(queue, dying(os.environ["FOLDER"], "{origin}/*", lines="LINES" in os.environ, settle=0), batch=3)
+    receive(queue, dying(os.environ["FOLDER"], "{origin}/*", lines="BY_LINE" in os.environ, settle=0), batch=3)
 """
 
 
@@ -205,7 +205,7 @@ def test_killed_anywhere_nothing_is_lost_or_doubled(
 ) -> None:
     for number in range(8):
         drop(folder, f"acme/{number}", b"%d.1\n%d.2" % (number, number))
-    environment = {"STORE": store_uri, "FOLDER": str(folder), "WHERE": where, **({"LINES": "1"} if lines else {})}
+    environment = {"STORE": store_uri, "FOLDER": str(folder), "WHERE": where, **({"BY_LINE": "1"} if lines else {})}
     for _ in range(2):
         die_in(PROGRAM, environment)
         assert queue.check() == []
