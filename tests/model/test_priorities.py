@@ -95,6 +95,12 @@ class Priorities(RuleBasedStateMachine):
         how: dict[str, Any] = {} if said else {"priority": priority}
         assert self.both(lambda queue: queue.enqueue_messages(origin, messages, **how).count) == len(payloads)
 
+    @rule()
+    def send_everywhere(self) -> None:
+        """One light message to each book, so that many a block finds both priorities."""
+        for origin, priority in self.left:
+            self.send((origin, priority), [1], False)
+
     @rule(origin=st.sampled_from(ORIGINS), on=st.booleans())
     def pause(self, origin: str, on: bool) -> None:
         (self.paused.add if on else self.paused.discard)(origin)
