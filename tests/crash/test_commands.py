@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sqlite3
-import time
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
@@ -42,13 +44,17 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
         caller.rows()
     chance = random.Random(f"outbox {style}")
 
-    def send(first: int, seed: int) -> Callable[[], None]:
+    def send(first: int, seed: int, killed: bool) -> Callable[[], None]:
         def work() -> None:
             lot = random.Random(seed)
+            # However quick the machine is, the kill comes amid the work: somewhere soon after this transaction.
+            last, soon = first + lot.randrange(50, 350), lot.random() * 0.002
             with MessageQueue(store_uri) as queue, closing(Caller(store_uri, style)) as mine:
                 begin(mine)
                 commands = queue.commands(mine.connection)
                 for number in range(first, min(first + LIFE, TRANSACTIONS)):
+                    if killed and number == last:
+                        threading.Timer(soon, os.kill, (os.getpid(), signal.SIGKILL)).start()
                     mine.run(f"INSERT INTO business VALUES ('{number}')")
                     commands.push(f"tenant {number % 3}", b"%d" % number).execute()
                     if lot.random() < 0.2:
@@ -60,16 +66,12 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
 
     first = kills = 0
     while first < TRANSACTIONS:
-        child = start_child(send(first, chance.randrange(1 << 30)))
-        kill = kills < 12
-        if kill:
-            time.sleep(0.1 + chance.random() * 0.25)
-        ended = end_child(child, kill=kill)
+        ended = end_child(start_child(send(first, chance.randrange(1 << 30), kills < 12)))
         kills += ended.killed
         with calling(store_uri, style) as caller:
             rows = [int(number) for number in caller.rows()]
         first = max(rows, default=-1) + 1 if ended.killed else min(first + LIFE, TRANSACTIONS)
-    assert kills >= 4
+    assert kills >= 8
     with MessageQueue(store_uri) as queue:
         assert_sound(queue)
         sent: list[int] = []
