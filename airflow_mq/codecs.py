@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .core.errors import InvalidInput, InvalidMessage
 from .core.outcome import BadFormat, Corrupt, Outcome, StackLimitReached, Unsupported
+from .loading import load_named
 
 T = TypeVar("T")
 
@@ -145,11 +146,8 @@ def undecodable(error: ValueError) -> Outcome:
 
 def load_codec(name: str) -> Codec[Any]:
     """The codec, or the type, that `module:name` is."""
-    module, _, path = name.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        found = load_named(name)
     except Exception as error:
         raise InvalidInput(f"the codec {name} cannot be loaded ({type(error).__name__}: {error})") from error
     return codec_of(found)

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
 from typing import Any
 
+from ..loading import load_named
 from .command import UsageError, option
 from .session import Session
 
@@ -28,12 +28,9 @@ def load(name: str) -> Any:
         # Behind all others: nothing in this folder can take the place of an installed module.
         sys.path.append(os.getcwd())
     try:
-        found: Any = import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
+        return load_named(name)
     except Exception as error:
         raise UsageError(f"the processor {name} cannot be loaded: {type(error).__name__}: {error}") from None
-    return found
 
 
 def load_callable(name: str) -> Any:

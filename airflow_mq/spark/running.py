@@ -14,7 +14,6 @@ import pickle
 import signal
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..codecs import Codec, load_codec
@@ -26,6 +25,7 @@ from ..core.permit import OPEN, Permit
 from ..core.priority import HIGH, book_name, signed
 from ..core.settle import Answers
 from ..core.weight import ZERO, Meter, Weight
+from ..loading import load_named
 from ..processors import Processor
 from ..queue import Batch, BatchProcessor, Delivery
 from ..queue.attempts import outcome_of
@@ -144,11 +144,8 @@ class Tally:
 
 def load_function(name: str) -> Any:
     """The function that a processor names."""
-    module, _, path = name.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        found = load_named(name)
     except Exception as error:
         raise InvalidInput(
             f"the function {name} cannot be loaded ({type(error).__name__}: {error}); its module has to be where "
