@@ -6,8 +6,8 @@ from argparse import Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..core.priority import queue_name
 from .command import Command, Group, option
-from .looking import in_words
 from .serving import told_of
 from .session import Session, store_now
 from .values import positive, words
@@ -53,7 +53,7 @@ def show(session: Session, args: Namespace) -> None:
     if held:
         session.out.table(
             ("origin", "messages>", "planned>"),
-            [(in_words(one["origin"], one["priority"]), one["messages"], str(one["planned"])) for one in held],
+            [(queue_name(one["origin"], one["priority"]), one["messages"], str(one["planned"])) for one in held],
         )
 
 

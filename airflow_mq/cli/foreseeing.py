@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.config import ORDERS, RingConfig
-from ..core.priority import PRIORITIES
+from ..core.priority import PRIORITIES, queue_name
 from .command import Command, Option, option
 from .history import as_percent
-from .looking import HOW_TO_BEGIN, in_words
+from .looking import HOW_TO_BEGIN
 from .session import Session
 from .values import address, positive, seed, setting, weight, words
 
@@ -33,7 +33,7 @@ def dry_run(session: Session, args: Namespace) -> None:
         session.out.remark(f"the next block would find nothing: {HOW_TO_BEGIN}")
         return
     rows = [
-        (in_words(one.origin, one.priority), one.messages, str(one.weight), one.set_aside, one.expired,
+        (queue_name(one.origin, one.priority), one.messages, str(one.weight), one.set_aside, one.expired,
          as_percent(one.offered), as_percent(one.deficit), one.reason)
         for one in block.queues
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def _plain_queue(one: ForeseenQueue) -> Mapping[str, Any]:
 
 
 def _served(block: ForeseenBlock) -> str:
-    served = [f"{in_words(one.origin, one.priority)} {one.messages:,}" for one in block.queues if one.messages]
+    served = [f"{queue_name(one.origin, one.priority)} {one.messages:,}" for one in block.queues if one.messages]
     more = [f"{len(served) - _NAMED:,} more"] if len(served) > _NAMED else []
     return ", ".join([*served[:_NAMED], *more])
 

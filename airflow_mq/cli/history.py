@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import NAMES, Event
+from ..core.priority import queue_name
 from .command import Command, option
-from .looking import in_words
 from .output import shown
 from .session import Session
 from .values import count, message_id, positive, words
@@ -80,7 +80,7 @@ def ledger(session: Session, args: Namespace) -> None:
         session.out.remark("the ledger is empty; each block that is planned writes a page of it")
     else:
         rows = [
-            (one.block, one.at, in_words(entry.origin, entry.priority), entry.messages, str(entry.granted),
+            (one.block, one.at, queue_name(entry.origin, entry.priority), entry.messages, str(entry.granted),
              as_percent(entry.offered), as_percent(entry.deficit), entry.reason)
             for one in found for entry in one.entries
         ]  # fmt: skip

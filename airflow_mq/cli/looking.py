@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..core.message import Footprint
-from ..core.priority import HIGH, PRIORITIES, REGULAR
+from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .command import Command, UsageError, option
 from .output import payload_fields, shown
 from .session import Session
@@ -76,15 +76,10 @@ def order(session: Session, args: Namespace) -> None:
         session.out.remark(f"the ring is empty: {HOW_TO_BEGIN}")
     else:
         rows = [
-            (place, *_row(in_words(name, its), one), notes[name])
+            (place, *_row(queue_name(name, its), one), notes[name])
             for place, (name, its, one) in enumerate(found, start=1)
         ]
         session.out.table(("turn>", *_COLUMNS, "note"), rows)
-
-
-def in_words(origin: str, priority: str) -> str:
-    """A queue, as tables have it: regular is what goes without saying."""
-    return f"{origin} (high)" if priority == HIGH else origin
 
 
 def _held(queue: Any) -> set[str]:

@@ -40,7 +40,7 @@ from math import inf
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR
 from .orders import Entry
-from .priority import REGULAR
+from .priority import REGULAR, queue_name
 from .weight import Weight
 
 #: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.
@@ -92,7 +92,7 @@ class OriginFairness:
     @property
     def name(self) -> str:
         """The origin, and that it is its high queue."""
-        return self.origin if self.priority == REGULAR else f"{self.origin} ({self.priority})"
+        return queue_name(self.origin, self.priority)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,11 @@ def signed(page: int, priority: str) -> int:
     return -1 - page if priority == HIGH else page
 
 
+def queue_name(origin: str, priority: str) -> str:
+    """A queue, as tables have it: regular is what goes without saying."""
+    return origin if priority == REGULAR else f"{origin} ({priority})"
+
+
 def told(name: str) -> str:
     """A book, as an error or a violation tells it."""
     return f"{origin_of(name)!r} (high)" if is_high(name) else repr(name)

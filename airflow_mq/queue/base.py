@@ -92,12 +92,13 @@ class QueueBase:
     ) -> Iterator[tuple[Unit, SqlShelf]]:  # fmt: skip
         """One transaction that holds the ring; what the shelf changed is saved at its end."""
         self._refuse_nested()
-        with self._held(beside_lease, token, patience) as (unit, locked):
-            with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
-                yield unit, shelf
-            hooks = shelf.hooks
+        with (
+            self._held(beside_lease, token, patience) as (unit, locked),
+            self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf,
+        ):
+            yield unit, shelf
         self._sweep_blobs(shelf)
-        self._tell(hooks)
+        self._tell(shelf.hooks)
 
     @contextmanager
     def _trying(
@@ -105,7 +106,6 @@ class QueueBase:
     ) -> Iterator[tuple[Unit, SqlShelf] | None]:
         """The same without ever waiting: nothing, where somebody else holds the ring at the moment."""
         self._refuse_nested()
-        hooks: list[tuple[str, Footprint]] = []
         with ExitStack() as stack:
             unit = self._writing_at_once(stack)
             locked = None if unit is None else unit.try_lock(self.ring_id)
@@ -115,8 +115,7 @@ class QueueBase:
             self._take(unit, locked, beside_lease, None)
             with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
                 yield unit, shelf
-            hooks = shelf.hooks
-        self._tell(hooks)
+        self._tell(shelf.hooks)
 
     def _writing_at_once(self, stack: ExitStack) -> Unit | None:
         try:

@@ -113,8 +113,31 @@ class Delivery:
         self.sent = (*self.sent, (book_name(check_origin(origin), check_priority(priority)), payload))
 
 
+class _OfBook:
+    """Messages that lie in one book: who names that, or a page below zero, means the origin and the priority."""
+
+    origin: str
+    page: int
+    priority: str
+
+    def __post_init__(self) -> None:
+        name: object = self.origin
+        page: object = self.page
+        if isinstance(name, str) and is_high(name):
+            object.__setattr__(self, "priority", HIGH)
+            object.__setattr__(self, "origin", origin_of(name))
+        elif isinstance(page, int) and page < 0:
+            object.__setattr__(self, "priority", HIGH)
+            object.__setattr__(self, "page", signed(page, HIGH))
+
+    @property
+    def book(self) -> str:
+        """The name of the book in which they lie."""
+        return book_name(self.origin, self.priority)
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(_OfBook):
     """Neighbours of one origin, as a batch processor gets them."""
 
     origin: str
@@ -123,14 +146,6 @@ class Batch:
     first: int
     _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
     priority: str = REGULAR
-
-    def __post_init__(self) -> None:
-        _name_apart(self)
-
-    @property
-    def book(self) -> str:
-        """The name of the book in which they lie."""
-        return book_name(self.origin, self.priority)
 
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:
@@ -154,7 +169,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(_OfBook):
     """What a processor answered for the messages `first` to `last` of a page."""
 
     origin: str
@@ -163,14 +178,6 @@ class Report:
     last: int
     outcome: Outcome = DONE
     priority: str = REGULAR
-
-    def __post_init__(self) -> None:
-        _name_apart(self)
-
-    @property
-    def book(self) -> str:
-        """The name of the book in which they lie."""
-        return book_name(self.origin, self.priority)
 
 
 @dataclass
@@ -266,18 +273,6 @@ class LedgerBlock:
         """What this block granted to a group, as paths go: so many messages, so much weight."""
         found = [one for one in self.entries if is_below(one.origin, name)]
         return sum(one.messages for one in found), total_weight([one.granted for one in found])
-
-
-def _name_apart(value: Batch | Report) -> None:
-    """Whoever makes one of the name of a book, or of a page below zero, means the origin and the priority."""
-    name: object = value.origin
-    page: object = value.page
-    if isinstance(name, str) and is_high(name):
-        object.__setattr__(value, "priority", HIGH)
-        object.__setattr__(value, "origin", origin_of(name))
-    elif isinstance(page, int) and page < 0:
-        object.__setattr__(value, "priority", HIGH)
-        object.__setattr__(value, "page", signed(page, HIGH))
 
 
 def moment(microseconds: int) -> datetime:

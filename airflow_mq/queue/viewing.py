@@ -12,6 +12,7 @@ from ..core.claims import Claim, Claiming, Scales
 from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..core.message import Address, check_origin, check_seconds
 from ..core.outcome import DONE, Outcome, check_outcome
+from ..core.page import Page
 from ..core.priority import books_of
 from ..core.service import Ladder, overweight_limit
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
@@ -253,18 +254,14 @@ class Viewing(Blocks, Reading):
         """The message that a token leases."""
         mine = self.token(token)
         with self._looking() as (unit, shelf):
-            self._live(unit, mine, "fetch a message by")
-            page = shelf.page(mine.address.book, mine.address.page)
-            assert page is not None, "what is claimed is stored"
+            page = self._leased_page(unit, shelf, mine, "fetch a message by")
             return shelf.payload(mine.address.book, page, mine.address.index)
 
     def token_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
         """What the sender said beside the message that a token leases."""
         mine = self.token(token)
         with self._looking() as (unit, shelf):
-            self._live(unit, mine, "look at a message by")
-            page = shelf.page(mine.address.book, mine.address.page)
-            assert page is not None, "what is claimed is stored"
+            page = self._leased_page(unit, shelf, mine, "look at a message by")
             return dict(shelf.headers(mine.address.book, page).get(mine.address.index, {}))
 
     def give_back(self, token: str | ReferenceToken) -> None:
@@ -323,6 +320,12 @@ class Viewing(Blocks, Reading):
             raise self._refusal(unit, secret, what)
         if _only_address(unit, row) != token.address:
             raise TokenRefused(f"this token is not that of message {token.address}; take it as it was given")
+
+    def _leased_page(self, unit: Unit, shelf: SqlShelf, token: ReferenceToken, what: str) -> Page:
+        self._live(unit, token, what)
+        page = shelf.page(token.address.book, token.address.page)
+        assert page is not None, "what is claimed is stored"
+        return page
 
     def _token_of(self, row: BlockRow, claim: Claim) -> ReferenceToken:
         address = _address_of([claim])

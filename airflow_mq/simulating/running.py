@@ -16,7 +16,7 @@ from ..core.errors import ConfigRefused
 from ..core.fairness import Fairness, Promise, Round, judge, together
 from ..core.message import Message
 from ..core.orders import parts_of
-from ..core.priority import HIGH, REGULAR, book_name, is_high, origin_of, priority_of
+from ..core.priority import HIGH, REGULAR, book_name, is_high, origin_of, priority_of, queue_name
 from ..core.weight import Weight
 from ..queue import ForeseenBlock, MessageQueue
 from ..queue.foreseeing import Conditions, Foresight
@@ -46,7 +46,7 @@ class SimulatedOrigin:
     @property
     def name(self) -> str:
         """The origin, and that it is its high queue."""
-        return self.origin if self.priority == REGULAR else f"{self.origin} ({self.priority})"
+        return queue_name(self.origin, self.priority)
 
 
 @dataclass(frozen=True)

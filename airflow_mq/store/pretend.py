@@ -19,7 +19,7 @@ from ..core.shelf import Aside
 from . import codec
 from .rows import Arrival, BookRow, Locked, MailRow, PageRow, StateRow
 from .store import Outgoing
-from .unit import Unit, _page_row
+from .unit import Unit, page_row
 
 #: Ids that are given out here: above all that are stored, below those of mail that is not written yet.
 FIRST_ID = 1 << 61
@@ -216,7 +216,7 @@ class PretendUnit(Unit):
     def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
         """Remember pages as they stand."""
         for entry in pages:
-            row = _page_row(*entry)
+            row = page_row(*entry)
             self._pages.setdefault(row[0], {})[row[1]] = PageRow(*row[:7], *row[10:])
 
     def delete_pages(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:

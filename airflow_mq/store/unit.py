@@ -168,7 +168,7 @@ class Unit(ABC):
         """Write pages as they stand."""
         names = ("origin", "page", "items", "used", "first_index", "remaining", "remaining_size", "kept",
                  "first_mail", "last_mail", "slices", "lengths", "marks", "notes")  # fmt: skip
-        self._write("save_page", names, [_page_row(*entry) for entry in pages], ring=ring)
+        self._write("save_page", names, [page_row(*entry) for entry in pages], ring=ring)
 
     def delete_pages(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Remove pages."""
@@ -302,7 +302,7 @@ def said_of_blobs(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
     return {"blobs": said} if said else {}
 
 
-def _page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
+def page_row(origin: str, page: Page, kept: int) -> tuple[Any, ...]:
     plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
     return (
         origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
