@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
 
 
 def end_tree(pid: int, patience: float = 5.0) -> None:
-    """End a process with all its descendants: asked first, then made to."""
+    """End a process with all its descendants: asked first, then made to.
+
+    How it ended is left for who started it to hear: only one can wait for a child, and another who comes
+    later is told 0.
+    """
     import psutil
 
     try:
@@ -17,7 +26,18 @@ def end_tree(pid: int, patience: float = 5.0) -> None:
     for process in family:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, left = psutil.wait_procs(family, timeout=patience)
+    give_up = time.monotonic() + patience
+    while (left := [process for process in family if not _has_ended(process)]) and time.monotonic() < give_up:
+        time.sleep(0.05)
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

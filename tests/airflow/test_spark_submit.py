@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -314,7 +315,8 @@ def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
     began = time.monotonic()
     end_tree(parent.pid)
 
-    parent.wait(5)
+    # How it ended is for this process to hear, and no 0: a task would take its killed job for a good one.
+    assert parent.wait(5) == -signal.SIGTERM
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
     assert time.monotonic() - began < 6
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, rule
 
 from airflow_mq import RingConfig, Weight
-from airflow_mq.store import parse, upgrade
 
 from .clock import SECOND, Clock
 from .drawn import ORIGINS, configs, troubled
 from .machine import QueueMachine
 from .plain import Pair
-from .test_model import chosen, clock, hasty
+from .test_model import chosen, clock, hasty, run
 
 __all__ = ["clock", "hasty"]
 names = st.sampled_from(["0", "2", "3"])
@@ -86,9 +84,5 @@ class GroupMachine(QueueMachine):
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_groups_do_what_the_model_does(tmp_path: Path, clock: Clock, hasty: None) -> None:
-    uri = f"sqlite:///{tmp_path / 'queue.db'}"
-    upgrade(parse(uri))
-    met: Counter[str] = Counter()
-    machine = type("Machine", (GroupMachine,), {"uris": [uri], "clock": clock, "met": met})
-    run_state_machine_as_test(machine, settings=chosen(15, 30))
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(15, 30), GroupMachine)
     assert met["a group was paused"]

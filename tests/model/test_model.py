@@ -51,11 +51,11 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "configure", configure)
 
 
-def run(uris: list[str], clock: Clock, how: settings) -> Counter[str]:
+def run(uris: list[str], clock: Clock, how: settings, kind: type = QueueMachine) -> Counter[str]:
     for uri in uris:
         upgrade(parse(uri))
     met: Counter[str] = Counter()
-    machine = type("Machine", (QueueMachine,), {"uris": uris, "clock": clock, "met": met})
+    machine = type("Machine", (kind,), {"uris": uris, "clock": clock, "met": met})
     run_state_machine_as_test(machine, settings=how)
     return met
 

@@ -16,18 +16,16 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from airflow_mq import Block, Corrupt, Done, Message, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.core.message import message_id
 from airflow_mq.core.weigher import LinearWeigher
-from airflow_mq.store import parse, upgrade
 from tests.postgres_server import Server
 
 from .clock import Clock
 from .sides import block_facts
-from .test_model import chosen, clock, hasty
+from .test_model import chosen, clock, hasty, run
 
 __all__ = ["clock", "hasty"]
 ORIGINS = ("a", "a/b", "c")
@@ -236,18 +234,9 @@ class Priorities(RuleBasedStateMachine):
             queue.close()
 
 
-def run(uris: list[str], clock: Clock, how: Any) -> Counter[str]:
-    for uri in uris:
-        upgrade(parse(uri))
-    met: Counter[str] = Counter()
-    machine = type("Machine", (Priorities,), {"uris": uris, "clock": clock, "met": met})
-    run_state_machine_as_test(machine, settings=how)
-    return met
-
-
 @pytest.mark.timeout(0)
 def test_priorities_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
-    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 30))
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 30), Priorities)
     assert met["Processed"] and met["high before regular"]
 
 
@@ -258,4 +247,4 @@ def test_priorities_at_random_on_both_stores(
     tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None
 ) -> None:
     with postgres_server.database() as uri:
-        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(12, 25))
+        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(12, 25), Priorities)
