@@ -208,10 +208,10 @@ class Asides(Blocks):
         return dead
 
     def refuse_claimed_page(self, unit: Unit, origin: str, page: int) -> None:
-        """A page of which a block holds a message stays."""
+        """A page of which a block holds a message, or that it passed, stays."""
         for whose, data in unit.claims_of(self.ring_id, [origin]):
             if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
-                raise InFlight(f"a block holds a message of page {page} of {told(origin)}; wait until it ends")
+                raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
 
     # How decisions about many are made.
 

@@ -132,7 +132,19 @@ class Deciding(Ground):
     @rule(origin=origins, page=st.integers(0, 8))
     def reap(self, origin: str, page: int) -> None:
         self.happened()
-        self.both(lambda side: side.queue.reap_page(origin, page), lambda: self.plain.reap(origin, page))
+
+        def plain() -> None:
+            # A block also holds a page that it passed, and of which it took nothing.
+            if any(
+                (run.origin, run.page) == (origin, page)
+                for block in self.held
+                if block.state == "planned"
+                for run in block.runs
+            ):
+                raise Refusal("InFlight")
+            self.plain.reap(origin, page)
+
+        self.both(lambda side: side.queue.reap_page(origin, page), plain)
 
     @rule(origin=troubled, until=st.sampled_from([None, None, 10.0, 0.0]))
     def pause(self, origin: str, until: float | None) -> None:
