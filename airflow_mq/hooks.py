@@ -115,10 +115,10 @@ class MessageQueueHook(BaseHook):
             ring = self.ring or target.ring
             return _within(TEST_SECONDS, lambda: _look(target.address, ring))
         except Exception as error:
-            return False, f"{where}: {_told(error)}"
+            return False, f"{where}: {told_safely(error)}"
 
-    def _target(self) -> _Target:
-        return read_connection(self.get_connection(self.mq_conn_id), root=_sqlite_root())
+    def _target(self) -> Target:
+        return target_of(self.get_connection(self.mq_conn_id))
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -145,12 +145,19 @@ class MessageQueueHook(BaseHook):
 
 
 @dataclass(frozen=True)
-class _Target:
+class Target:
+    """The store and the ring that a connection names."""
+
     address: StoreAddress
     ring: str
 
 
-def read_connection(connection: Any, *, root: Path | None = None) -> _Target:
+def target_of(connection: Any) -> Target:
+    """What a connection names, within the folder that Airflow's configuration allows, or `AddressRefused`."""
+    return read_connection(connection, root=_sqlite_root())
+
+
+def read_connection(connection: Any, *, root: Path | None = None) -> Target:
     """Return the store and the ring that a connection names, or raise `AddressRefused`."""
     extra = _read_extra(connection.extra)
     fields = {
@@ -161,7 +168,7 @@ def read_connection(connection: Any, *, root: Path | None = None) -> _Target:
     if driver == "sqlite":
         _refuse_filled(fields, driver, but=("driver", "path", *PERMITTED))
         permitted = {name: fields[name] for name in PERMITTED}
-        return _Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
+        return Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
     _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
     address = StoreAddress(
         "postgresql",
@@ -176,7 +183,7 @@ def read_connection(connection: Any, *, root: Path | None = None) -> _Target:
         origins=fields["origins"],
         priority=fields["priority"],
     )
-    return _Target(address, ring)
+    return Target(address, ring)
 
 
 def _read_extra(text: str | None) -> dict[str, Any]:
@@ -309,7 +316,7 @@ def _behind(address: StoreAddress, status: Any) -> str:
     return f"schema {status.version} is newer than {status.expected}; install a newer airflow-mq here"
 
 
-def _told(error: Exception) -> str:
+def told_safely(error: Exception) -> str:
     """What is safe to say of an error: our own words, which hold nothing of a driver's."""
     if isinstance(error, (AddressRefused, NetworkFileSystem)):
         return str(error)

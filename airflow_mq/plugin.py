@@ -1,9 +1,9 @@
-"""What Airflow loads in all of its processes: a listener that lets go of blocks nobody will settle.
+"""What Airflow loads in all of its processes: a listener that lets go of blocks nobody will settle, and the page.
 
 A run that fails, or that somebody marks as finished, leaves its block to its deadline. Where Airflow tells of
 it, the block is released at once, by a thread of its own, so that neither the scheduler nor the API server
 waits. Where it does not (a run that was deleted), the next plan finds out. Nothing else of this package is
-imported before there is something to do.
+imported before there is something to do; the page is built by the API server, for its first visitor.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 from pluggy import HookimplMarker
+
+from airflow_mq.api import MountedLater
 
 hookimpl = HookimplMarker("airflow")
 log = logging.getLogger("airflow_mq.plugin")
@@ -80,7 +82,8 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
 
 
 class AirflowMqPlugin(AirflowPlugin):
-    """The listener, registered."""
+    """The listener and the page, registered."""
 
     name = "airflow_mq"
     listeners = [sys.modules[__name__]]  # noqa: RUF012 - as every plugin has it
+    fastapi_apps = [{"name": "airflow_mq", "url_prefix": "/airflow-mq", "app": MountedLater()}]  # noqa: RUF012

@@ -22,6 +22,7 @@ from .commanding import Commanding, Commands, Push, TransferToken
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
+from .glancing import Glancing, QueueGlance, RingGlance
 from .inline import Inline
 from .reading import Reading
 from .serving import Serving
@@ -33,7 +34,9 @@ from .viewing import ReferenceToken, View
 T = TypeVar("T")
 
 
-class MessageQueue(Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Blocks, Reading):
+class MessageQueue(
+    Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Glancing, Blocks, Reading
+):  # fmt: skip
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
     ::
@@ -92,8 +95,10 @@ __all__ = [
     "Peeked",
     "Processor",
     "Push",
+    "QueueGlance",
     "ReferenceToken",
     "Report",
+    "RingGlance",
     "Serviced",
     "SetAside",
     "Step",

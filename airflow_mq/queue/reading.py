@@ -40,7 +40,7 @@ from .reports import answers_of
 from .values import LedgerBlock, Peeked, Pulse, moment
 
 #: Above every origin: the largest text there is, as origins go.
-_LAST = "\U0010ffff"
+LAST = "\U0010ffff"
 #: Seconds between two looks of somebody who follows events.
 _FOLLOW = 0.5
 #: Bytes of a seed.
@@ -66,7 +66,7 @@ class Reading(QueueBase):
                 names = [name for one in batch for name in _books(shelf, one, priority)]
                 for _, footprint in _footprints(unit, shelf, names):
                     total = total.plus(footprint)
-                batch = _origins(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
+                batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
             return total
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
@@ -75,7 +75,7 @@ class Reading(QueueBase):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
-            origins = _origins(unit, shelf, prefix, after, limit)
+            origins = origins_from(unit, shelf, prefix, after, limit)
             if not shelf.config.high:
                 return _footprints(unit, shelf, origins)
             found = dict(_footprints(unit, shelf, [name for origin in origins for name in books_of(origin)]))
@@ -201,12 +201,12 @@ def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:
     return list(books_of(origin)) if shelf.config.high else [origin]
 
 
-def _origins(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: int) -> list[str]:
+def origins_from(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: int) -> list[str]:
     """Origins by name that begin like this."""
-    values = {"ring": shelf.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + _LAST}
+    values = {"ring": shelf.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + LAST}
     names = _names_from(unit, limit, values)
     if shelf.config.high:
-        values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + _LAST}
+        values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + LAST}
         names |= {origin_of(name) for name in _names_from(unit, limit, values)}
     return sorted(names)[:limit]
 
@@ -305,7 +305,7 @@ def _sent_at(unit: Unit, ring: int, origin: str, page: Page) -> dict[int, dateti
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     after = ""
     while True:
-        values = {"ring": ring, "after": after, "first": "", "below": _LAST, "limit": 1000}
+        values = {"ring": ring, "after": after, "first": "", "below": LAST, "limit": 1000}
         names = [row[0] for row in unit.rows("every_book", ring=ring, after=after, limit=1000)]
         names += [row[0] for row in unit.rows("mail_origins_from", **values)]
         batch = sorted(set(names))[:1000]

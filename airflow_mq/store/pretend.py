@@ -36,7 +36,7 @@ class PretendUnit(Unit):
         self.anew = anew
         self._branches: dict[str, tuple[str, int, int, str]] | None = None
         self.began = unit.now()
-        ticket_floor, look_floor = unit.only("floors", ring=ring)
+        ticket_floor, look_floor, _ = unit.only("floors", ring=ring)
         self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
         self.last_id = int(unit.rows("pulse", ring=ring, now=self.began)[0][0])
         #: Mail below this is all there: nothing comes late into reads of one moment.

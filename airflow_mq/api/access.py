@@ -1,0 +1,102 @@
+"""Who asks, and what they may do: by Airflow's own authentication, and whichever auth manager it has.
+
+read      whoever may see plugins
+peek      who may read messages: the custom view `airflow_mq_messages`, and the connection itself
+write     who may edit the connection
+trigger   who may start runs of the DAG
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    ConnectionDetails,
+    DagAccessEntity,
+    DagDetails,
+)
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import Depends, HTTPException
+
+#: The view by which an auth manager says who may read messages.
+MESSAGES = "airflow_mq_messages"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Whoever asks, and what the auth manager says of them."""
+
+    user: Any
+
+    @property
+    def name(self) -> str:
+        """What is written down with what they decide."""
+        return str(self.user.get_name())
+
+    def may_read(self) -> bool:
+        """Whether they may look at all."""
+        return bool(get_auth_manager().is_authorized_view(access_view=AccessView.PLUGINS, user=self.user))
+
+    def may_peek(self, conn_id: str) -> bool:
+        """Whether they may read messages of this store."""
+        manager = get_auth_manager()
+        return bool(
+            manager.is_authorized_custom_view(method="GET", resource_name=MESSAGES, user=self.user)
+        ) and self._may_use(conn_id, "GET")
+
+    def may_write(self, conn_id: str) -> bool:
+        """Whether they may decide about what is in this store."""
+        return self._may_use(conn_id, "PUT")
+
+    def may_trigger(self, dag_id: str) -> bool:
+        """Whether they may start runs of this DAG."""
+        details = DagDetails(id=dag_id, **_team("dag", dag_id))
+        return bool(
+            get_auth_manager().is_authorized_dag(
+                method="POST", access_entity=DagAccessEntity.RUN, details=details, user=self.user
+            )
+        )
+
+    def _may_use(self, conn_id: str, method: Any) -> bool:
+        details = ConnectionDetails(conn_id=conn_id, **_team("connection", conn_id))
+        return bool(get_auth_manager().is_authorized_connection(method=method, details=details, user=self.user))
+
+
+def _team(kind: str, name: str) -> dict[str, Any]:
+    """The team that something belongs to, where this Airflow knows teams."""
+    if kind == "dag":
+        from airflow.models.dag import DagModel as Model
+    else:
+        from airflow.models.connection import Connection as Model
+    find = getattr(Model, "get_team_name", None)
+    return {} if find is None else {"team_name": find(name)}
+
+
+def asking(user: Annotated[Any, Depends(get_user)]) -> Asking:
+    """Whoever is signed in, if they may look."""
+    found = Asking(user)
+    if not found.may_read():
+        raise HTTPException(403, "you may not see plugins here; ask whoever administers Airflow")
+    return found
+
+
+Reader = Annotated[Asking, Depends(asking)]
+
+
+def _peeker(conn_id: str, who: Reader) -> Asking:
+    if not who.may_peek(conn_id):
+        raise HTTPException(403, f"you may not read messages of {conn_id}: that takes reading its connection")
+    return who
+
+
+def _writer(conn_id: str, who: Reader) -> Asking:
+    if not who.may_write(conn_id):
+        raise HTTPException(403, f"you may not change what is in {conn_id}: that takes editing its connection")
+    return who
+
+
+Peeker = Annotated[Asking, Depends(_peeker)]
+Writer = Annotated[Asking, Depends(_writer)]

@@ -1,0 +1,124 @@
+"""The application: routes that want to know who asks, and the files of the built page, which hold no data."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.configuration import conf
+from fastapi import APIRouter, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+
+from airflow_mq import __version__
+
+from . import overview, queues
+from .access import Reader
+from .guard import Guarded
+from .stores import connection_ids, told_of
+
+log = logging.getLogger("airflow_mq.api")
+
+BUILT = Path(__file__).parent.parent / "page" / "dist"
+#: What a built page is made of; nothing else is served, and none of it by a guess at what it is.
+KINDS = {
+    ".css": "text/css",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".cjs": "text/javascript",
+    ".mjs": "text/javascript",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+NOT_BUILT = "the page is not built here; `make page` builds it, and the wheel carries it"
+
+
+def guarded_app() -> Any:
+    """The application behind its guard, as ASGI."""
+    return Guarded(create_app())
+
+
+def create_app() -> FastAPI:
+    """The application."""
+    app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    api = APIRouter(prefix="/api/v1")
+    api.add_api_route("/me", me, methods=["GET"])
+    api.add_api_route("/stores", stores, methods=["GET"])
+    for part in (overview, queues):
+        api.include_router(part.router)
+    app.include_router(api)
+    app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/static/{path:path}", static, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/", index, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(Exception, _went_wrong)
+    return app
+
+
+def me(who: Reader, conn_id: str | None = None) -> dict[str, Any]:
+    """Who asks, and what they may do: with the messages and queues of one store, if it is said which."""
+    return {
+        "user": who.name,
+        "can": {
+            "read": True,
+            "peek": conn_id is not None and who.may_peek(conn_id),
+            "write": conn_id is not None and who.may_write(conn_id),
+            "trigger": who.may_trigger(overweight_dag()),
+        },
+        "refresh_seconds": conf.getint("airflow_mq", "page_refresh_seconds", fallback=5),
+    }
+
+
+def overweight_dag() -> str:
+    """The DAG that executes one set-aside message."""
+    return str(conf.get("airflow_mq", "overweight_dag", fallback="overweight_by_hand"))
+
+
+def stores(who: Reader) -> list[dict[str, Any]]:
+    """The connections of our type, and the rings of their stores."""
+    return [told_of(conn_id) for conn_id in connection_ids()]
+
+
+def openapi(request: Request, who: Reader) -> JSONResponse:
+    """What this API is, for whoever is signed in."""
+    app: FastAPI = request.app
+    return JSONResponse(get_openapi(title=app.title, version=app.version, routes=app.routes))
+
+
+async def index(request: Request) -> Response:
+    """The page by itself; who is not signed in is led to where that is done."""
+    try:
+        await get_user(request, None, None)
+    except HTTPException:
+        return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), 307)
+    return await static("index.html")
+
+
+async def static(path: str) -> Response:
+    """A file of the built page: the same bytes for everybody who has the wheel, so it asks for nobody's name."""
+    kind = KINDS.get(Path(path).suffix)
+    found = (BUILT / path).resolve()
+    if kind is None or not found.is_relative_to(BUILT.resolve()) or not found.is_file():
+        raise HTTPException(404, "there is no such file" if BUILT.is_dir() else NOT_BUILT)
+    return FileResponse(found, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+async def _not_understood(request: Request, error: Exception) -> JSONResponse:
+    """What was asked cannot be read; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    return JSONResponse({"detail": f"{where}: {first['msg']}" if where else str(first["msg"])}, 422)
+
+
+async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
+    """A fault of ours: what it was is for the log."""
+    log.error("A request to %s failed.", request.url.path, exc_info=error)
+    return JSONResponse({"detail": "something went wrong here; the API server's log says what"}, 500)

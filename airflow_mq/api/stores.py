@@ -1,0 +1,135 @@
+"""Connections of our type, opened for one request; and errors as answers that hold no secret."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import BoundedSemaphore
+from typing import Any
+
+from airflow.configuration import conf
+from airflow.models import Connection
+from airflow.utils.session import create_session
+from fastapi import HTTPException
+from sqlalchemy import select
+
+from airflow_mq.core.errors import (
+    Busy,
+    InvalidInput,
+    MessageQueueError,
+    NotFound,
+    NotPermitted,
+    QueuePaused,
+    Refused,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreBusy,
+    UnknownBlock,
+    UnknownRing,
+)
+from airflow_mq.hooks import Target, target_of, told_safely
+from airflow_mq.provider import CONNECTION_TYPE
+from airflow_mq.queue import MessageQueue
+
+ENVIRONMENT = "AIRFLOW_CONN_"
+#: Seconds that a request waits for a server, or for somebody else who holds the ring.
+PATIENCE = 4
+#: How many requests may be in stores at the same time: a server that does not answer must not hold up Airflow's own.
+AT_ONCE = 16
+_room = BoundedSemaphore(AT_ONCE)
+
+
+def connection_ids() -> list[str]:
+    """The connections of our type: of Airflow's database, of the environment, and those that the settings name."""
+    with create_session() as session:
+        found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)))
+    found |= {name for name in _named() if _is_ours(name)}
+    return sorted(found)
+
+
+def _named() -> set[str]:
+    of_environment = {
+        name.removeprefix(ENVIRONMENT).lower()
+        for name, value in os.environ.items()
+        if name.startswith(ENVIRONMENT) and "airflow" in value.lower()
+    }
+    # Airflow looks them up in capitals, so a name that is not in lower case everywhere is found all the same.
+    settings = conf.get(CONNECTION_TYPE, "connections", fallback="")
+    return of_environment | {name.strip() for name in settings.split(",") if name.strip()}
+
+
+def _is_ours(conn_id: str) -> bool:
+    try:
+        return bool(Connection.get_connection_from_secrets(conn_id).conn_type == CONNECTION_TYPE)
+    except Exception:
+        # It is gone, or cannot be read: what cannot be named is not shown.
+        return False
+
+
+def target(conn_id: str) -> Target:
+    """What a connection names, if it is one of ours."""
+    try:
+        connection: Any = Connection.get_connection_from_secrets(conn_id)
+    except Exception:
+        connection = None
+    if connection is None or connection.conn_type != CONNECTION_TYPE:
+        raise HTTPException(
+            404, "there is no connection of this id and of the type Message queue; make one in Airflow's UI"
+        )
+    found = target_of(connection)
+    return replace(found, address=replace(found.address, connect_timeout=min(found.address.connect_timeout, PATIENCE)))
+
+
+@contextmanager
+def opened(conn_id: str, ring: str | None = None, who: str | None = None) -> Iterator[MessageQueue]:
+    """The queue that a connection and a ring name, for one request; what goes wrong is answered."""
+    if not _room.acquire(blocking=False):
+        raise HTTPException(503, "too many ask at once; try again in a moment", {"Retry-After": "2"})
+    try:
+        where = target(conn_id)
+        with MessageQueue(where.address, ring or where.ring, busy_timeout=PATIENCE, who=who) as queue:
+            yield queue
+    except MessageQueueError as error:
+        raise answered(error) from None
+    finally:
+        _room.release()
+
+
+def answered(error: MessageQueueError) -> HTTPException:
+    """An error as an answer. Of a store's it says what our own words say: a driver's may hold a secret."""
+    if isinstance(error, (SchemaTooOld, SchemaTooNew, InvalidInput, Refused)):
+        return HTTPException(_status(error), str(error))
+    return HTTPException(503, told_safely(error), {"Retry-After": "5"} if isinstance(error, StoreBusy) else None)
+
+
+def _status(error: MessageQueueError) -> int:
+    for kind, status in (
+        (InvalidInput, 422),
+        (UnknownRing, 404),
+        (UnknownBlock, 404),
+        (NotFound, 404),
+        (NotPermitted, 403),
+        (QueuePaused, 409),
+        (Busy, 409),
+        (Refused, 409),
+    ):
+        if isinstance(error, kind):
+            return status
+    return 503
+
+
+def told_of(conn_id: str) -> dict[str, Any]:
+    """A connection, and the rings of its store, or why they cannot be told."""
+    told: dict[str, Any] = {"conn_id": conn_id, "kind": None, "rings": [], "error": None}
+    try:
+        where = target(conn_id)
+        told["kind"] = where.address.driver
+        with opened(conn_id, where.ring) as queue:
+            told["rings"] = sorted(queue.rings(), key=lambda name: name != where.ring)
+    except HTTPException as refused:
+        told["error"] = refused.detail
+    except MessageQueueError as error:
+        told["error"] = told_safely(error)
+    return told
