@@ -16,7 +16,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tour lint format test quick bench constraints clean
+.PHONY: help venv demo tour lint format test quick bench page constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(install)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
+
+page: ## Build the page in Airflow's UI from its sources (needs Node 18 or later)
+	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
 
 constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	@$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \

@@ -81,9 +81,23 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
     return released
 
 
+#: The page in the UI's menu. What is below Airflow's address is said without a slash in front, so that it is found
+#: behind a path prefix, too.
+PAGE = {
+    "name": "Message queue",
+    "bundle_url": "airflow-mq/static/page.js",
+    "icon": "airflow-mq/static/icon.svg",
+    "icon_dark_mode": "airflow-mq/static/icon-dark.svg",
+    "destination": "nav",
+    "category": "browse",
+    "url_route": "airflow-mq",
+}
+
+
 class AirflowMqPlugin(AirflowPlugin):
     """The listener and the page, registered."""
 
     name = "airflow_mq"
     listeners = [sys.modules[__name__]]  # noqa: RUF012 - as every plugin has it
+    react_apps = [PAGE]  # noqa: RUF012
     fastapi_apps = [{"name": "airflow_mq", "url_prefix": "/airflow-mq", "app": MountedLater()}]  # noqa: RUF012

@@ -1,0 +1,60 @@
+/** Requests to the JSON API, and what goes wrong with them, in words. */
+
+type Query = Record<string, string | number | boolean | null | undefined>;
+
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+/** Airflow's root, also behind a path prefix: the UI and the standalone page both say it with <base>. */
+export const root = () => document.baseURI;
+export const below = (path: string) => new URL(path, root()).href;
+export const ringPath = (conn: string, ring: string) =>
+  `stores/${encodeURIComponent(conn)}/rings/${encodeURIComponent(ring)}`;
+
+export function url(path: string, query: Query = {}): string {
+  const found = new URL(`airflow-mq/api/v1/${path}`, root());
+  for (const [name, value] of Object.entries(query))
+    if (value !== null && value !== undefined && value !== "") found.searchParams.set(name, String(value));
+  return found.href;
+}
+
+export const get = <T>(path: string, query: Query = {}, signal?: AbortSignal) =>
+  send<T>(url(path, query), { signal });
+
+export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal) =>
+  send<T>(url(path), {
+    method: "POST",
+    // The last one cannot be sent by a form of another site.
+    headers: { "Content-Type": "application/json", "X-Airflow-Mq": "1" },
+    body: JSON.stringify(body),
+    signal,
+  });
+
+async function send<T>(address: string, options: RequestInit): Promise<T> {
+  let answer: Response;
+  try {
+    answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError("Airflow's API server does not answer. This page goes on asking.", 0);
+  }
+  if (answer.ok) return (await answer.json()) as T;
+  throw new ApiError(await words(answer), answer.status);
+}
+
+async function words(answer: Response): Promise<string> {
+  const told = await answer.json().then(
+    (body: { detail?: unknown }) => body.detail,
+    () => undefined,
+  );
+  if (answer.status === 401) return "You are not signed in to Airflow, or no longer.";
+  if (typeof told === "string") return told;
+  if (Array.isArray(told)) return told.map((one: { msg?: string }) => one.msg ?? String(one)).join("; ");
+  return `The server answered with ${answer.status} and said no more; its log does.`;
+}

@@ -1,0 +1,45 @@
+/** What every view knows: the store and ring it shows, and what its user may do. */
+
+import { createContext, useContext } from "react";
+
+import { get, post, ringPath, url } from "./api";
+import { usePoll, type Polled } from "./poll";
+import { href } from "./route";
+import type { Can, Me, Paged } from "./types";
+
+export type Here = {
+  conn: string;
+  ring: string;
+  me: Me;
+  /** Tell what was done, for eyes and for screen readers. */
+  tell: (text: string, link?: { href: string; text: string }) => void;
+};
+
+export const HereContext = createContext<Here | null>(null);
+
+type Query = Record<string, string | number | boolean | null | undefined>;
+
+export function useHere() {
+  const here = useContext(HereContext)!;
+  const path = (what: string) => `${ringPath(here.conn, here.ring)}/${what}`;
+  return {
+    ...here,
+    get: <T>(what: string, query?: Query, signal?: AbortSignal) => get<T>(path(what), query, signal),
+    post: <T>(what: string, body?: unknown, signal?: AbortSignal) => post<T>(path(what), body, signal),
+    url: (what: string) => url(path(what)),
+    href: (view: string, of: Record<string, string | null | undefined> = {}) =>
+      href(view, { conn: here.conn, ring: here.ring, ...of }),
+    /** Why the user may not do this, or null. */
+    refusal: (what: Can) =>
+      here.me.can[what] ? null : (here.me.why?.[what] ?? `${here.me.user} may not do this: Airflow grants no permission for it.`),
+  };
+}
+
+/** One answer of the ring, kept fresh. */
+export function useRing<T>(what: string, query: Query = {}, live = true): Polled<T> {
+  const here = useHere();
+  const key = JSON.stringify([here.conn, here.ring, what, query]);
+  return usePoll<T>(key, (signal) => here.get<T>(what, query, signal), live ? here.me.refresh_seconds : null);
+}
+
+export type Rows<T> = Polled<Paged<T>>;

@@ -1,0 +1,170 @@
+/** The page: which store and ring, which view, and what was just done. */
+
+import { useCallback, useMemo, useState } from "react";
+
+import { get } from "./api";
+import { HereContext, type Here } from "./context";
+import { Code, Empty, Failure, Loaded, Notice } from "./parts/notice";
+import { usePoll } from "./poll";
+import { go, href, useRoute, type Route } from "./route";
+import type { Me, Store } from "./types";
+import { AsideView } from "./views/aside";
+import { BlocksView } from "./views/blocks";
+import { CheckView } from "./views/check";
+import { EventsView } from "./views/events";
+import { NextView } from "./views/next";
+import { QueueView } from "./views/queue";
+import { QueuesView } from "./views/queues";
+import { RingView } from "./views/ring";
+
+const VIEWS: Record<string, string> = {
+  ring: "Ring",
+  queues: "Queues",
+  blocks: "Blocks",
+  next: "Next block",
+  aside: "Set aside",
+  events: "Events",
+  check: "Check",
+};
+
+export function Page() {
+  const stores = usePoll<Store[]>("stores", (signal) => get<Store[]>("stores", {}, signal), null);
+  return (
+    <div className="amq">
+      <Loaded from={stores}>{(data) => (data.length === 0 ? <NoConnection /> : <WithStores stores={data} />)}</Loaded>
+    </div>
+  );
+}
+
+function NoConnection() {
+  return (
+    <Empty title="No message queue is connected yet">
+      <p>
+        This page shows the stores that a connection of the type <em>Message queue</em> leads to. Make one under Admin → Connections, or say
+        it to every Airflow process:
+      </p>
+      <Code>{`AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT='{"conn_type": "airflow_mq",
+  "extra": {"driver": "sqlite", "path": "/data/queue.db"}}'
+airflow-mq db upgrade --store sqlite:////data/queue.db`}</Code>
+      <p>For production, give host, schema, login and password of a PostgreSQL database instead. Then load this page again.</p>
+    </Empty>
+  );
+}
+
+function WithStores({ stores }: { stores: Store[] }) {
+  const route = useRoute();
+  const store = stores.find((one) => one.conn_id === route.of.conn) ?? stores.find((one) => !one.error) ?? stores[0]!;
+  const ring = route.of.ring && store.rings.includes(route.of.ring) ? route.of.ring : (store.rings.find((one) => one === "default") ?? store.rings[0]);
+  return (
+    <>
+      <header className="row between">
+        <h1>Message queue</h1>
+        <Picker stores={stores} store={store} ring={ring} view={route.view} />
+      </header>
+      {store.error ? (
+        <Notice kind="bad">
+          <strong>{store.conn_id}</strong>: {store.error}
+        </Notice>
+      ) : ring === undefined ? (
+        <Empty title="This store has no ring yet">
+          <p>A ring is a set of queues that share one budget. Make one:</p>
+          <Code>{`airflow-mq ring create default`}</Code>
+        </Empty>
+      ) : (
+        <WithRing key={`${store.conn_id} ${ring}`} conn={store.conn_id} ring={ring} route={route} />
+      )}
+    </>
+  );
+}
+
+function Picker({ stores, store, ring, view }: { stores: Store[]; store: Store; ring: string | undefined; view: string }) {
+  const shown = view === "queue" ? "queues" : view;
+  return (
+    <div className="row">
+      <label className="row">
+        <span className="muted">Connection</span>
+        <select value={store.conn_id} onChange={(event) => go(shown, { conn: event.target.value })}>
+          {stores.map((one) => (
+            <option key={one.conn_id} value={one.conn_id}>
+              {one.conn_id}
+              {one.error ? " (does not answer)" : ""}
+            </option>
+          ))}
+        </select>
+      </label>
+      {ring !== undefined && (
+        <label className="row">
+          <span className="muted">Ring</span>
+          <select value={ring} onChange={(event) => go(shown, { conn: store.conn_id, ring: event.target.value })}>
+            {store.rings.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+      )}
+    </div>
+  );
+}
+
+type Told = { text: string; link?: { href: string; text: string } };
+
+function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Route }) {
+  const me = usePoll<Me>(`me ${conn}`, (signal) => get<Me>("me", { conn_id: conn }, signal), null);
+  const [told, setTold] = useState<Told | null>(null);
+  const tell = useCallback((text: string, link?: Told["link"]) => setTold({ text, link }), []);
+  const here = useMemo<Here | null>(() => me.data && { conn, ring, me: me.data, tell }, [conn, ring, me.data, tell]);
+  if (!here) return me.error ? <Failure error={me.error} /> : <p className="muted">Loading…</p>;
+  return (
+    <HereContext.Provider value={here}>
+      <Tabs view={route.view} of={{ conn, ring }} />
+      <div role="status" aria-live="polite">
+        {told && (
+          <div className="notice good row between">
+            <span>
+              {told.text} {told.link && <a href={told.link.href}>{told.link.text}</a>}
+            </span>
+            <button type="button" aria-label="Dismiss" onClick={() => setTold(null)}>
+              ×
+            </button>
+          </div>
+        )}
+      </div>
+      <View route={route} />
+    </HereContext.Provider>
+  );
+}
+
+function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
+  const current = view === "queue" ? "queues" : view;
+  return (
+    <nav className="tabs" aria-label="Message queue">
+      {Object.entries(VIEWS).map(([name, title]) => (
+        <a key={name} href={href(name, of)} aria-current={current === name ? "page" : undefined}>
+          {title}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function View({ route }: { route: Route }) {
+  const { origin, priority, block } = route.of;
+  switch (route.view) {
+    case "queues":
+      return <QueuesView />;
+    case "queue":
+      return <QueueView key={`${priority} ${origin}`} origin={origin ?? ""} priority={priority ?? "regular"} />;
+    case "blocks":
+      return <BlocksView key={block ?? ""} block={block ?? null} />;
+    case "next":
+      return <NextView />;
+    case "aside":
+      return <AsideView />;
+    case "events":
+      return <EventsView />;
+    case "check":
+      return <CheckView />;
+    default:
+      return <RingView />;
+  }
+}

@@ -1,0 +1,81 @@
+/** Asks before something is done; the browser's own dialog keeps the keyboard inside and closes with Escape. */
+
+import { useEffect, useId, useRef, useState, type ReactNode } from "react";
+
+import { Notice } from "./notice";
+
+type Props = {
+  title: string;
+  confirm: string;
+  danger?: boolean;
+  children: ReactNode;
+  onConfirm: () => Promise<void>;
+  onClose: () => void;
+};
+
+export function Dialog({ title, confirm, danger, children, onConfirm, onClose }: Props) {
+  const element = useRef<HTMLDialogElement>(null);
+  const [busy, setBusy] = useState(false);
+  const [wrong, setWrong] = useState<string | null>(null);
+  const name = useId();
+  useEffect(() => element.current?.showModal(), []);
+
+  async function submit() {
+    setBusy(true);
+    setWrong(null);
+    try {
+      await onConfirm();
+      onClose();
+    } catch (error) {
+      setWrong((error as Error).message);
+      setBusy(false);
+    }
+  }
+
+  return (
+    <dialog ref={element} aria-labelledby={name} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!busy) void submit();
+        }}
+      >
+        <h2 id={name}>{title}</h2>
+        {children}
+        {wrong && <Notice kind="bad">{wrong}</Notice>}
+        <div className="row end">
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className={danger ? "danger" : "primary"} aria-disabled={busy}>
+            {busy ? "Working…" : confirm}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+export function Field(props: {
+  label: string;
+  hint?: string;
+  value: string;
+  onChange: (value: string) => void;
+  required?: boolean;
+  type?: string;
+  placeholder?: string;
+}) {
+  return (
+    <label className="field">
+      <span>{props.label}</span>
+      <input
+        type={props.type ?? "text"}
+        value={props.value}
+        required={props.required}
+        placeholder={props.placeholder}
+        onChange={(event) => props.onChange(event.target.value)}
+      />
+      {props.hint && <small className="muted">{props.hint}</small>}
+    </label>
+  );
+}

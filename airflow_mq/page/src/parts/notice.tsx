@@ -1,0 +1,97 @@
+/** What is said beside the data: that something went wrong, is old, or is not there. */
+
+import { useEffect, useState, type ReactNode } from "react";
+
+import { ApiError, below } from "../api";
+import type { Polled } from "../poll";
+import { span } from "../words";
+
+export function Notice({ kind, children }: { kind: "bad" | "warn" | "good" | "note"; children: ReactNode }) {
+  return (
+    <div className={`notice ${kind}`} role={kind === "bad" ? "alert" : undefined}>
+      {children}
+    </div>
+  );
+}
+
+export function Failure({ error }: { error: Error }) {
+  const signIn = `${below("api/v2/auth/login")}?${new URLSearchParams({ next: location.href })}`;
+  return (
+    <Notice kind="bad">
+      {error.message} {error instanceof ApiError && error.status === 401 && <a href={signIn}>Sign in</a>}
+    </Notice>
+  );
+}
+
+/** What an empty place could hold, and how something gets there. */
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <h3>{title}</h3>
+      {children}
+    </div>
+  );
+}
+
+export const Code = ({ children }: { children: string }) => (
+  <pre className="code" tabIndex={0}>
+    <code>{children}</code>
+  </pre>
+);
+
+/** Data, once it is there; before, that it is loading; instead, why it is not there; and how old it is, if it is old. */
+export function Loaded<T>({ from, children }: { from: Polled<T>; children: (data: T) => ReactNode }) {
+  if (from.data === null)
+    return from.error ? (
+      <Failure error={from.error} />
+    ) : (
+      <p className="muted" role="status">
+        Loading…
+      </p>
+    );
+  return (
+    <>
+      {from.stale && <Stale from={from} />}
+      {children(from.data)}
+    </>
+  );
+}
+
+function Stale({ from }: { from: Polled<unknown> }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <div className="notice warn stale" role="status">
+      <strong>Stale.</strong> {from.error?.message} This is what was known {span((now - (from.at ?? now)) / 1000)} ago.{" "}
+      <button onClick={from.refresh}>Ask again</button>
+    </div>
+  );
+}
+
+/** A button that says why it cannot be used, to those who may not use it. */
+export function Action(props: {
+  children: ReactNode;
+  refusal?: string | null;
+  onClick: () => void;
+  danger?: boolean;
+  primary?: boolean;
+  label?: string;
+  busy?: boolean;
+}) {
+  const barred = Boolean(props.refusal);
+  return (
+    <button
+      type="button"
+      className={props.primary ? "primary" : props.danger ? "danger" : undefined}
+      aria-disabled={barred || props.busy || undefined}
+      aria-label={barred && props.refusal ? `${props.label ?? String(props.children)}: ${props.refusal}` : props.label}
+      title={props.refusal ?? undefined}
+      onClick={() => !barred && !props.busy && props.onClick()}
+    >
+      {props.children}
+    </button>
+  );
+}

@@ -1,0 +1,82 @@
+/** Pausing and resuming a queue, or all below a path, with a reason and an end. */
+
+import { useState } from "react";
+
+import { useHere } from "../context";
+import type { Pause } from "../types";
+import { clock } from "../words";
+import { Dialog, Field } from "./dialog";
+import { Action } from "./notice";
+
+export const paused = (pause: Pause) =>
+  `${pause.who ? `by ${pause.who}` : ""}${pause.until ? ` until ${clock(pause.until)}` : ""}: ${pause.reason || "no reason given"}`.trim();
+
+export const PausedBadge = ({ paused: pause }: { paused: Pause }) => (
+  <span className="badge warn" title={`Paused ${paused(pause)}`}>
+    paused
+  </span>
+);
+
+export function PauseButton({ origin, pause, paths, onDone }: { origin: string; pause: Pause | null; paths: boolean; onDone: () => void }) {
+  const here = useHere();
+  const [open, setOpen] = useState(false);
+  const refusal = here.refusal("write");
+  return (
+    <>
+      <Action refusal={refusal} onClick={() => setOpen(true)}>
+        {pause ? "Resume" : "Pause"}
+      </Action>
+      {open &&
+        (pause ? (
+          <Resume origin={origin} pause={pause} onDone={onDone} onClose={() => setOpen(false)} />
+        ) : (
+          <PauseForm origin={origin} paths={paths} onDone={onDone} onClose={() => setOpen(false)} />
+        ))}
+    </>
+  );
+}
+
+type Form = { origin: string; onDone: () => void; onClose: () => void };
+
+function PauseForm({ origin, paths, onDone, onClose }: Form & { paths: boolean }) {
+  const here = useHere();
+  const [reason, setReason] = useState("");
+  const [until, setUntil] = useState("");
+  const [all, setAll] = useState(false);
+  async function pause() {
+    await here.post("pause", {
+      origin,
+      reason: reason.trim(),
+      ...(until && { until: new Date(until).toISOString() }),
+      ...(all && { below: true }),
+    });
+    here.tell(`${origin} is paused. Messages are still accepted.`);
+    onDone();
+  }
+  return (
+    <Dialog title={`Pause ${origin}`} confirm="Pause" onConfirm={pause} onClose={onClose}>
+      <p>A paused queue accepts messages and keeps them; no block takes any until it is resumed.</p>
+      <Field label="Reason" value={reason} onChange={setReason} required hint="Shown to everybody who asks why it waits." />
+      <Field label="Until" type="datetime-local" value={until} onChange={setUntil} hint="In your time zone. Empty: until somebody resumes it." />
+      {paths && (
+        <label className="row">
+          <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> Also everything below {origin}/
+        </label>
+      )}
+    </Dialog>
+  );
+}
+
+function Resume({ origin, pause, onDone, onClose }: Form & { pause: Pause }) {
+  const here = useHere();
+  async function resume() {
+    await here.post("resume", { origin });
+    here.tell(`${origin} is resumed.`);
+    onDone();
+  }
+  return (
+    <Dialog title={`Resume ${origin}`} confirm="Resume" onConfirm={resume} onClose={onClose}>
+      <p>It is paused {paused(pause)}. Its messages take their turn from the next block on.</p>
+    </Dialog>
+  );
+}

@@ -1,0 +1,163 @@
+/** The ready ring: the head at the top, the others after it clockwise, each as long as its backlog. */
+
+import { useState } from "react";
+
+import type { Arc, Overview } from "../types";
+import { bytes, compact, count, many } from "../words";
+import { colour } from "./colours";
+
+export type Measure = "messages" | "bytes";
+
+const SIZE = 400;
+const MIDDLE = SIZE / 2;
+const OUTER = 172;
+const INNER = 118;
+/** The least that an arc takes, in turns, so that a small queue is seen beside a large one. */
+const LEAST = 0.012;
+
+type Piece = { arc: Arc | null; from: number; to: number; name: string };
+
+/** Where each arc lies, in turns. */
+export function pieces(overview: Overview, by: Measure): Piece[] {
+  const parts: { arc: Arc | null; size: number; name: string }[] = overview.arcs.map((arc) => ({
+    arc,
+    size: arc[by],
+    name: arc.origin,
+  }));
+  const rest = overview.rest;
+  if (rest && rest.queues) parts.push({ arc: null, size: rest[by], name: `${many(rest.queues, "more queue")}` });
+  const least = Math.min(LEAST, 0.5 / parts.length);
+  const total = parts.reduce((sum, one) => sum + one.size, 0) || 1;
+  const wanted = parts.map((one) => Math.max(one.size / total, least));
+  const all = wanted.reduce((sum, one) => sum + one, 0);
+  let at = 0;
+  return parts.map((one, index) => {
+    const from = at;
+    at += wanted[index]! / all;
+    return { arc: one.arc, name: one.name, from, to: at };
+  });
+}
+
+function point(turn: number, radius: number): string {
+  const angle = turn * 2 * Math.PI;
+  return `${(MIDDLE + radius * Math.sin(angle)).toFixed(2)} ${(MIDDLE - radius * Math.cos(angle)).toFixed(2)}`;
+}
+
+function band(from: number, to: number, inner: number, outer: number): string {
+  // A whole circle cannot be one arc.
+  const end = Math.min(to, from + 0.9999);
+  const large = end - from > 0.5 ? 1 : 0;
+  return (
+    `M${point(from, outer)}A${outer} ${outer} 0 ${large} 1 ${point(end, outer)}` +
+    `L${point(end, inner)}A${inner} ${inner} 0 ${large} 0 ${point(from, inner)}Z`
+  );
+}
+
+function about(piece: Piece, overview: Overview): string {
+  if (!piece.arc) return `${piece.name}: ${count(overview.rest!.messages)} messages, ${bytes(overview.rest!.bytes)}`;
+  const { arc } = piece;
+  const said = [many(arc.messages, "message"), bytes(arc.bytes)];
+  if (arc.priority === "high") said.push("high priority");
+  if (arc.in_flight) said.push(`${count(arc.in_flight)} in flight`);
+  if (arc.paused) said.push("paused");
+  return `${arc.origin}: ${said.join(", ")}`;
+}
+
+type Props = { overview: Overview; by: Measure; onPick: (arc: Arc) => void };
+
+export function Ring({ overview, by, onPick }: Props) {
+  const [over, setOver] = useState<Piece | null>(null);
+  const shown = pieces(overview, by);
+  const head = shown.find((piece) => piece.arc?.is_head);
+  const gap = shown.length > 1 ? 0.0012 : 0;
+  const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
+    overview.head ? `It is the turn of ${overview.head}.` : ""
+  } The table beside it says the same.`;
+  return (
+    <svg className="ring" viewBox={`0 0 ${SIZE} ${SIZE}`} role="img" aria-label={label}>
+      <defs>
+        <pattern id="amq-hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+          <rect width="8" height="8" className="hatch-ground" />
+          <rect width="3.5" height="8" className="hatch-line" />
+        </pattern>
+      </defs>
+      {shown.map((piece) => (
+        <g
+          key={piece.arc ? `${piece.arc.priority} ${piece.arc.origin}` : "rest"}
+          className={piece.arc ? "arc" : undefined}
+          onMouseEnter={() => setOver(piece)}
+          onMouseLeave={() => setOver(null)}
+          onClick={() => piece.arc && onPick(piece.arc)}
+        >
+          <title>{about(piece, overview)}</title>
+          <path
+            d={band(piece.from + gap, piece.to - gap, INNER, piece.arc?.is_head ? OUTER + 8 : OUTER)}
+            style={{ fill: colour(piece.arc?.origin ?? null) }}
+          />
+          {piece.arc?.paused && <path d={band(piece.from + gap, piece.to - gap, INNER, OUTER)} fill="url(#amq-hatch)" />}
+          {piece.arc && piece.arc.in_flight > 0 && (
+            <path
+              className="flight"
+              d={band(
+                piece.from + gap,
+                piece.from + gap + (piece.to - piece.from - 2 * gap) * flown(piece.arc),
+                INNER - 13,
+                INNER - 4,
+              )}
+              style={{ fill: colour(piece.arc.origin) }}
+            />
+          )}
+        </g>
+      ))}
+      {head && (
+        <g className="head" aria-hidden="true" transform={`rotate(${360 * head.from} ${MIDDLE} ${MIDDLE})`}>
+          <path d={`M${MIDDLE} ${MIDDLE - OUTER - 9}l-9 -15h18z`} />
+        </g>
+      )}
+      <Middle overview={overview} over={over} by={by} />
+    </svg>
+  );
+}
+
+const flown = (arc: Arc) => Math.min(1, Math.max(0.04, arc.in_flight / Math.max(1, arc.messages)));
+
+function cut(text: string, most = 20): string {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+function Middle({ overview, over, by }: { overview: Overview; over: Piece | null; by: Measure }) {
+  const lines = over ? told(over, overview) : general(overview, by);
+  return (
+    <g className="middle" aria-hidden="true">
+      <text x={MIDDLE} y={MIDDLE - 34} className="small">
+        {lines[0]}
+      </text>
+      <text x={MIDDLE} y={MIDDLE + 4} className="large">
+        {lines[1]}
+      </text>
+      <text x={MIDDLE} y={MIDDLE + 30}>
+        {lines[2]}
+      </text>
+      <text x={MIDDLE} y={MIDDLE + 54} className="small">
+        {lines[3]}
+      </text>
+    </g>
+  );
+}
+
+function told(piece: Piece, overview: Overview): string[] {
+  const of = piece.arc ?? overview.rest!;
+  const arc = piece.arc;
+  const state = arc ? (arc.paused ? "paused" : arc.in_flight ? `${compact(arc.in_flight)} in flight` : arc.is_head ? "its turn" : "waits") : "";
+  return [cut(piece.name, 24), compact(of.messages), bytes(of.bytes), state];
+}
+
+function general(overview: Overview, by: Measure): string[] {
+  const size = by === "bytes" ? bytes(overview.waiting_bytes) : compact(overview.waiting_messages);
+  return [
+    "waiting",
+    size,
+    many(overview.ready, "queue"),
+    overview.head ? `next: ${cut(overview.head, 22)}` : "",
+  ];
+}

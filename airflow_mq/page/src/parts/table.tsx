@@ -1,0 +1,70 @@
+/** A table that turns into cards where there is no room for one, and is a table to screen readers all the same. */
+
+import type { ReactNode } from "react";
+
+export type Column<T> = {
+  name: string;
+  cell: (row: T) => ReactNode;
+  /** Numbers stand to the right. */
+  right?: boolean;
+  /** What to sort by, if the server can. */
+  sort?: string;
+  /** Says which row it is. */
+  head?: boolean;
+};
+
+type Props<T> = {
+  caption: string;
+  columns: Column<T>[];
+  rows: T[];
+  id: (row: T) => string;
+  sorted?: string;
+  onSort?: (by: string) => void;
+  mark?: (row: T) => boolean;
+};
+
+export function Table<T>({ caption, columns, rows, id, sorted, onSort, mark }: Props<T>) {
+  return (
+    <table role="table" className="table" aria-label={caption}>
+      <thead role="rowgroup">
+        <tr role="row">
+          {columns.map((column) => (
+            <th
+              key={column.name}
+              role="columnheader"
+              scope="col"
+              className={column.right ? "right" : undefined}
+              aria-sort={column.sort && sorted === column.sort ? "descending" : undefined}
+            >
+              {column.sort && onSort ? (
+                <button type="button" className="plain" onClick={() => onSort(column.sort!)}>
+                  {column.name}
+                  <span aria-hidden="true">{sorted === column.sort ? " ▾" : ""}</span>
+                </button>
+              ) : (
+                column.name
+              )}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody role="rowgroup">
+        {rows.map((row) => (
+          <tr key={id(row)} role="row" className={mark?.(row) ? "marked" : undefined}>
+            {columns.map((column) =>
+              column.head ? (
+                <th key={column.name} role="rowheader" scope="row">
+                  {column.cell(row)}
+                </th>
+              ) : (
+                <td key={column.name} role="cell" data-name={column.name} className={column.right ? "right" : undefined}>
+                  <span>{column.cell(row)}</span>
+                </td>
+              ),
+            )}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

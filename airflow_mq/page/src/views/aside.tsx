@@ -1,0 +1,258 @@
+/** What was set aside, and what can be done about it: execute, judge again, discard. */
+
+import { useState } from "react";
+
+import { below } from "../api";
+import { useHere, useRing } from "../context";
+import { Dialog, Field } from "../parts/dialog";
+import { Action, Empty, Loaded } from "../parts/notice";
+import { Pager, usePages } from "../parts/paging";
+import { Table, type Column } from "../parts/table";
+import type { AsideRow, Paged, Refusals } from "../types";
+import { bytes, count, key, many, span, weight, where } from "../words";
+import { useSettled } from "./queues";
+
+type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[] };
+
+export function AsideView() {
+  const here = useHere();
+  const [typed, setTyped] = useState("");
+  const reason = useSettled(typed.trim());
+  const pages = usePages(JSON.stringify([here.conn, here.ring, reason]));
+  const rows = useRing<Paged<AsideRow>>("set-aside", { after: pages.after, limit: 50, reason });
+  return (
+    <>
+      <div className="row between">
+        <h2>Set aside</h2>
+        <div className="row">
+          <input
+            type="search"
+            aria-label="Search by reason"
+            placeholder="Search reasons"
+            value={typed}
+            onChange={(event) => setTyped(event.target.value)}
+          />
+          <a className="button" href={here.url("export/set-aside.csv")} download>
+            CSV
+          </a>
+        </div>
+      </div>
+      <Loaded from={rows}>
+        {(data) =>
+          data.rows.length === 0 ? (
+            <None reason={reason} />
+          ) : (
+            <>
+              <Choosing rows={data.rows} onDone={rows.refresh} />
+              <Pager pages={pages} of={data} />
+            </>
+          )
+        }
+      </Loaded>
+    </>
+  );
+}
+
+function None({ reason }: { reason: string }) {
+  return reason ? (
+    <Empty title={`Nothing was set aside for a reason with “${reason}”`} />
+  ) : (
+    <Empty title="Nothing is set aside">
+      <p>
+        A message that weighs more than a whole block can carry lands here instead of blocking its queue. Nothing is lost: a person
+        executes it with a limit of its own, has it judged again after the limit was raised, or discards it and says why.
+      </p>
+    </Empty>
+  );
+}
+
+function Choosing({ rows, onDone }: { rows: AsideRow[]; onDone: () => void }) {
+  const here = useHere();
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [deed, setDeed] = useState<Deed | null>(null);
+  const picked = rows.filter((row) => chosen.has(key(row.address)));
+  const write = here.refusal("write");
+  const none = picked.length === 0 ? "Choose messages first." : null;
+  const toggle = (id: string) => setChosen((old) => (old.has(id) ? new Set([...old].filter((one) => one !== id)) : new Set([...old, id])));
+  const all = picked.length === rows.length;
+  return (
+    <>
+      <div className="row bar" role="group" aria-label="With the chosen messages">
+        <label className="row">
+          <input type="checkbox" checked={all} onChange={() => setChosen(all ? new Set() : new Set(rows.map((row) => key(row.address))))} />
+          All on this page
+        </label>
+        <span className="muted" role="status">
+          {count(picked.length)} chosen
+        </span>
+        <Action refusal={write ?? none} onClick={() => setDeed({ what: "judge", rows: picked })}>
+          Judge again
+        </Action>
+        <Action danger refusal={write ?? none} onClick={() => setDeed({ what: "discard", rows: picked })}>
+          Discard
+        </Action>
+      </div>
+      <AsideTable rows={rows} chosen={chosen} onToggle={toggle} onDeed={setDeed} />
+      {deed && (
+        <Deeds
+          deed={deed}
+          onClose={() => setDeed(null)}
+          onDone={() => {
+            setChosen(new Set());
+            onDone();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function AsideTable(props: {
+  rows: AsideRow[];
+  chosen: ReadonlySet<string>;
+  onToggle: (id: string) => void;
+  onDeed: (deed: Deed) => void;
+}) {
+  const here = useHere();
+  const trigger = here.refusal("trigger");
+  const write = here.refusal("write");
+  const columns: Column<AsideRow>[] = [
+    {
+      name: "Message",
+      head: true,
+      cell: (row) => (
+        <label className="row tight">
+          <input
+            type="checkbox"
+            aria-label={`Choose ${where(row.address)}`}
+            checked={props.chosen.has(key(row.address))}
+            onChange={() => props.onToggle(key(row.address))}
+          />
+          <span>{where(row.address)}</span>
+        </label>
+      ),
+    },
+    { name: "Weighs", right: true, cell: (row) => (row.asked ? weight(row.asked) : "–") },
+    { name: "A block takes", right: true, cell: (row) => weight(row.limit) },
+    { name: "Size", right: true, cell: (row) => bytes(row.size) },
+    { name: "Fits now", cell: (row) => (row.fits_now === null ? "–" : row.fits_now ? "yes" : "no") },
+    { name: "Reason", cell: (row) => <span className="why">{row.reason}</span> },
+    {
+      name: "Since",
+      right: true,
+      cell: (row) => (
+        <>
+          {row.age_seconds === null ? "–" : span(row.age_seconds)}
+          {row.block !== null && (
+            <>
+              {" · "}
+              <a href={here.href("blocks", { block: String(row.block) })}>block {row.block}</a>
+            </>
+          )}
+        </>
+      ),
+    },
+    {
+      name: "Do",
+      cell: (row) => (
+        <span className="row tight">
+          <Action primary refusal={trigger} label={`Execute ${where(row.address)}`} onClick={() => props.onDeed({ what: "execute", rows: [row] })}>
+            Execute
+          </Action>
+          <Action refusal={write} label={`Judge ${where(row.address)} again`} onClick={() => props.onDeed({ what: "judge", rows: [row] })}>
+            Judge again
+          </Action>
+          <Action danger refusal={write} label={`Discard ${where(row.address)}`} onClick={() => props.onDeed({ what: "discard", rows: [row] })}>
+            Discard
+          </Action>
+        </span>
+      ),
+    },
+  ];
+  return <Table caption="Messages set aside" columns={columns} rows={props.rows} id={(row) => key(row.address)} mark={(row) => props.chosen.has(key(row.address))} />;
+}
+
+function Deeds({ deed, onDone, onClose }: { deed: Deed; onDone: () => void; onClose: () => void }) {
+  const what = { deed, onDone, onClose };
+  if (deed.what === "execute") return <Execute {...what} />;
+  return deed.what === "judge" ? <Judge {...what} /> : <Discard {...what} />;
+}
+
+type Doing = { deed: Deed; onDone: () => void; onClose: () => void };
+
+function Execute({ deed, onDone, onClose }: Doing) {
+  const here = useHere();
+  const [note, setNote] = useState("");
+  const row = deed.rows[0]!;
+  async function execute() {
+    const run = await here.post<{ dag_id: string; run_id: string; url: string }>("set-aside/execute", {
+      address: row.address,
+      ...(note.trim() && { note: note.trim() }),
+    });
+    here.tell(`${where(row.address)} is executed by ${run.dag_id}.`, { href: below(run.url), text: "See the run" });
+    onDone();
+  }
+  return (
+    <Dialog title="Execute by hand" confirm="Execute" onConfirm={execute} onClose={onClose}>
+      <p>
+        Triggers the DAG for it, in your name, with the form filled in: <strong>{where(row.address)}</strong>
+        {row.asked && `, with a limit of ${weight(row.asked)}`}.
+      </p>
+      <Field label="Note" value={note} onChange={setNote} hint="Kept with the run. May be empty." />
+    </Dialog>
+  );
+}
+
+function Chosen({ rows }: { rows: AsideRow[] }) {
+  return (
+    <ul className="chosen-list">
+      {rows.slice(0, 5).map((row) => (
+        <li key={key(row.address)}>{where(row.address)}</li>
+      ))}
+      {rows.length > 5 && <li>and {count(rows.length - 5)} more</li>}
+    </ul>
+  );
+}
+
+const refusals = (answer: Refusals) =>
+  answer.refused.length ? ` ${many(answer.refused.length, "was", "were")} refused: ${answer.refused[0]!.detail}` : "";
+
+function Judge({ deed, onDone, onClose }: Doing) {
+  const here = useHere();
+  const [why, setWhy] = useState("");
+  async function judge() {
+    const answer = await here.post<Refusals & { judged: number }>("set-aside/judge", {
+      addresses: deed.rows.map((row) => row.address),
+      why: why.trim(),
+    });
+    here.tell(`${many(answer.judged, "message")} judged again; what fits waits in its queue once more.${refusals(answer)}`);
+    onDone();
+  }
+  return (
+    <Dialog title={`Judge ${many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
+      <Chosen rows={deed.rows} />
+      <p>What fits a block now goes back to its queue. What still weighs too much is set aside again.</p>
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+    </Dialog>
+  );
+}
+
+function Discard({ deed, onDone, onClose }: Doing) {
+  const here = useHere();
+  const [why, setWhy] = useState("");
+  async function discard() {
+    const answer = await here.post<Refusals & { discarded: number }>("set-aside/discard", {
+      addresses: deed.rows.map((row) => row.address),
+      why: why.trim(),
+    });
+    here.tell(`${many(answer.discarded, "message")} discarded.${refusals(answer)}`);
+    onDone();
+  }
+  return (
+    <Dialog title={`Discard ${many(deed.rows.length, "message")}`} confirm="Discard for good" danger onConfirm={discard} onClose={onClose}>
+      <Chosen rows={deed.rows} />
+      <p>Discarded messages are gone and cannot be brought back.</p>
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+    </Dialog>
+  );
+}

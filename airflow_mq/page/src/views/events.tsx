@@ -1,0 +1,93 @@
+/** What became of every message, the latest first. */
+
+import { useState } from "react";
+
+import { useHere, useRing } from "../context";
+import { Empty, Loaded } from "../parts/notice";
+import { Pager, usePages } from "../parts/paging";
+import { Table, type Column } from "../parts/table";
+import type { EventRow, Paged } from "../types";
+import { clock, count, kind, kinds } from "../words";
+import { useSettled } from "./queues";
+
+export function EventsView() {
+  const here = useHere();
+  const [wanted, setWanted] = useState("");
+  const [typed, setTyped] = useState("");
+  const origin = useSettled(typed.trim());
+  const pages = usePages(JSON.stringify([here.conn, here.ring, wanted, origin]));
+  const events = useRing<Paged<EventRow>>("events", { kind: wanted, origin, after: pages.after, limit: 100 });
+  return (
+    <>
+      <div className="row between">
+        <h2>Events</h2>
+        <div className="row">
+          <select aria-label="Kind of event" value={wanted} onChange={(event) => setWanted(event.target.value)}>
+            <option value="">all kinds</option>
+            {kinds.map((name) => (
+              <option key={name} value={name}>
+                {kind(name)}
+              </option>
+            ))}
+          </select>
+          <input
+            type="search"
+            aria-label="Origin, exactly"
+            placeholder="Origin, exactly"
+            value={typed}
+            onChange={(event) => setTyped(event.target.value)}
+          />
+          <a className="button" href={here.url("export/events.csv")} download>
+            CSV
+          </a>
+        </div>
+      </div>
+      <Loaded from={events}>
+        {(data) =>
+          data.rows.length === 0 ? (
+            <Empty title={wanted || origin ? "No such event" : "No events yet"}>
+              <p>An event says what became of a message: processed, set aside, discarded, and by whom. They are kept as long as the ring says.</p>
+            </Empty>
+          ) : (
+            <>
+              <EventTable rows={data.rows} />
+              <Pager pages={pages} of={data} />
+            </>
+          )
+        }
+      </Loaded>
+    </>
+  );
+}
+
+function EventTable({ rows }: { rows: EventRow[] }) {
+  const here = useHere();
+  const columns: Column<EventRow>[] = [
+    { name: "When", head: true, cell: (row) => <time dateTime={row.at}>{clock(row.at)}</time> },
+    { name: "What", cell: (row) => <span className={`badge ${row.kind}`}>{kind(row.kind)}</span> },
+    {
+      name: "Message",
+      cell: (row) => (
+        <>
+          <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a>:{row.page}:{row.index}
+        </>
+      ),
+    },
+    {
+      name: "Block",
+      right: true,
+      cell: (row) => (row.block === null ? "–" : <a href={here.href("blocks", { block: String(row.block) })}>{count(row.block)}</a>),
+    },
+    { name: "Detail", cell: (row) => <span className="why">{detail(row.detail)}</span> },
+  ];
+  return <Table caption="Events" columns={columns} rows={rows} id={(row) => String(row.id)} />;
+}
+
+function detail(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value)
+    .filter(([, one]) => one !== null && one !== "" && one !== undefined)
+    .map(([name, one]) => `${name.replaceAll("_", " ")}: ${typeof one === "object" ? JSON.stringify(one) : String(one)}`)
+    .join(" · ");
+}

@@ -1,0 +1,220 @@
+/** The next blocks as they would be, with other shares and another limit: nothing is changed by asking. */
+
+import { useState } from "react";
+
+import { useHere, useRing } from "../context";
+import { Bars, Choice, Legend, type Dimension } from "../parts/bars";
+import { Empty, Failure, Loaded } from "../parts/notice";
+import { Table, type Column } from "../parts/table";
+import { usePoll } from "../poll";
+import type { DryBlock, Overview, Weight } from "../types";
+import { bytes, count, many, millis, percent, weight } from "../words";
+import { DIMENSIONS, origins } from "./blocks";
+import { useSettled } from "./queues";
+
+const ORDERS = ["deficit", "rotation", "shuffle"];
+const MOST_SHARES = 8;
+
+export function NextView() {
+  const overview = useRing<Overview>("overview", {}, false);
+  return <Loaded from={overview}>{(data) => <What key={data.ring} overview={data} />}</Loaded>;
+}
+
+type Said = { factor: { time: number; size: number }; shares: Record<string, number>; order: string; blocks: number };
+
+const UNCHANGED = { time: 100, size: 100 };
+
+function What({ overview }: { overview: Overview }) {
+  const here = useHere();
+  const [by, setBy] = useState<Dimension>("time");
+  const [said, setSaid] = useState<Said>({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 });
+  const asked = useSettled(JSON.stringify(request(said, overview.limit)), 300);
+  const key = JSON.stringify([here.conn, here.ring, asked]);
+  const answer = usePoll<{ blocks: DryBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null);
+  const last = useLast(answer.data);
+  return (
+    <>
+      <div className="row between">
+        <h2>The next blocks</h2>
+        <Choice label="Part of the weight" value={by} of={DIMENSIONS} onChange={setBy} />
+      </div>
+      <p className="muted">What would be planned if nothing more arrived. Try another limit, other shares: nothing is stored.</p>
+      <div className="split uneven">
+        <Controls overview={overview} said={said} onChange={setSaid} />
+        <div aria-live="polite" aria-busy={answer.data === null && !answer.error}>
+          {answer.error && answer.data === null ? <Failure error={answer.error} /> : last ? <Outcome blocks={last.blocks} by={by} /> : <p className="muted">Planning…</p>}
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** While a new answer is awaited, the last one stays. */
+function useLast<T>(value: T | null): T | null {
+  const [last, setLast] = useState(value);
+  if (value !== null && value !== last) setLast(value);
+  return value ?? last;
+}
+
+function request(said: Said, limit: Weight | null) {
+  const changed = said.factor.time !== 100 || said.factor.size !== 100;
+  return {
+    blocks: said.blocks,
+    ...(limit && changed && { limit: limited(said, limit) }),
+    ...(Object.keys(said.shares).length > 0 && { shares: said.shares }),
+    ...(said.order && { order: said.order }),
+  };
+}
+
+const limited = (said: Said, limit: Weight): Weight => ({
+  time: Math.max(1, Math.round((limit.time * said.factor.time) / 100)),
+  size: Math.max(1, Math.round((limit.size * said.factor.size) / 100)),
+});
+
+function Controls({ overview, said, onChange }: { overview: Overview; said: Said; onChange: (said: Said) => void }) {
+  const { limit } = overview;
+  const now = limit && limited(said, limit);
+  const change = (part: Partial<Said>) => onChange({ ...said, ...part });
+  const largest = [...overview.arcs].sort((a, b) => b.messages - a.messages).slice(0, MOST_SHARES);
+  const shown = [...new Set(largest.map((arc) => arc.origin))];
+  return (
+    <form className="card controls" aria-label="What if" onSubmit={(event) => event.preventDefault()}>
+      {now ? (
+        <>
+          <Slider
+            label="Time limit"
+            value={said.factor.time}
+            from={10}
+            to={400}
+            step={10}
+            told={millis(now.time)}
+            onChange={(time) => change({ factor: { ...said.factor, time } })}
+          />
+          <Slider
+            label="Size limit"
+            value={said.factor.size}
+            from={10}
+            to={400}
+            step={10}
+            told={bytes(now.size)}
+            onChange={(size) => change({ factor: { ...said.factor, size } })}
+          />
+        </>
+      ) : (
+        <p className="muted">This ring has no limit of its own: the DAG says one.</p>
+      )}
+      <Slider label="Blocks" value={said.blocks} from={1} to={20} step={1} told={count(said.blocks)} onChange={(blocks) => change({ blocks })} />
+      <label className="field">
+        <span>Order</span>
+        <select value={said.order} onChange={(event) => change({ order: event.target.value })}>
+          <option value="">as it is ({overview.order})</option>
+          {ORDERS.filter((one) => one !== overview.order).map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+      </label>
+      {shown.length > 0 && <h3>Shares</h3>}
+      {shown.map((origin) => (
+        <Slider
+          key={origin}
+          label={origin}
+          value={said.shares[origin] ?? 0}
+          from={0}
+          to={20}
+          step={1}
+          told={origin in said.shares ? count(said.shares[origin]!) : "as it is"}
+          onChange={(share) => {
+            const { [origin]: _, ...others } = said.shares;
+            change({ shares: share ? { ...others, [origin]: share } : others });
+          }}
+        />
+      ))}
+      <button type="button" onClick={() => onChange({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 })}>
+        As it is
+      </button>
+    </form>
+  );
+}
+
+function Slider(props: {
+  label: string;
+  value: number;
+  from: number;
+  to: number;
+  step: number;
+  told: string;
+  onChange: (value: number) => void;
+}) {
+  return (
+    <label className="field">
+      <span className="row between">
+        <span>{props.label}</span> <strong>{props.told}</strong>
+      </span>
+      <input
+        type="range"
+        min={props.from}
+        max={props.to}
+        step={props.step}
+        value={props.value}
+        aria-valuetext={props.told}
+        onChange={(event) => props.onChange(Number(event.target.value))}
+      />
+    </label>
+  );
+}
+
+function Outcome({ blocks, by }: { blocks: DryBlock[]; by: Dimension }) {
+  const here = useHere();
+  const taken = blocks.filter((one) => one.messages > 0);
+  if (taken.length === 0)
+    return (
+      <Empty title="The next block takes nothing">
+        <p>Nothing is ready that would fit, or nothing waits.</p>
+        {blocks[0] && <LeftOut block={blocks[0]} />}
+      </Empty>
+    );
+  const rows = taken.flatMap((block) => block.by_queue.map((one) => ({ n: block.n, ...one })));
+  const columns: Column<(typeof rows)[number]>[] = [
+    {
+      name: "Queue",
+      head: true,
+      cell: (one) => (one.origin === null ? "other queues" : <a href={here.href("queue", { origin: one.origin })}>{one.origin}</a>),
+    },
+    { name: "Block", right: true, cell: (one) => count(one.n) },
+    { name: "Messages", right: true, cell: (one) => count(one.messages) },
+    { name: "Weight", right: true, cell: (one) => weight(one.weight) },
+    { name: "Of the block", right: true, cell: (one) => percent(one.share ?? null) },
+  ];
+  return (
+    <>
+      <Bars
+        label="The next blocks, weight by queue against the limit"
+        bars={taken.map((one) => ({ id: String(one.n), name: `+${one.n}`, limit: one.limit, predicted: one.used, used: null, by_queue: one.by_queue }))}
+        by={by}
+      />
+      <Legend origins={origins(taken)} />
+      <div className="tall" tabIndex={0} role="region" aria-label="What the next blocks take">
+        <Table caption="What the next blocks take" columns={columns} rows={rows} id={(one) => `${one.n} ${one.origin ?? ""}`} />
+      </div>
+      <LeftOut block={blocks[0]!} />
+    </>
+  );
+}
+
+function LeftOut({ block }: { block: DryBlock }) {
+  if (!block.left_out.length) return null;
+  return (
+    <details>
+      <summary>
+        {many(block.left_out.length, "queue gets", "queues get")} nothing of the next block
+      </summary>
+      <ul>
+        {block.left_out.map((one) => (
+          <li key={one.origin}>
+            <strong>{one.origin}</strong>: {one.reason}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

@@ -1,0 +1,103 @@
+/** What lies in a page. A payload is shown as text and never becomes part of the page. */
+
+import { useState } from "react";
+
+import { useRing } from "../context";
+import { Choice } from "../parts/bars";
+import { Loaded } from "../parts/notice";
+import type { MessageRow, Paged, Payload } from "../types";
+import { bytes, clock, many, weight, where } from "../words";
+
+type Form = "text" | "json" | "hex";
+
+const FORMS: Record<Form, string> = { text: "Text", json: "JSON", hex: "Hex" };
+
+export function Peek({ origin, priority, page, onClose }: { origin: string; priority: string; page: number; onClose: () => void }) {
+  const messages = useRing<Paged<MessageRow>>("messages", { origin, priority, page, limit: 20 }, false);
+  const [form, setForm] = useState<Form>("text");
+  return (
+    <section className="card" aria-label={`Messages of page ${page}`}>
+      <div className="row between">
+        <h3>Messages of page {page}</h3>
+        <div className="row">
+          <Choice label="Show payloads as" value={form} of={FORMS} onChange={setForm} />
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+        </div>
+      </div>
+      <Loaded from={messages}>
+        {(data) =>
+          data.rows.length === 0 ? (
+            <p className="muted">Nothing is left in this page.</p>
+          ) : (
+            <>
+              {data.rows.map((row) => (
+                <Message key={row.id} row={row} form={form} />
+              ))}
+              {data.rows.length >= 20 && <p className="muted">These are the first {data.rows.length}.</p>}
+            </>
+          )
+        }
+      </Loaded>
+    </section>
+  );
+}
+
+function Message({ row, form }: { row: MessageRow; form: Form }) {
+  const facts = [
+    row.state,
+    bytes(row.size),
+    row.weight && `weighs ${weight(row.weight)}`,
+    row.attempts > 0 && `tried ${many(row.attempts, "time")}`,
+    row.not_before && `not before ${clock(row.not_before)}`,
+    row.expires && `expires ${clock(row.expires)}`,
+  ].filter(Boolean);
+  const headers = Object.entries(row.headers ?? {});
+  return (
+    <article className="message">
+      <h4>{where(row.address)}</h4>
+      <p className="muted">{facts.join(" · ")}</p>
+      {headers.length > 0 && (
+        <p className="muted">
+          Headers:{" "}
+          {headers.map(([name, value]) => (
+            <code key={name}>
+              {name}: {value}{" "}
+            </code>
+          ))}
+        </p>
+      )}
+      <pre className="code" tabIndex={0} aria-label={`Payload of ${where(row.address)}`}>
+        {row.payload ? shown(row.payload, form) : "No payload is kept any more."}
+      </pre>
+      {row.payload?.truncated && (
+        <p className="muted">
+          The first {bytes(row.payload.shown)} of {bytes(row.size)}.
+        </p>
+      )}
+    </article>
+  );
+}
+
+export function shown(payload: Payload, form: Form): string {
+  if (form === "hex") return dump(payload.hex);
+  if (form === "json" && payload.json !== null && payload.json !== undefined) return JSON.stringify(payload.json, null, 2);
+  if (form === "json") return payload.truncated ? "Too long to be read as JSON here." : "This is not JSON.";
+  return payload.text ?? "This is not UTF-8 text; look at it as hex.";
+}
+
+/** Sixteen bytes a line, with those that are letters beside them. */
+function dump(hex: string): string {
+  const octets = hex.replaceAll(/\s/g, "").match(/../g) ?? [];
+  const lines: string[] = [];
+  for (let at = 0; at < octets.length; at += 16) {
+    const row = octets.slice(at, at + 16);
+    const letters = row.map((one) => {
+      const code = Number.parseInt(one, 16);
+      return code >= 32 && code < 127 ? String.fromCharCode(code) : "·";
+    });
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${row.join(" ").padEnd(47)}  ${letters.join("")}`);
+  }
+  return lines.join("\n");
+}

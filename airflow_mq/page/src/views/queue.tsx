@@ -1,0 +1,129 @@
+/** One queue: why it waits and what would change that, its pages, and what lies in them. */
+
+import { useState } from "react";
+
+import { useHere, useRing } from "../context";
+import { Loaded, Notice } from "../parts/notice";
+import { PauseButton, paused } from "../parts/pause";
+import { Table, type Column } from "../parts/table";
+import type { Overview, PageRow, Queue, Weight } from "../types";
+import { age, bytes, count, percent, rate, weight } from "../words";
+import { Peek } from "./peek";
+
+export function QueueView({ origin, priority }: { origin: string; priority: string }) {
+  const here = useHere();
+  const queue = useRing<Queue>("queue", { origin, priority });
+  const overview = useRing<Overview>("overview", {}, false);
+  const [page, setPage] = useState<number | null>(null);
+  return (
+    <>
+      <p>
+        <a href={here.href("queues")}>← All queues</a>
+      </p>
+      <Loaded from={queue}>
+        {(data) => (
+          <>
+            <div className="row between">
+              <h2>
+                {data.origin} {data.priority === "high" && <span className="badge">high</span>}
+                {data.paused && <span className="badge warn">paused</span>}
+              </h2>
+              <PauseButton origin={data.origin} pause={data.paused} paths={overview.data?.paths ?? false} onDone={queue.refresh} />
+            </div>
+            {data.paused && <Notice kind="warn">Paused {paused(data.paused)}</Notice>}
+            <Why queue={data} />
+            <Facts queue={data} />
+            <Pages queue={data} page={page} onPick={setPage} />
+            {page !== null && <Peek origin={data.origin} priority={data.priority} page={page} onClose={() => setPage(null)} />}
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+function Why({ queue }: { queue: Queue }) {
+  const changes = queue.explain?.changes ?? [];
+  return (
+    <section className="card" aria-label="Why it waits">
+      <h3>Why it waits</h3>
+      <p>{queue.why}</p>
+      {changes.length > 0 && (
+        <>
+          <h4>What would change that</h4>
+          <ul>
+            {changes.map((one) => (
+              <li key={one}>{one}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Facts({ queue }: { queue: Queue }) {
+  const facts: [string, string][] = [
+    ["Waiting", `${count(queue.messages)} (${bytes(queue.bytes)})`],
+    ["Oldest", queue.oldest ? age(queue.oldest) : "–"],
+    ["In flight", count(queue.in_flight)],
+    ["Set aside", count(queue.set_aside)],
+    ["Received / promised", `${percent(queue.received)} / ${percent(queue.promised)}`],
+    ["In / out", `${rate(queue.in_rate)} / ${rate(queue.out_rate)}`],
+    ...Object.entries(queue.settings ?? {}).map(([name, value]): [string, string] => [
+      name.replaceAll("_", " ").replace(/^./, (first) => first.toUpperCase()),
+      said(value),
+    ]),
+  ];
+  return (
+    <dl className="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function said(value: unknown): string {
+  if (value === null || value === undefined) return "–";
+  if (typeof value === "object" && "time" in value && "size" in value) return weight(value as Weight);
+  if (typeof value === "object") return Object.entries(value).map(([name, one]) => `${name} ${String(one)}`).join(", ");
+  return typeof value === "number" ? count(value) : String(value);
+}
+
+function Pages({ queue, page, onPick }: { queue: Queue; page: number | null; onPick: (page: number) => void }) {
+  const here = useHere();
+  const refusal = here.refusal("peek");
+  if (queue.pages.length === 0) return <p className="muted">No page: nothing of this queue is kept.</p>;
+  const columns: Column<PageRow>[] = [
+    { name: "Page", head: true, cell: (row) => count(row.page) },
+    { name: "State", cell: (row) => row.state },
+    { name: "First", right: true, cell: (row) => count(row.first) },
+    { name: "Remaining", right: true, cell: (row) => count(row.remaining) },
+    { name: "Bytes", right: true, cell: (row) => bytes(row.remaining_bytes) },
+    {
+      name: "Messages",
+      cell: (row) => (
+        <button
+          type="button"
+          aria-disabled={refusal ? true : undefined}
+          aria-pressed={page === row.page}
+          title={refusal ?? undefined}
+          aria-label={refusal ? `Look into page ${row.page}: ${refusal}` : `Look into page ${row.page}`}
+          onClick={() => !refusal && onPick(row.page)}
+        >
+          Look inside
+        </button>
+      ),
+    },
+  ];
+  return (
+    <section aria-label="Pages">
+      <h3>Pages</h3>
+      <Table caption="Pages" columns={columns} rows={queue.pages} id={(row) => String(row.page)} mark={(row) => row.page === page} />
+    </section>
+  );
+}

@@ -1,0 +1,63 @@
+/** Numbers, weights and times as people read them. */
+
+import type { Address, Weight } from "./types";
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+export const count = (number: number) => whole.format(number);
+export const compact = (number: number) => (number < 100_000 ? whole : short).format(number);
+/** A figure that may not be counted to the end. */
+export const atLeast = (said: string, more: boolean | undefined) => (more ? `≥ ${said}` : said);
+export const many = (number: number, one: string, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
+
+export function bytes(number: number): string {
+  let value = number;
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 100 ? whole.format(Math.round(value)) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** Weights count milliseconds; with so many of them, seconds and more say it better. */
+export const millis = (number: number) => (number < 10_000 ? `${count(number)} ms` : span(number / 1000));
+export const weight = (one: Weight | null) => (one ? `${millis(one.time)} · ${bytes(one.size)}` : "no limit");
+export const percent = (part: number | null) => (part === null ? "–" : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`);
+export const rate = (number: number | null) => (number === null ? "–" : `${compact(number)}/min`);
+export const where = (one: Address) => `${one.origin}:${one.page}:${one.index}${one.priority === "high" ? " (high)" : ""}`;
+export const key = (one: Address) => JSON.stringify([one.origin, one.priority, one.page, one.index]);
+
+const STEPS: [number, string][] = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+];
+
+export function span(seconds: number): string {
+  for (const [size, name] of STEPS) if (seconds >= 2 * size) return `${count(Math.round(seconds / size))} ${name}`;
+  return `${count(Math.max(0, Math.round(seconds)))} s`;
+}
+
+export const age = (time: string, now = Date.now()) => span((now - Date.parse(time)) / 1000);
+export const clock = (time: string) => new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
+
+const KINDS: Record<string, string> = {
+  Processed: "Processed",
+  ProcessingFailed: "Processing failed",
+  OverweightEnqueued: "Set aside",
+  PageReaped: "Page reaped",
+  Discarded: "Discarded",
+  Rejudged: "Judged again",
+  Executed: "Executed",
+  WentBack: "Went back",
+  AttemptsExhausted: "Attempts exhausted",
+  Expired: "Expired",
+  Swept: "Swept",
+  Transferred: "Transferred",
+};
+
+export const kinds = Object.keys(KINDS);
+export const kind = (name: string) => KINDS[name] ?? name;
