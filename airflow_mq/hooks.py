@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -45,6 +47,8 @@ from airflow_mq.store.address import (
 )
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
 
@@ -52,6 +56,7 @@ EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", "connect_timeout", "ring
 DEFAULT_RING = "default"
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
+BUSY_SECONDS = 60.0
 MOST_QUEUES = 1_000
 NO_FILE_STORE = (
     "no store can be read here; make one with `airflow-mq db upgrade`, or look at the path and at who may read it"
@@ -98,6 +103,24 @@ class MessageQueueHook(BaseHook):
         """
         with self.queue(ring) as queue:
             yield queue.commands(connection)
+
+    def get_sqlalchemy_engine(self, engine_kwargs: Mapping[str, Any] | None = None) -> Engine:
+        """An engine of SQLAlchemy for the queue's own database: rows and commands of one transaction go over it.
+
+        It knows the address from nowhere but the connection, as the queue does, and does not tell it.
+        """
+        from sqlalchemy import create_engine
+
+        address = self.address()
+        if address.path is not None:
+            return create_engine("sqlite:///a file", creator=partial(_open_file, address), **(engine_kwargs or {}))
+
+        import psycopg
+
+        settings: dict[str, Any] = {**address.conninfo()}
+        return create_engine(
+            "postgresql+psycopg://", creator=partial(psycopg.connect, **settings), **(engine_kwargs or {})
+        )
 
     def get_conn(self) -> MessageQueue:
         """Open the queue, by the name that every hook has for it."""
@@ -244,6 +267,11 @@ def _sqlite_root() -> Path | None:
         from airflow.configuration import conf
     folder = conf.get(CONNECTION_TYPE, "sqlite_root", fallback="")
     return Path(folder) if folder else None
+
+
+def _open_file(address: StoreAddress) -> sqlite3.Connection:
+    """A connection to a store that is there; none is made by looking for it."""
+    return sqlite3.connect(address.file_uri("rw"), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
 
 # -- Kafka, by its own hook --

@@ -104,6 +104,47 @@ def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_qu
     assert {event.why.partition(";")[0] for event in sqlite_queue.events(name="Rejudged")} == {"the limit was raised"}
 
 
+def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+    from sqlalchemy import text
+
+    from airflow_mq.hooks import MessageQueueHook
+
+    file = dags_folder / "outbox.py"
+    file.write_text((Path(__file__).parents[2] / "dags" / "outbox.py").read_text())
+    dag = DagBag(dag_folder=str(file)).dags["outbox"]
+    for one in dag.tasks:
+        one.retries = 0
+    engine = MessageQueueHook("mq_stage").get_sqlalchemy_engine()
+
+    def rows(name: str) -> list[str]:
+        with engine.connect() as connection:
+            return [str(row[0]) for row in connection.execute(text(f"SELECT what FROM {name} ORDER BY what"))]
+
+    # The third verdict cannot be written: neither is its message handed on.
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE shop_verdict (what text, CHECK (what NOT LIKE 'order 2 %'))"))
+    run = dag.test(run_conf={"connection": "mq_stage", "orders": 5})
+    assert states(run) == {"order": "success", "verify": "failed", "publish": "upstream_failed"}
+    names = [f"order {number} of {run.run_id}" for number in range(5)]
+    assert rows("shop_verdict") == names[:2]
+    assert [one.payload.decode() for one in queue.peek("shop/publish")] == names[:2]
+    assert [one.payload.decode() for one in queue.peek("shop/verify")] == names[2:]
+
+    # What is mended goes on where it stood, with what came meanwhile.
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE shop_verdict"))
+    for block in queue.blocks("planned"):
+        queue.release_block(block)
+    run = dag.test(run_conf={"connection": "mq_stage", "orders": 1})
+    assert states(run) == {"order": "success", "verify": "success", "publish": "success"}
+    later = [*names, f"order 0 of {run.run_id}"]
+    assert rows("shop_verdict") == sorted(later[2:])
+    assert rows("shop_published") == sorted(later)
+    assert queue.footprint("shop/verify").count == queue.footprint("shop/publish").count == 0
+    engine.dispose()
+
+
 def test_an_empty_block_skips_straight_through(run_dag: RunDag) -> None:
     run = run_dag(
         """

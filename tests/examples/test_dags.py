@@ -21,6 +21,7 @@ EXPECTED = {
     "housekeeping.py": {"housekeeping"},
     "landing_folder.py": {"landing_folder"},
     "orders.py": {"orders"},
+    "outbox.py": {"outbox"},
     "overweight_by_hand.py": {"overweight_by_hand"},
     "overweight_with_approval.py": {"overweight_with_approval"},
     "processing_rules.py": set(),

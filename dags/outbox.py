@@ -1,0 +1,72 @@
+"""## Rows and messages in one transaction, and two stages
+
+`order` writes rows of its own and enqueues in one transaction: both are there, or neither is. `verify` treats each
+message and hands it on, in one transaction with its verdict; `publish` ends it. At every commit a message is in exactly
+one place. A task that is killed holds one message for a minute; its retry, or the next run, goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+FORM = {
+    "orders": Param(3, type="integer", minimum=0, title="Orders", description="So many are placed by a run."),
+    "connection": Param("airflow_mq_default", type="string", title="Connection", description="Of the queue."),
+}
+
+
+@contextmanager
+def shop(conn_id: str) -> Iterator[tuple[Any, Any]]:
+    """The queue, and an engine for rows in the same database."""
+    from airflow_mq.hooks import MessageQueueHook
+
+    hook = MessageQueueHook(conn_id)
+    engine = hook.get_sqlalchemy_engine()
+    try:
+        with hook.queue() as queue:
+            yield queue, engine
+    finally:
+        engine.dispose()
+
+
+@dag(schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"], default_args={"retries": 2})
+def outbox() -> None:
+    @task
+    def order(params: Any = None, run_id: Any = None) -> None:
+        """Place orders; what an earlier try has placed is not placed again."""
+        from sqlalchemy import text
+
+        insert = text("INSERT INTO shop_order VALUES (:run, :n) ON CONFLICT DO NOTHING")
+        with shop(params["connection"]) as (queue, engine):
+            with engine.begin() as connection:
+                connection.execute(text("CREATE TABLE IF NOT EXISTS shop_order (run text, n integer, UNIQUE (run, n))"))
+            for number in range(params["orders"]):
+                with engine.begin() as connection:
+                    if connection.execute(insert, {"run": run_id, "n": number}).rowcount:
+                        queue.commands(connection).push("shop/verify", f"order {number} of {run_id}".encode()).execute()
+
+    @task
+    def stage(origin: str, rows: str, to: str | None, params: Any = None) -> None:
+        """Treat what waits: a row of ours, and the message handed on, or ended, in one transaction."""
+        from sqlalchemy import column, insert, table, text
+
+        with shop(params["connection"]) as (queue, engine):
+            with engine.begin() as connection:
+                connection.execute(text(f"CREATE TABLE IF NOT EXISTS {rows} (what text UNIQUE)"))
+            for token in queue.view(origin, lease=60):
+                what = token.fetch().decode()
+                with engine.begin() as connection:
+                    connection.execute(insert(table(rows, column("what"))), {"what": what})
+                    commands = queue.commands(connection)
+                    done = commands.complete(token)
+                    (commands.push(to, done) if to else done).execute()
+
+    verify = stage.override(task_id="verify")("shop/verify", "shop_verdict", "shop/publish")
+    order() >> verify >> stage.override(task_id="publish")("shop/publish", "shop_published", None)
+
+
+outbox()
