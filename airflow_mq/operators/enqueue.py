@@ -159,8 +159,9 @@ class EnqueueMessagesOperator(QueueOperator):
         """Files that no page holds are kept apart; until the messages are there, the uploads are held."""
         for place, origin, said in source:
             if isinstance(said, _File):
-                large = said.size > queue.config.max_message_len
-                said = held.enter_context(queue.put_blob(said.open())).reference if large else said.read()
+                with said.open() as file:
+                    large = said.size > queue.config.max_message_len
+                    said = held.enter_context(queue.put_blob(file)).reference if large else file.read()
             yield place, origin, said
 
     def _addressed(self, source: Source, base: str | None, above: str) -> Iterator[tuple[str, bytes | Message]]:
@@ -234,11 +235,6 @@ class _File(NamedTuple):
 
     size: int
     open: Callable[[], IO[bytes]]
-
-    def read(self) -> bytes:
-        """All of it."""
-        with self.open() as file:
-            return file.read()
 
 
 class _Said(dict[str, Any]):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Weight
 from tests.airflow.stage import CONN_ID, Airflow, Run
 
 pytestmark = pytest.mark.airflow
@@ -78,6 +79,44 @@ def test_files_are_messages_of_their_folders(queue: MessageQueue, run: Run, tmp_
     assert run.execute(enqueue(**files))["count"] == 3
     assert run.execute(enqueue(**files))["repeated"] == 3
     assert stored(queue) == [("acme", TEMPLATE.encode()), ("acme", b"2"), ("zebra", b"3")]
+
+
+def test_a_file_that_no_page_holds_is_stored_apart(queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+    large = bytes(range(256)) * (queue.config.max_message_len // 256 + 1)
+    (tmp_path / "1.csv").write_bytes(large)
+    (tmp_path / "2.csv").write_bytes(b"small")
+    (tmp_path / "3.csv").write_bytes(large)
+    files = enqueue(files=f"{tmp_path}/*.csv", origin="acme")
+
+    assert run.execute(files)["count"] == 3
+    assert run.execute(files)["repeated"] == 3
+
+    first, small, third = queue.peek("acme")
+    assert small.payload == b"small" and first.payload == third.payload
+    with queue.open_blob(first) as kept:
+        assert kept.read() == large
+    (blob,) = queue.blobs()
+    # Two messages hold it now, and the uploads of both runs no longer.
+    assert (blob.references, blob.held_until) == (2, None)
+    queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+    queue.sweep_blobs()
+    assert queue.blobs() == []
+
+
+@pytest.mark.parametrize("address", ["{}", "file://{}"])
+def test_a_large_file_is_streamed(sqlite_queue: MessageQueue, run: Run, tmp_path: Path, address: str) -> None:
+    size = 32 << 20
+    with open(tmp_path / "1.csv", "wb") as file:
+        file.truncate(size)
+    files = enqueue(files=address.format(f"{tmp_path}/*.csv"), origin="acme")
+
+    tracemalloc.start()
+    try:
+        assert run.execute(files)["count"] == 1
+        assert tracemalloc.get_traced_memory()[1] < size // 2
+    finally:
+        tracemalloc.stop()
+    assert [blob.size for blob in sqlite_queue.blobs()] == [size]
 
 
 def test_files_of_an_object_store_and_paths_as_messages(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
