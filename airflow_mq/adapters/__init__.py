@@ -24,13 +24,19 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Protocol
 
 from ..core.errors import EmptyMessage, InvalidInput, NotPermitted
 from ..core.message import MOST_KEY_BYTES, Message
+from ..core.priority import REGULAR, check_priority
+from ..core.weight import Weight
 
 if TYPE_CHECKING:
     from ..queue import MessageQueue
+    from ..queue.values import Enqueued
+
+    Enqueue = Callable[[Sequence[tuple[str, bytes | Message]]], Enqueued]
 
 log = logging.getLogger("airflow_mq.adapters")
 
@@ -54,6 +60,9 @@ class Arrived:
     size: int = 0
     #: Why it can never be a message, where the source knows already.
     unfit: str | None = None
+    #: What it will cost, and its priority, where the source knows better than whoever receives.
+    weight: Weight | None = None
+    priority: str | None = None
 
 
 class Adapter(Protocol):
@@ -103,30 +112,37 @@ def receive(
     *,
     most: int | None = None,
     batch: int = BATCH,
+    weight: Weight | None = None,
+    priority: str = REGULAR,
     progress: Callable[[Received], object] | None = None,
 ) -> Received:
     """Take what a source has now into the queue, in the source's order.
 
     :param most: stop after about so many messages.
     :param batch: how many are enqueued in one transaction.
+    :param weight: what each will cost, where that is known.
+    :param priority: `high` is serviced before all that is `regular`.
     :param progress: called after each of them.
     """
     for what, number in (("most", most), ("batch", batch)):
         if number is not None and (type(number) is not int or number < 1):
             raise InvalidInput(f"{what} is a whole number of at least 1, not {number!r}")
+    # Before anything is put aside at the source for it.
+    queue.permit.check_priority(check_priority(priority))
+    enqueue = partial(queue.enqueue_messages, weight=weight, priority=priority)
     total, seen = Received(), 0
     while most is None or seen < most:
         arrived = adapter.fetch(batch if most is None else min(batch, most - seen))
         if not arrived:
             break
         seen += len(arrived)
-        total += _take(queue, adapter, arrived)
+        total += _take(queue, adapter, arrived, enqueue)
         if progress:
             progress(total)
     return total
 
 
-def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived]) -> Received:
+def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
     """In order: an adapter that stops at what can never be a message has committed all before it, and nothing after."""
     total, fit = Received(), []
     for one in arrived:
@@ -134,19 +150,19 @@ def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived]) -> 
         if why is None:
             fit.append(one)
             continue
-        total += _send(queue, adapter, fit)
+        total += _send(queue, adapter, fit, enqueue)
         fit = []
         log.warning("%s is no message: %s", ascii(one.place), why)
         adapter.refuse(one, why)
         total += Received(refused=1)
-    return total + _send(queue, adapter, fit)
+    return total + _send(queue, adapter, fit, enqueue)
 
 
-def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived]) -> Received:
+def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
     if not arrived:
         return Received()
     with ExitStack() as held:
-        told = queue.enqueue_messages([(one.origin, _message(queue, one, held)) for one in arrived])
+        told = enqueue([(one.origin, _message(queue, one, held)) for one in arrived])
     adapter.commit(arrived)
     return Received(told.count, told.size, told.repeated)
 
@@ -154,6 +170,8 @@ def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived]) -> 
 def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
     try:
         queue.check_sender(one.origin)
+        if one.priority is not None:
+            queue.permit.check_priority(check_priority(one.priority))
     except (InvalidInput, NotPermitted) as error:
         return str(error)
     if one.unfit is None and one.size == 0:
@@ -163,16 +181,16 @@ def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
 
 def _message(queue: MessageQueue, one: Arrived, held: ExitStack) -> Message:
     if one.payload is not None and len(one.payload) <= queue.config.max_message_len:
-        return Message(one.payload, one.key, None, one.headers or None)
+        return Message(one.payload, one.key, one.weight, one.headers or None, one.priority)
     if one.payload is not None:
         blob = held.enter_context(queue.put_blob(one.payload))
     else:
         assert one.content is not None
         with one.content() as file:
             if one.size <= queue.config.max_message_len:
-                return Message(file.read(), one.key, None, one.headers or None)
+                return Message(file.read(), one.key, one.weight, one.headers or None, one.priority)
             blob = held.enter_context(queue.put_blob(file))
-    return blob.message(one.key, headers=one.headers or None)
+    return blob.message(one.key, one.weight, one.headers or None, one.priority)
 
 
 def key_for(*parts: str) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from ..core.priority import PRIORITIES, REGULAR
 from .command import Command, Group, UsageError, option
 from .session import Session
+from .values import weight
 
 if TYPE_CHECKING:
     from ..adapters import Adapter, Received
@@ -86,7 +88,10 @@ def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> 
     from ..adapters import receive
 
     with session.queue() as queue, session.out.progress("receiving") as told, closing(make()) as source:
-        done = receive(queue, source, most=args.most, batch=args.batch, progress=lambda so_far: told(str(so_far)))
+        done = receive(
+            queue, source, most=args.most, batch=args.batch, weight=args.weight, priority=args.priority,
+            progress=lambda so_far: told(str(so_far)),
+        )  # fmt: skip
     _tell(session, done)
     return not done.refused
 
@@ -117,6 +122,8 @@ def _seconds(text: str) -> float:
 _COMMON = (
     option("--most", type=_count, metavar="NUMBER", help="stop after about so many messages"),
     option("--batch", type=_count, default=500, metavar="NUMBER", help="enqueued in one transaction (default: 500)"),
+    option("--weight", type=weight, metavar="TIME/SIZE", help="what each of them will cost"),
+    option("--priority", choices=PRIORITIES, default=REGULAR, help="high is serviced first (default: regular)"),
 )
 
 RECEIVE = Group(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.adapters import BATCH, Received, receive
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.operators.base import QueueOperator
+from airflow_mq.core.errors import InvalidInput, NotPermitted
+from airflow_mq.core.priority import REGULAR
+from airflow_mq.operators.base import QueueOperator, weight_of
 
 if TYPE_CHECKING:
     from airflow_mq.adapters import Adapter
@@ -27,10 +28,12 @@ class ReceiveMessagesOperator(QueueOperator):
     :param adapter: makes the source when the task runs: anything with the functions of `airflow_mq.adapters.Adapter`
     :param most: stop after about so many messages (templated)
     :param batch: how many are enqueued in one transaction
+    :param weight: what each message will cost, `[time, size]` (templated)
+    :param priority: `high` is serviced before all that is `regular` (templated)
     :param fail_on_refused: fail, at the end, if something can never be a message and was put aside
     """
 
-    template_fields: Sequence[str] = (*QueueOperator.template_fields, "most")
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "most", "weight", "priority")
 
     def __init__(
         self,
@@ -38,6 +41,8 @@ class ReceiveMessagesOperator(QueueOperator):
         adapter: Callable[[], Adapter] | None = None,
         most: Any = None,
         batch: int = BATCH,
+        weight: Any = None,
+        priority: str = REGULAR,
         fail_on_refused: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -45,6 +50,8 @@ class ReceiveMessagesOperator(QueueOperator):
         self.adapter = adapter
         self.most = most
         self.batch = batch
+        self.weight = weight
+        self.priority = priority
         self.fail_on_refused = fail_on_refused
 
     def source(self) -> Adapter:
@@ -65,7 +72,13 @@ class ReceiveMessagesOperator(QueueOperator):
             except InvalidInput as error:
                 raise AirflowFailException(str(error)) from error
             try:
-                done = receive(queue, source, most=most, batch=self.batch, progress=self._tell)
+                done = receive(
+                    queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
+                    priority=self.priority, progress=self._tell,
+                )  # fmt: skip
+            except NotPermitted as error:
+                # Tried again, it would be refused again.
+                raise AirflowFailException(str(error)) from None
             finally:
                 source.close()
             self.log.info("Ring %r: %s.", queue.ring, done)

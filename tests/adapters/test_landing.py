@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import fsspec
 import pytest
 
-from airflow_mq import MessageQueue
-from airflow_mq.adapters import Received, key_for, receive
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.adapters import Adapter, Arrived, Received, key_for, receive
 from airflow_mq.adapters.landing import Changed, LandingFolder, LandingPrefix, LocalPlace, origin_pattern
 from airflow_mq.core.errors import InvalidInput
 from tests.adapters.conftest import contents, die_in
@@ -88,6 +88,27 @@ def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Pa
     (peeked,) = queue.peek("acme")
     with queue.open_blob(peeked) as file:
         assert file.read() == data
+
+
+def test_a_weight_and_a_priority_for_all_and_of_its_own(queue: MessageQueue) -> None:
+    class Source:
+        """Three messages, of which two say something of themselves."""
+
+        def __init__(self) -> None:
+            said: list[dict[str, Any]] = [{}, {"weight": Weight(7, 1)}, {"priority": "regular"}]
+            self.has = [Arrived(str(n), "a", b"%d" % n, str(n), size=1, **one) for n, one in enumerate(said)]
+
+        def fetch(self, most: int) -> list[Arrived]:
+            return self.has[:most]
+
+        def commit(self, arrived: Any) -> None:
+            del self.has[: len(arrived)]
+
+    assert receive(queue, cast(Adapter, Source()), weight=Weight(50, 2), priority="high").count == 3
+    found = {one.payload: (one.weight, one.address.priority) for one in queue.peek("a")}
+    assert found == {
+        b"0": (Weight(50, 2), "high"), b"1": (Weight(7, 1), "high"), b"2": (Weight(50, 2), "regular"),
+    }  # fmt: skip
 
 
 def test_what_can_never_be_a_message_is_moved_aside(make: Any, folder: Path) -> None:
@@ -181,7 +202,7 @@ def test_names_that_are_no_text(queue: MessageQueue, folder: Path) -> None:
 
 PROGRAM = """
 import os, signal, sys
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Weight
 from airflow_mq.adapters import receive
 from airflow_mq.adapters.landing import LandingFolder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import uuid
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Weight
 from tests.adapters.broker import broker
 from tests.airflow.stage import CONN_ID, Airflow, Run
 
@@ -43,6 +44,26 @@ def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path)
     assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1}
     assert [one.payload for one in queue.peek("acme")] == [b"one"]
     assert run.execute(files(landing))["count"] == 0
+
+
+def test_a_weight_and_a_priority_for_all(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
+    run.execute(files(landing, weight="[70, 8]", priority="high"))
+    (one,) = sqlite_queue.peek("acme")
+    assert (one.address.priority, one.weight) == ("high", Weight(70, 8))
+
+
+def test_who_may_not_send_what_is_urgent_puts_nothing_aside(
+    sqlite_queue: MessageQueue, run: Run, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.exceptions import AirflowException
+
+    plain = json.loads(os.environ["AIRFLOW_CONN_MQ_STAGE"])
+    plain["extra"]["priority"] = "regular"
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", json.dumps(plain))
+    with pytest.raises(AirflowException, match="high"):
+        run.execute(files(landing, priority="high"))
+    assert not (landing / ".refused").exists()
+    assert run.execute(files(landing))["count"] == 1
 
 
 def test_an_object_store_by_its_address(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:

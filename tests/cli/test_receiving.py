@@ -30,6 +30,13 @@ def test_a_folder(mq: Terminal, landing: Path) -> None:
     assert sorted(os.listdir(landing / ".received/acme")) == ["1.csv", "2.csv"]
 
 
+def test_a_weight_and_a_priority(mq: Terminal, landing: Path) -> None:
+    words = ("receive", "folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
+    mq(*words, "--weight", "70/8", "--priority", "high")
+    found = [(one["address"], one["weight"]) for one in mq.json("peek", "acme")]
+    assert found == [(f"acme:0:{item}:high", {"time": 70, "size": 8}) for item in range(2)]
+
+
 def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -> None:
     how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--batch", "3", "--settle", "0")
     assert mq.json("receive", "folder", f"file://{landing}", *how)["count"] == 4
