@@ -89,7 +89,9 @@ class MessageQueueHook(BaseHook):
         from airflow_mq import MessageQueue
 
         target = self._target()
-        return MessageQueue(target.address.uri, ring or self.ring or target.ring)
+        queue = MessageQueue(target.address.uri, ring or self.ring or target.ring)
+        queue.store.filesystem_of = object_storage
+        return queue
 
     @contextmanager
     def commands(self, connection: Any, ring: str | None = None) -> Iterator[Commands]:
@@ -267,6 +269,20 @@ def _sqlite_root() -> Path | None:
         from airflow.configuration import conf
     folder = conf.get(CONNECTION_TYPE, "sqlite_root", fallback="")
     return Path(folder) if folder else None
+
+
+def object_storage(address: str) -> tuple[Any, str]:
+    """The file system of payloads kept apart, by Airflow's object storage: `s3://connection@bucket/folder`."""
+    from airflow.sdk import ObjectStoragePath
+
+    from airflow_mq.store.blob_files import by_fsspec
+
+    try:
+        path = ObjectStoragePath(address)
+        return path.fs, path.path
+    except ValueError:
+        # Airflow has no provider for it.
+        return by_fsspec(address)
 
 
 def _open_file(address: StoreAddress) -> sqlite3.Connection:

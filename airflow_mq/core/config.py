@@ -66,6 +66,8 @@ class RingConfig:
     keep_uploads: float = 3_600.0
     #: The folder, or address, in which payloads kept apart are files; none: they are in the database.
     blob_path: str | None = None
+    #: Payloads kept apart of up to so many bytes go whole to the processors of blocks; larger ones as references.
+    whole_payloads: int = 64 << 20
     #: Seconds for which an idempotency key is remembered.
     key_window: float = DAY
     #: Seconds for which events are kept.
@@ -103,7 +105,7 @@ class RingConfig:
                 f"heap_size is a whole number from {HEADER_SIZE + 1} (a header and one byte) "
                 f"to {1 << 30}, not {self.heap_size!r}"
             )
-        for name, least in (("max_stale", 0), ("rounds_per_block", 1)):
+        for name, least in (("max_stale", 0), ("rounds_per_block", 1), ("whole_payloads", 0)):
             value = getattr(self, name)
             if not _whole(value) or not least <= value < 1 << 31:
                 raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")
@@ -230,7 +232,8 @@ class RingConfig:
 def _check_blob_path(path: object) -> None:
     if path is None:
         return
-    absolute = isinstance(path, str) and path.isprintable() and (path.startswith("/") or "://" in path.strip("/"))
+    bare = path.removeprefix("file://") if isinstance(path, str) else ""
+    absolute = bare.isprintable() and (bare.startswith("/") or (bare == path and "://" in path.strip("/")))
     if not absolute or ".." in str(path).split("/") or len(str(path)) > 1_000:
         raise ConfigRefused(f"blob_path is an absolute folder or an address like s3://bucket/folder, not {path!r:.80}")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ..core.blob import Reference
 from ..core.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
@@ -20,8 +20,16 @@ from .base import current_delivery
 from .sending import Sending, When
 from .values import Delivery, Enqueued, Peeked, moment
 
+
+class Opens(Protocol):
+    """A path of an object store: one of `universal_pathlib`, or Airflow's `ObjectStoragePath`."""
+
+    def open(self, mode: str) -> Any:
+        """The file, to read from."""
+
+
 #: What a payload is read from: bytes, a file by its path, an open file, or an iterator of chunks.
-Source = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes] | Iterable[bytes]
+Source = bytes | bytearray | memoryview | os.PathLike[str] | Opens | IO[bytes] | Iterable[bytes]
 #: Called now and then with the bytes that were read, and how many there will be, where that is known.
 Progress = Callable[[int, int | None], object]
 
@@ -222,6 +230,9 @@ def _pieces(source: Any) -> Iterator[bytes | memoryview]:
     elif hasattr(source, "read"):
         while data := _checked(source.read(CHUNK)):
             yield data
+    elif hasattr(source, "open"):
+        with source.open("rb") as file:
+            yield from _pieces(file)
     else:
         for piece in source:
             data = memoryview(_checked(piece)).cast("B")

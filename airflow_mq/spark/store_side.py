@@ -20,8 +20,6 @@ from .running import Manner, Tally, Task, load_function, run_share
 
 #: Where a job finds the address of its store, and the token of its block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
-#: Payloads kept apart of up to so many bytes are handed to processors whole; larger ones as references.
-INLINE = 64 << 20
 #: Seconds to wait for somebody else who writes.
 BUSY_TIMEOUT = 30.0
 
@@ -90,7 +88,7 @@ def with_payloads(
 ) -> Iterator[Batch]:
     """Batches with payloads in the place of references to what is kept apart, one by one, as memory is bounded.
 
-    One larger than `INLINE` stays a reference; the message of one that is not there is *unsupported*.
+    One larger than `whole_payloads` of the ring stays one; the message of one that is not there is *unsupported*.
     """
     for batch in batches:
         if not any(isinstance(payload, Reference) for payload in batch.payloads):
@@ -105,7 +103,7 @@ def with_payloads(
 
 
 def _payload(queue: MessageQueue, payload: bytes) -> bytes:
-    if not isinstance(payload, Reference) or payload.size > INLINE:
+    if not isinstance(payload, Reference) or payload.size > queue.config.whole_payloads:
         return payload
     with queue.open_blob(payload) as file:
         return file.read()

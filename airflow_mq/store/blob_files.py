@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,14 +13,19 @@ from typing import IO, Any
 
 from ..core.errors import ConfigRefused, StoreUnreachable
 
+_NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
+
 #: From an address to a file system of fsspec's kind, and the path there.
 FileSystemOf = Callable[[str], tuple[Any, str]]
 
 
 def by_fsspec(address: str) -> tuple[Any, str]:
-    """The file system that fsspec knows for an address."""
+    """The file system that fsspec knows for an address, with what the surroundings tell of who asks.
+
+    The connection of Airflow that an address of a bucket may name, as in `s3://aws@bucket/folder`, says nothing here.
+    """
     try:
-        files, path = import_module("fsspec.core").url_to_fs(address)
+        files, path = import_module("fsspec.core").url_to_fs(_NAMED.sub(r"\1", address))
     except (ImportError, ValueError) as error:
         raise ConfigRefused(f"no file system for {address.partition('://')[0]}:// is installed here: {error}") from None
     return files, path
@@ -30,21 +36,18 @@ def fresh_name(folder: str) -> str:
     return f"{folder.rstrip('/')}/{secrets.token_hex(16)}.blob"
 
 
-def _is_local(path: str) -> bool:
-    return "://" not in path
-
-
 class BlobFile:
     """One file: written whole or not at all, and read piece by piece."""
 
     def __init__(self, path: str, filesystem_of: FileSystemOf = by_fsspec) -> None:
-        self.path, self._filesystem_of = path, filesystem_of
+        self.path, self._filesystem_of = path.removeprefix("file://"), filesystem_of
+        self._is_local = "://" not in self.path
         self._stream: IO[bytes] | None = None
 
     def begin(self) -> None:
         """Open it for writing, under another name where that would be seen."""
         try:
-            if _is_local(self.path):
+            if self._is_local:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream = open(f"{self.path}.part", "xb")  # noqa: SIM115 - closed by finish or drop
             else:
@@ -66,12 +69,12 @@ class BlobFile:
         """It is complete, and stays so when the power fails."""
         assert self._stream is not None
         try:
-            if _is_local(self.path):
+            if self._is_local:
                 self._stream.flush()
                 os.fsync(self._stream.fileno())
             self._stream.close()
             self._stream = None
-            if _is_local(self.path):
+            if self._is_local:
                 os.replace(f"{self.path}.part", self.path)
                 _sync_folder(Path(self.path).parent)
         except OSError as error:
@@ -87,7 +90,7 @@ class BlobFile:
     def open(self) -> IO[bytes]:
         """Open it for reading; raises `FileNotFoundError` if it is not there."""
         try:
-            if _is_local(self.path):
+            if self._is_local:
                 return open(self.path, "rb")
             files, place = self._filesystem_of(self.path)
             stream: IO[bytes] = files.open(place, "rb")
@@ -100,7 +103,7 @@ class BlobFile:
     def size(self) -> int | None:
         """How large it is; nothing if it is not there."""
         try:
-            if _is_local(self.path):
+            if self._is_local:
                 return os.stat(self.path).st_size
             files, place = self._filesystem_of(self.path)
             return int(files.size(place))
@@ -112,7 +115,7 @@ class BlobFile:
     def remove(self) -> None:
         """Remove it, complete or not; nothing happens if it is not there."""
         try:
-            if _is_local(self.path):
+            if self._is_local:
                 for name in (self.path, f"{self.path}.part"):
                     with suppress(FileNotFoundError):
                         os.unlink(name)

@@ -103,6 +103,30 @@ def test_a_file_that_no_page_holds_is_stored_apart(queue: MessageQueue, run: Run
     assert queue.blobs() == []
 
 
+def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+    from airflow.sdk.io import attach
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    from airflow_mq.hooks import MessageQueueHook
+
+    store = MemoryFileSystem()
+    attach("s3", "lake", fs=store)
+    sqlite_queue.change_ring(blob_path=f"s3://lake@{tmp_path.name}/blobs")
+    large = b"x" * 100_000
+    (tmp_path / "1.csv").write_bytes(large)
+
+    assert run.execute(enqueue(files=f"{tmp_path}/*.csv", origin="acme"))["count"] == 1
+
+    (file,) = store.find(tmp_path.name)
+    assert store.cat_file(file) == large
+    with MessageQueueHook(CONN_ID).queue() as queue:
+        with queue.open_blob(queue.peek("acme")[0]) as kept:
+            assert kept.read() == large
+        queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+        queue.housekeep()
+        assert store.find(tmp_path.name) == [] and queue.check() == []
+
+
 @pytest.mark.parametrize("address", ["{}", "file://{}"])
 def test_a_large_file_is_streamed(sqlite_queue: MessageQueue, run: Run, tmp_path: Path, address: str) -> None:
     size = 32 << 20

@@ -13,7 +13,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
+from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
 from airflow_mq.core.blob import MAGIC, REFERENCE_BYTES, Reference
@@ -28,6 +30,7 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.core.message import message_id
 from airflow_mq.queue import Enqueued
+from airflow_mq.store.blob_files import by_fsspec
 from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.postgres_server import Servers
@@ -409,12 +412,52 @@ def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("settings", [
-    {"blob_path": "blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
+    {"blob_path": "blobs"}, {"blob_path": "file://blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
     {"keep_uploads": -1}, {"keep_uploads": "1"},
 ])  # fmt: skip
 def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigRefused, match=next(iter(settings))):
         RingConfig(**settings)
+
+
+@pytest.mark.parametrize("address", ["file://{}/blobs", "memory://{}/blobs"])
+def test_files_by_an_address(make_queue: Maker, tmp_path: Path, address: str) -> None:
+    queue = make_queue(blob_path=address.format(tmp_path))
+    files = fsspec.filesystem(address.partition(":")[0])
+
+    def there() -> int:
+        return len(files.find(str(tmp_path / "blobs")))
+
+    queue.enqueue_blob("acme", HUGE)
+    with pytest.raises(RuntimeError), queue.put_blob(fails_after(LARGE)):
+        pass
+    (blob,) = queue.blobs()
+    assert read(queue, blob) == HUGE and there() == 1
+    queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+    queue.housekeep()
+    assert there() == 0 and left(queue) == {} and queue.check() == []
+
+
+def fails_after(data: bytes) -> Iterator[bytes]:
+    yield data
+    raise RuntimeError("the sender fails")
+
+
+@pytest.mark.parametrize("source", ["{}", "memory://{}"])
+def test_a_path_of_an_object_store_is_read_as_a_file(make_queue: Maker, tmp_path: Path, source: str) -> None:
+    path = UPath(source.format(tmp_path / "orders"))
+    path.write_bytes(HUGE)
+    queue = make_queue()
+    queue.enqueue_blob("acme", path)
+    assert read(queue, queue.peek("acme")[0]) == HUGE
+
+
+def test_the_name_of_a_connection_says_nothing_outside_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda address: (None, seen.append(address)))
+    for address in ("s3://aws@bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"):
+        by_fsspec(address)
+    assert seen == ["s3://bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"]
 
 
 def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: int = 7) -> None:

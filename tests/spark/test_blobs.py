@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.core.blob import Reference
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark import exchange
 from airflow_mq.spark.running import run_share
@@ -49,6 +50,17 @@ def test_in_this_process(queue: MessageQueue) -> None:
     queue.settle_block(block)
     assert SEEN == [("acme", LARGE), ("acme", b"plain")]
     assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.blobs() == []
+
+
+def test_what_a_ring_calls_too_large_stays_a_reference(queue: MessageQueue) -> None:
+    queue.change_ring(whole_payloads=len(LARGE) - 1)
+    block = queue.plan_block()
+    (part,) = PROCESSORS.parts({"acme": block.messages})
+    run_in_place(queue, block.token, PROCESSORS, part)
+    reference = next(payload for _, payload in SEEN if isinstance(payload, Reference))
+    with queue.open_blob(reference) as file:
+        assert file.read() == LARGE
+    assert ("acme", LARGE) not in SEEN and ("acme", b"plain") in SEEN
 
 
 def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
