@@ -33,8 +33,8 @@ from .asides import Asides
 from .attempts import Processor, deliver
 from .blocks import refuse_claimed_by_hand
 from .sending import When
-from .serving import renewing
 from .values import Delivery, Paused, moment
+from .walking import renewing
 
 
 class Deciding(Asides):

@@ -23,8 +23,9 @@ from ..core.service import Ladder, OneByOne, overweight_limit
 from ..core.weight import ZERO, Meter, Weight
 from .attempts import BatchProcessor, Processor, deliver
 from .base import QueueBase
-from .serving import Service, walk_ring
+from .serving import Service
 from .values import Delivery
+from .walking import walk_ring
 
 log = logging.getLogger("airflow_mq.service")
 

@@ -14,7 +14,7 @@ from ..core.weight import ZERO, Meter, Weight
 from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .serving import renewing, walk_ring, write_ledger
+from .walking import renewing, walk_ring, write_ledger
 
 if TYPE_CHECKING:
     from .blocks import Block, Blocks

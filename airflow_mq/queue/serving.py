@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..core import orders
 from ..core.book import Book
 from ..core.claims import Scales
 from ..core.errors import InvalidInput, MessageQueueError, TokenRefused
 from ..core.events import Fate
-from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
 from ..core.page import Page
-from ..core.paths import PathRounds
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
-from ..store import codec
-from ..store.shelf import SqlShelf
-from ..store.unit import Unit
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .base import SERVICE_LEASE, QueueBase, current_delivery
+from .blocks import Blocks
 from .values import Delivery, Serviced
+from .walking import renewing, walk_ring, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -39,7 +34,7 @@ log = logging.getLogger("airflow_mq.service")
 HELD = 64 << 20
 
 
-class Serving(QueueBase):
+class Serving(Blocks):
     """The part of the queue that services in place."""
 
     def service_queues(
@@ -69,6 +64,10 @@ class Serving(QueueBase):
         service = Service(self, processor, Weight.of(given), slice_messages, slice_seconds, progress)
         with service.holding_ring():
             service.run(seed)
+        if service.met_in_flight() and self.settle_completed():
+            # What was completed by tokens, or given up, is settled: the queues that were passed by for it go on.
+            with service.holding_ring():
+                service.run(seed)
         return service.result
 
 
@@ -83,17 +82,16 @@ class Service:
         self.meter = Meter(limit)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
-        self.ledger = Ledger()
         #: Whether it was a processor that was stopped: then all books are as they should be.
         self.at_rest = False
-        self.token = secrets.token_bytes(16)
+        self._served: set[str] = set()
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
 
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Take the ring on lease, and keep it while this goes on."""
-        queue = self.queue
+        queue, self.token, self.ledger = self.queue, secrets.token_bytes(16), Ledger()
         locked = queue._take_lease(self.token, "serviced", patience)
         try:
             with queue.store.loose() as unit:
@@ -123,7 +121,12 @@ class Service:
         ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, config.order, seed, shelf)
         self.result.weight = self.meter.consumed
-        self.result.origins = len(self.ledger.entries)
+        self._served.update(self.ledger.entries)
+        self.result.origins = len(self._served)
+
+    def met_in_flight(self) -> bool:
+        """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""
+        return any(known.row.in_flight for known in self.shelf.origins.values())
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
@@ -215,52 +218,3 @@ class Service:
                 self.result.expired += count
             elif run.fate is not Fate.WENT_BACK:
                 self.result.failed += count
-
-
-def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
-    """Service in a ring's order; tell the seed, where there was one."""
-    seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
-    guaranteed: list[str] = []
-    if order == "deficit":
-        guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
-        shelf.load_books(guaranteed)
-    if shelf.config.high:
-        service_levels(ladder, ledger, order, seed, guaranteed)
-    elif seed is not None:
-        orders.shuffle(ladder, ledger, seed)
-    elif order == "rotation":
-        orders.rotation(ladder, ledger)
-    else:
-        rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
-        rounds(ladder, ledger).run(guaranteed)
-    return seed
-
-
-def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:
-    """Keep what was offered and granted; a round in which nobody was ready leaves no page."""
-    if ledger.entries:
-        data = codec.pack_ledger(list(ledger.entries.values()))
-        unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
-
-
-@contextmanager
-def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
-    """Renew the hold on the ring from beside, as long as a message takes."""
-    stop = threading.Event()
-
-    def renew() -> None:
-        while not stop.wait(SERVICE_LEASE / 3):
-            try:
-                with queue.store.loose() as unit:
-                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                    unit.run("renew_lease", ring=queue.ring_id, token=token, until=until)
-            except Exception:
-                log.exception("the hold on ring %r could not be renewed; trying again", queue.ring)
-
-    thread = threading.Thread(target=renew, name="airflow_mq lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

@@ -306,11 +306,6 @@ class Viewing(Blocks, Reading):
         report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
         unit.run("insert_outcome", id=unit.fresh_ids(1)[0], block=row.id, data=codec.write_json([report]))
 
-    def settle_completed(self) -> None:
-        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting."""
-        for secret in self._dead_tokens():
-            self._end_at_once(secret)
-
     def _live(self, unit: Unit, token: ReferenceToken, what: str) -> None:
         secret = bytes.fromhex(token.secret)
         row = unit.block("block_by_token", ring=self.ring_id, token=secret)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from airflow_mq import Done, MessageQueue, Yield
+from airflow_mq import Done, MessageQueue, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
 from airflow_mq.queue import ReferenceToken
 from airflow_mq.queue.base import holder_name
@@ -271,7 +271,7 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> Non
     queue.close()
 
 
-@pytest.mark.parametrize("settler", ["plan", "view", "housekeep"])
+@pytest.mark.parametrize("settler", ["plan", "view", "service", "housekeep"])
 def test_a_completion_is_settled_by_whoever_comes_next(queue: MessageQueue, settler: str) -> None:
     queue.enqueue_messages([("a", b"1"), ("a", b"2")])
     token = queue.pop()
@@ -283,6 +283,12 @@ def test_a_completion_is_settled_by_whoever_comes_next(queue: MessageQueue, sett
         assert queue.plan_block().messages == 1
     elif settler == "view":
         assert taken(queue.pop()) == b"2"
+    elif settler == "service":
+        seen: list[bytes] = []
+        done = queue.service_queues(lambda delivery: seen.append(delivery.payload), Weight(1000, 1 << 20))
+        assert seen == [b"2"] and done.processed == done.origins == 1
+        assert told(queue) == [("Processed", "a", 0, item) for item in range(2)]
+        return
     else:
         assert queue.housekeep() == 1
     assert told(queue) == [("Processed", "a", 0, 0)]

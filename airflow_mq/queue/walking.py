@@ -1,0 +1,70 @@
+"""What all ways of servicing share: the walk in a ring's order, its page of the ledger, the hold on the ring."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..core import orders
+from ..core.levels import service_levels
+from ..core.orders import Ledger
+from ..core.paths import PathRounds
+from ..core.service import Ladder
+from ..store import codec
+from ..store.shelf import SqlShelf
+from ..store.unit import Unit
+from .base import SERVICE_LEASE, QueueBase
+
+log = logging.getLogger("airflow_mq.service")
+
+
+def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
+    """Service in a ring's order; tell the seed, where there was one."""
+    seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
+    guaranteed: list[str] = []
+    if order == "deficit":
+        guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
+        shelf.load_books(guaranteed)
+    if shelf.config.high:
+        service_levels(ladder, ledger, order, seed, guaranteed)
+    elif seed is not None:
+        orders.shuffle(ladder, ledger, seed)
+    elif order == "rotation":
+        orders.rotation(ladder, ledger)
+    else:
+        rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
+        rounds(ladder, ledger).run(guaranteed)
+    return seed
+
+
+def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:
+    """Keep what was offered and granted; a round in which nobody was ready leaves no page."""
+    if ledger.entries:
+        data = codec.pack_ledger(list(ledger.entries.values()))
+        unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
+
+
+@contextmanager
+def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
+    """Renew the hold on the ring from beside, as long as a message takes."""
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(SERVICE_LEASE / 3):
+            try:
+                with queue.store.loose() as unit:
+                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
+                    unit.run("renew_lease", ring=queue.ring_id, token=token, until=until)
+            except Exception:
+                log.exception("the hold on ring %r could not be renewed; trying again", queue.ring)
+
+    thread = threading.Thread(target=renew, name="airflow_mq lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
