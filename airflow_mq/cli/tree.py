@@ -21,6 +21,7 @@ from . import (
     simulating,
     story,
     taking,
+    top,
     weights,
 )
 from .command import Entry
@@ -44,6 +45,7 @@ TREE: tuple[Entry, ...] = (
     looking.FOOTPRINT,
     looking.ORDER,
     looking.PEEK,
+    top.TOP,
     foreseeing.DRY_RUN,
     foreseeing.FORECAST,
     foreseeing.EXPLAIN,

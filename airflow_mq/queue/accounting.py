@@ -101,14 +101,14 @@ def _ready_since(shelf: SqlShelf, ring: Ring, blocks: Sequence[int], due: Contai
     found: dict[str, int] = {}
     for name in ring:
         book = shelf.book(name)
-        mail = None if book.passed_by else _first_mail(shelf, book)
+        mail = None if book.passed_by else first_mail(shelf, book)
         if mail is not None:
             # Ids of mail and blocks come from one counter; what is due has not joined yet.
             found[origin_of(name)] = len(blocks) if mail in due else sum(1 for block in blocks if block < mail)
     return found
 
 
-def _first_mail(shelf: SqlShelf, book: Book) -> int | None:
+def first_mail(shelf: SqlShelf, book: Book) -> int | None:
     """The mail in which the first message that waits arrived."""
     for index in range(book.begin, book.end):
         page = shelf.page(book.origin, index)

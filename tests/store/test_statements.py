@@ -47,6 +47,10 @@ ON_PURPOSE = {
     "mail_ids": "the check asks for what should not be there",
     "mail_blobs": "the check looks at all mail",
     "delayed_blobs": "the check looks at all mail",
+    "ring_totals": "whoever watches wants sums, and makes them the more seldom the longer they take",
+    "books_ahead": "whoever watches wants sums",
+    "oldest_books": "whoever watches wants to know who waits longest",
+    "backlog": "whoever watches may list queues by what they hold",
 }
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
@@ -70,6 +74,10 @@ VALUES: dict[str, dict[str, Any]] = {
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
     "uncut": {"after": 199_000, "limit": 1024},
+    "turns": {"text": "", "limit": 50},
+    "newcomers": {"start": 199_000, "limit": 1000},
+    "uncut_of": {"floor": IDS, "limit": 1000},
+    "first_event": {"since": 19_900},
     "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "mail_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "delayed_origins_from": {"first": "", "below": "\U0010ffff", "limit": 100},

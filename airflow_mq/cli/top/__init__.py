@@ -1,0 +1,98 @@
+"""`top`: a ring as it moves, like `htop`; one frame of it for a pipe, or one JSON object a frame for a program.
+
+`view` is what somebody chose, `drawing` makes lines of it, `reader` looks at the store, and `screen` is the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentTypeError, Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..command import Command, option
+from ..session import Session
+from ..values import age, positive, words
+
+if TYPE_CHECKING:
+    from ...queue.watching import Look
+
+_SORTS = ("turn", "backlog", "oldest", "name")
+
+
+def top(session: Session, args: Namespace) -> None:
+    """Show a ring as it moves."""
+    import os
+
+    interval = args.interval.total_seconds()
+    if session.out.as_json:
+        _stream(session, args, interval)
+    elif args.once or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        _print_frame(session, args)
+    else:
+        from .live import watch
+
+        with session.queue() as queue:
+            watch(queue, session.where or "", interval, args.search, args.sort)
+
+
+def _stream(session: Session, args: Namespace, interval: float) -> None:
+    """A frame a line; where the store is away meanwhile, a line says so."""
+    from ...core.errors import MessageQueueError
+    from ..output import without_passwords
+    from .source import Source
+
+    source = Source(session.queue())
+    try:
+        while True:
+            try:
+                look = source.look(args.limit, args.search, args.sort)
+                session.out.value(as_plain(look, session.where))
+            except MessageQueueError as error:
+                if args.once:
+                    raise
+                session.out.value({"error": type(error).__name__, "message": without_passwords(str(error))})
+            sys.stdout.flush()
+            if args.once:
+                return
+            time.sleep(interval)
+    finally:
+        source.close()
+
+
+def _print_frame(session: Session, args: Namespace) -> None:
+    from ...queue.watching import Watcher
+    from .plain import print_frame
+
+    with session.queue() as queue:
+        look = Watcher(queue).look(args.limit, search=args.search, sort=args.sort)
+    print_frame(look, session.where or "", args.search, args.sort)
+
+
+def as_plain(look: Look, store: str | None) -> dict[str, Any]:
+    """A frame, for programs."""
+    return {**asdict(look), "oldest": look.oldest, "store": store}
+
+
+def _interval(text: str) -> Any:
+    found = age(text)
+    if found.total_seconds() < 0.1:
+        raise ArgumentTypeError("at least 0.1 seconds")
+    return found
+
+
+TOP = Command(
+    "top", "the ring as it moves: whose turn it is, what blocks use, who waits; keys select, search, pause, explain",
+    top,
+    (
+        option("--interval", type=_interval, default=_interval("2"), metavar="AGE", help="look so often (default: 2s)"),
+        option("--once", action="store_true", help="print one frame and end; so it is wherever there is no terminal"),
+        option("--search", type=words, default="", metavar="TEXT", help="only queues whose name holds this"),
+        option("--sort", choices=_SORTS, default="turn", help="in which order queues are listed (default: turn)"),
+        option("--limit", type=positive, default=20, metavar="N",
+               help="of a frame that is printed, at most so many queues (default: 20)"),
+    ),
+    about="Ends with q or Ctrl-C; ? lists the keys. With --json, a frame a line, without end unless it is --once.",
+    example="$ top\n$ top --once --sort backlog\n$ top --json --interval 10s",
+)  # fmt: skip

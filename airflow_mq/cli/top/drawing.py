@@ -1,0 +1,386 @@
+"""A look at a ring, drawn as lines of text: for a terminal of any size, for a pipe, and for the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from textwrap import wrap
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from ...core.priority import queue_name
+from ...core.weight import Weight
+from ...queue.watching import BlockLook, Look, Turn
+from ..output import shown
+from .view import View
+
+#: What each state of a block looks like.
+_STATES = {"planned": "cyan", "settled": "green", "released": "yellow", "overdue": "bold red"}
+#: Lines for blocks and for waits, at least and at most.
+_LEAST_BLOCKS, _MOST_BLOCKS = 3, 8
+_EMPTY = "the ring is empty; send something: airflow-mq enqueue acme 'an order'"
+_NO_MATCH = "no queue here has this in its name; esc shows all"
+_KEYS = (
+    ("q", "quit"), ("?", "help"), ("↑↓", "select"), ("/", "search"), ("s", "sort"), ("e", "explain"), ("p", "pause"),
+    ("space", "freeze"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The characters that bars are made of."""
+
+    full: str = "█"
+    parts: str = "▏▎▍▌▋▊▉"
+    flight: str = "▓"
+    paused: str = "▒"
+    rest: str = "·"
+    cursor: str = "▸"
+    plain: bool = False
+
+
+UNICODE = Marks()
+ASCII = Marks("#", "", "=", ":", ".", ">", True)
+
+
+def frame(view: View, store: str, width: int, height: int, marks: Marks = UNICODE) -> list[Text]:
+    """All lines of a screen, at most `height` of them."""
+    lines = header(view.look, store, width, 1 if height < 12 else 4, view)
+    if view.trouble:
+        lines.append(_line(width, (f" {view.trouble} ", "bold white on red")))
+    below = 1
+    if view.mode == "text":
+        return [*lines, *_text(view, width, height - len(lines) - below), *_footer(view, width)]
+    if view.look is None:
+        lines.append(Text("looking …", "dim"))
+        return [*lines, *_fill(height - len(lines) - below), *_footer(view, width)]
+    tables = _tables(view.look, width, height - len(lines) - below, marks)
+    room = height - len(lines) - len(tables) - below - 1
+    view.fit(room)
+    lines += ring(view.look, width, max(room, 0), marks, view)
+    lines += _fill(height - len(lines) - len(tables) - below)
+    return [*lines, *tables, *_footer(view, width)][:height]
+
+
+# The header.
+
+
+def header(look: Look | None, store: str, width: int, most: int = 4, view: View | None = None) -> list[Text]:
+    """Which store and ring, how it stands, and how quickly it moves."""
+    facts = [("", "airflow-mq top"), ("", store)]
+    if look is not None:
+        facts = [*facts, *_facts(look)]
+    lines = _flow(facts, width)
+    if view is not None and look is not None:
+        state = "frozen" if view.frozen else f"{look.at:%H:%M:%S} UTC"
+        room = width - lines[0].cell_len - cell_len(state) - 1
+        if room >= 0:
+            lines[0].append(" " * (room + 1))
+            lines[0].append(state, "bold yellow" if view.frozen else "dim")
+    return lines[:most]
+
+
+def _facts(look: Look) -> list[tuple[str, str]]:
+    found = [
+        ("ring", look.ring),
+        ("order", look.order),
+        ("limit", "as each call says" if look.limit is None else str(look.limit)),
+    ]
+    totals = look.totals
+    if totals is not None:
+        found += [
+            ("ready", f"{totals.ready:,}"), ("waiting", f"{totals.waiting:,} ({size(totals.bytes)})"),
+            ("in flight", f"{totals.in_flight:,}"), ("set aside", f"{totals.set_aside:,}"),
+        ]  # fmt: skip
+        found += [("delayed", f"{totals.delayed:,}")] if totals.delayed else []
+    found += [
+        ("paused", f"{look.paused:,}"), ("oldest", span(look.oldest, look.at)),
+        ("in", rate(look.rate_in)), ("out", rate(look.rate_out)),
+    ]  # fmt: skip
+    return found
+
+
+def _flow(facts: Iterable[tuple[str, str]], width: int) -> list[Text]:
+    """Names and values, as many a line as fit."""
+    lines = [Text()]
+    for place, (name, value) in enumerate(facts):
+        one = Text()
+        if name:
+            one.append(f"{name} ", "dim")
+        one.append(shown(value), "bold" if name or place == 0 else "")
+        if lines[-1].cell_len and (lines[-1].cell_len + 2 + one.cell_len > width or name == "ring"):
+            lines.append(Text())
+        if lines[-1].cell_len:
+            lines[-1].append("  ")
+        lines[-1].append_text(one)
+    return [_cut(line, width) for line in lines]
+
+
+# The ring.
+
+
+def ring(look: Look, width: int, rows: int, marks: Marks = UNICODE, view: View | None = None) -> list[Text]:
+    """The ready ring from its head on: a heading, and so many queues."""
+    first = view.first if view is not None else 0
+    turns = look.turns[first : first + rows]
+    sort = view.sort if view is not None else "turn"
+    columns = _Columns(width, [queue_name(one.origin, one.priority) for one in turns])
+    lines = [columns.heading(sort, view.search if view is not None else "")]
+    most = max((one.messages for one in look.turns), default=0)
+    for place, turn in enumerate(turns, start=first):
+        selected = view is not None and view.pointing and place == view.cursor
+        lines.append(columns.row(place, turn, most, look, marks, selected, sort))
+    if not turns:
+        nothing = _NO_MATCH if view is not None and view.search else _EMPTY
+        lines.append(_line(width, (f"  {nothing}", "dim")))
+    return lines
+
+
+class _Columns:
+    """What fits a line, and how wide it is."""
+
+    def __init__(self, width: int, names: Sequence[str]) -> None:
+        self.width = width
+        self.has_bar, self.has_bytes, self.has_note = width >= 48, width >= 72, width >= 60
+        self.has_age = width >= 34
+        fixed = 7 + 9 + 9 * self.has_bytes + 8 * self.has_age + 18 * self.has_note
+        longest = max((cell_len(shown(name)) for name in names), default=0)
+        left = max(width - fixed, 4)
+        if not self.has_bar:
+            self.name, self.bar = left, 0
+            return
+        self.name = min(max(longest, 12), max(left * 2 // 5, 12))
+        self.bar = max(left - self.name - 2, 4)
+
+    def heading(self, sort: str, search: str) -> Text:
+        said = "turn" if sort == "turn" else "    "
+        title = f"queue ({search})" if search else "queue"
+        cells = [f" {said} ", set_cell_size(shown(title), self.name)]
+        if self.bar:
+            cells.append("  " + " " * self.bar)
+        cells.append(" messages")
+        cells += ["    bytes"] if self.has_bytes else []
+        cells += ["  oldest"] if self.has_age else []
+        cells += ["  " + ("" if sort == "turn" else f"by {sort}")] if self.has_note else []
+        return _line(self.width, ("".join(cells).ljust(self.width), "bold reverse"))
+
+    def row(self, place: int, turn: Turn, most: int, look: Look, marks: Marks, selected: bool, sort: str) -> Text:
+        line = Text()
+        cursor = marks.cursor if selected else " "
+        at = f"{place + 1:>4,}" if sort == "turn" else "    "
+        line.append(f"{cursor}{at} ", "bold" if place == 0 and sort == "turn" else "dim")
+        name = fitted(queue_name(shown(turn.origin), turn.priority), self.name)
+        line.append(name, "bold" if place == 0 and sort == "turn" else "")
+        if self.bar:
+            line.append("  ")
+            line.append_text(_arc(turn, most, self.bar, marks))
+        count = f"{turn.messages:,}{'+' if turn.more else ''}"
+        line.append(f"{count:>9}")
+        if self.has_bytes:
+            line.append(f"{size(turn.bytes):>9}", "dim")
+        if self.has_age:
+            line.append(f"{span(turn.oldest, look.at):>8}")
+        if self.has_note:
+            line.append_text(_note(turn))
+        if selected:
+            line.stylize("reverse")
+            line.append(" " * max(self.width - line.cell_len, 0), "reverse")
+        return _cut(line, self.width)
+
+
+def _note(turn: Turn) -> Text:
+    note = Text("  ")
+    if turn.paused:
+        note.append("paused", "yellow")
+    elif turn.in_flight:
+        note.append(f"in flight {turn.in_flight:,}", "cyan")
+    return note
+
+
+def _arc(turn: Turn, most: int, width: int, marks: Marks) -> Text:
+    """What a queue holds, against what the largest holds."""
+    whole = bar(turn.messages, most, width, marks)
+    if turn.paused:
+        return _padded(Text(marks.paused * max(len(whole), 1), "yellow"), width)
+    flying = min(len(bar(turn.in_flight, most, width, marks)), len(whole))
+    line = Text(marks.flight * flying, "cyan")
+    line.append(whole[flying:], "green")
+    return _padded(line, width)
+
+
+# Blocks, and who waits.
+
+
+def blocks(look: Look, width: int, rows: int, marks: Marks = UNICODE) -> list[Text]:
+    """The latest blocks, each with a bar of what it uses of its limit."""
+    lines = [_line(width, (_title("blocks, used of their limits", width), "bold"))]
+    for one in look.blocks[:rows]:
+        lines.append(_block(one, look.at, width, marks))
+    if not look.blocks:
+        lines.append(_line(width, ("  none yet", "dim")))
+    return lines
+
+
+def _block(one: BlockLook, now: datetime, width: int, marks: Marks) -> Text:
+    part, used, most = dominant(one.used, one.limit)
+    line = Text(f"{one.id:>7} ")
+    line.append(f"{'by hand' if one.by_hand else one.state:<8} ", _STATES[one.state])
+    line.append(f"{one.messages:>7,} ")
+    told = f" {100 * used / most:>3.0f} % {part} " if most else f" {'':>3}   {part} "
+    when = span(one.planned_at if one.ended_at is None else one.ended_at, now)
+    came = _came(one)
+    tail = f"{told}{when:>5}"
+    if width - line.cell_len - len(tail) - len(came) - 2 >= 8:
+        tail += f"  {came}" if came else ""
+    room = min(width - line.cell_len - len(tail), 40)
+    if room >= 4:
+        line.append_text(_padded(Text(bar(used, most, room, marks), _STATES[one.state]), room, marks.rest))
+    line.append(tail)
+    return _cut(line, width)
+
+
+def _came(one: BlockLook) -> str:
+    parts = ((one.failed, "failed"), (one.went_back, "went back"), (one.set_aside, "set aside"))
+    return ", ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+def dominant(used: Weight, limit: Weight) -> tuple[str, int, int]:
+    """The part of a limit of which most is used: its name, what is used, and what may be."""
+    parts = [("time", used.time, limit.time), ("size", used.size, limit.size)]
+    return max(parts, key=lambda one: one[1] / one[2] if one[2] else float(one[1] > 0))
+
+
+def waits(look: Look, width: int, rows: int) -> list[Text]:
+    """Who waits longest."""
+    lines = [_line(width, (_title("longest waits", width), "bold"))]
+    for one in look.waits[:rows]:
+        line = Text(f"{span(one.oldest, look.at):>7}  ")
+        line.append(fitted(queue_name(shown(one.origin), one.priority), max(width - 10, 1)).rstrip())
+        lines.append(_cut(line, width))
+    if not look.waits:
+        lines.append(_line(width, ("  nobody waits", "dim")))
+    return lines
+
+
+def _tables(look: Look, width: int, room: int, marks: Marks) -> list[Text]:
+    """Blocks, and where there is room who waits longest: beside them, or below."""
+    rows = min(max(room // 4, _LEAST_BLOCKS), _MOST_BLOCKS)
+    if room < 3 * (_LEAST_BLOCKS + 1) or width < 40:
+        return []
+    if width < 100:
+        found = _tall(blocks(look, width, rows, marks), rows)
+        return found + _tall(waits(look, width, _LEAST_BLOCKS), _LEAST_BLOCKS) if room >= 24 else found
+    right = 34
+    left = width - right - 2
+    pairs = zip(_tall(blocks(look, left, rows, marks), rows), _tall(waits(look, right, rows), rows))
+    return [_padded(one, left).append("  ").append_text(other) for one, other in pairs]
+
+
+def _tall(lines: list[Text], rows: int) -> list[Text]:
+    return lines + _fill(rows + 1 - len(lines))
+
+
+# What is asked, and what there is to read.
+
+
+def _footer(view: View, width: int) -> list[Text]:
+    queue = shown(view.selected[0]) if view.selected else ""
+    asks = {
+        "search": f"search: {shown(view.typed)}_",
+        "pause": f"pause {queue}? why (enter pauses, esc does not): {shown(view.typed)}_",
+        "resume": f"resume {queue}? y, or any other key for no", "text": "any key goes back",
+    }  # fmt: skip
+    if view.mode in asks:
+        return [_line(width, (asks[view.mode], "bold"))]
+    if view.remark:
+        return [_line(width, (shown(view.remark), "bold yellow"))]
+    line = Text()
+    for key, what in _KEYS:
+        told = f"sort: {view.sort}" if what == "sort" else "go on" if what == "freeze" and view.frozen else what
+        one = Text(f"{key} ", "bold").append(told, "not bold dim")
+        if line.cell_len + one.cell_len + 2 <= width:
+            line.append_text(one).append("  ")
+    return [line]
+
+
+def _text(view: View, width: int, rows: int) -> list[Text]:
+    lines = [Text(), _line(width, (shown(view.title), "bold")), Text()]
+    for paragraph in view.text:
+        lines += [Text(f"  {one}") for one in wrap(paragraph, max(width - 4, 10), drop_whitespace=False)] or [Text()]
+    return (lines + _fill(rows - len(lines)))[: max(rows, 0)]
+
+
+# Pieces.
+
+
+def bar(part: float, whole: float, width: int, marks: Marks = UNICODE) -> str:
+    """A part of a whole; what is there at all is seen."""
+    if part <= 0 or whole <= 0:
+        return ""
+    steps = len(marks.parts) + 1
+    eighths = max(1, round(min(part / whole, 1.0) * width * steps))
+    full, rest = divmod(eighths, steps)
+    return marks.full * full + (marks.parts[rest - 1] if rest else "")
+
+
+def size(count: int) -> str:
+    """So many bytes, in few characters."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
+
+
+def span(since: datetime | None, now: datetime) -> str:
+    """How long ago, in few characters."""
+    if since is None:
+        return "-"
+    seconds = max(0, int((now - since).total_seconds()))
+    if seconds < 100:
+        return f"{seconds}s"
+    minutes, hours = seconds // 60, seconds // 3600
+    if minutes < 100:
+        return f"{minutes}m"
+    return f"{hours}h" if hours < 100 else f"{hours // 24:,}d"
+
+
+def rate(per_second: float | None) -> str:
+    """Messages a second."""
+    if per_second is None:
+        return "-"
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+
+
+def fitted(text: str, width: int) -> str:
+    """A text of exactly this width; where it is longer, its end counts most."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    while cell_len(text) > width - 1:
+        text = text[1:]
+    return set_cell_size(f"…{text}", width)
+
+
+def _title(text: str, width: int) -> str:
+    return f"─ {text} ".ljust(width, "─")
+
+
+def _line(width: int, *parts: tuple[str, str]) -> Text:
+    return _cut(Text.assemble(*parts), width)
+
+
+def _cut(line: Text, width: int) -> Text:
+    line.no_wrap = True
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _padded(line: Text, width: int, mark: str = " ") -> Text:
+    return line.append(mark * max(width - line.cell_len, 0), "dim" if mark != " " else "")
+
+
+def _fill(count: int) -> list[Text]:
+    return [Text() for _ in range(count)]

@@ -1,0 +1,41 @@
+"""One frame, for a pipe or a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ...queue.watching import Look
+from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
+from .view import View
+
+#: As wide as a frame is where no terminal says so.
+_WIDTH = 100
+
+
+def marks_of(stream: Any) -> Marks:
+    """The characters that a stream can carry."""
+    try:
+        (UNICODE.full + UNICODE.parts + UNICODE.flight + UNICODE.cursor).encode(stream.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return ASCII
+    return UNICODE
+
+
+def print_frame(look: Look, store: str, search: str, sort: str) -> None:
+    """Print it, as wide as the terminal, if there is one."""
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not sys.stdout.isatty():
+        console.width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else _WIDTH
+    width, marks = console.width, marks_of(sys.stdout)
+    view = View(look, search=search, sort=sort, pointing=False)
+    lines = [*header(look, store, width), Text(), *ring(look, width, len(look.turns), marks, view)]
+    lines += [Text(), *blocks(look, width, 10, marks), Text(), *waits(look, width, 10)]
+    with console.capture() as captured:
+        for line in lines:
+            console.print(line, no_wrap=True, overflow="crop")
+    sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))

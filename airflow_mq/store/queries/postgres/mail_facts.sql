@@ -1,0 +1,2 @@
+-- What is known of single mails: messages and bytes. Takes no lock.
+SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.id = ANY(%(id)b::bigint[])

@@ -1,0 +1,166 @@
+"""What somebody sees who looks at a ring again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.queue.watching import SORTS, Look, Watcher
+from airflow_mq.store import parse, upgrade
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        queue.change_ring(service_weight=Weight(1000, 100))
+        yield queue
+
+
+def names(look: Look) -> list[str]:
+    return [one.origin for one in look.turns]
+
+
+def settle(queue: MessageQueue) -> int:
+    block = queue.plan_block()
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    return queue.settle_block(block).processed
+
+
+def test_an_empty_ring(queue: MessageQueue) -> None:
+    look = Watcher(queue).look()
+
+    assert (look.turns, look.waits, look.blocks, look.oldest, look.rate_in, look.rate_out) == (
+        [],
+        [],
+        [],
+        None,
+        None,
+        0,
+    )
+    assert look.totals is not None and look.totals.ready == look.totals.waiting == 0
+
+
+def test_turns_are_those_of_the_ring_before_and_after_pages_were_cut(queue: MessageQueue) -> None:
+    for number in range(30):
+        queue.enqueue_messages(f"o{(number * 7) % 30:02}", [b"x" * 10] * (number + 1))
+    watcher = Watcher(queue)
+    before = watcher.look(100)
+    assert names(before) == queue.ring_order(100) and len(before.turns) == 30
+    assert {one.origin: (one.messages, one.bytes) for one in before.turns} == {
+        origin: (footprint.count, footprint.size) for origin, footprint in queue.footprints()
+    }
+    assert names(watcher.look(7)) == queue.ring_order(7)
+
+    settle(queue)
+    queue.enqueue_message("late", b"x")
+    queue.enqueue_message(before.turns[-1].origin, b"x")
+
+    after = watcher.look(100)
+    assert names(after) == queue.ring_order(100) and names(after)[-1] == "late"
+    assert names(watcher.look(3)) == queue.ring_order(3)
+    assert {one.origin: one.messages for one in after.turns} == {
+        origin: footprint.count for origin, footprint in queue.footprints() if footprint.ready_pages
+    }
+
+
+def test_high_queues_come_first(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"x", b"x"])
+    queue.enqueue_message("b", b"x", priority="high")
+    settle(queue)
+    queue.enqueue_messages("a", [b"x"])
+    queue.enqueue_message("b", b"x", priority="high")
+    queue.enqueue_message("c", b"x", priority="high")
+
+    turns = Watcher(queue).look().turns
+
+    assert [(one.origin, one.priority) for one in turns] == [("b", "high"), ("c", "high"), ("a", "regular")]
+
+
+def test_paths(queue: MessageQueue) -> None:
+    queue.change_ring(paths=True)
+    for origin in ("acme/a", "acme/b", "birch"):
+        queue.enqueue_messages(origin, [b"x"] * 3)
+    queue.pause("acme", below=True)
+
+    look = Watcher(queue).look()
+
+    assert names(look) == queue.ring_order()
+    assert {one.origin for one in look.turns if one.paused} == {"acme/a", "acme/b"}
+
+
+def test_every_sort_and_search(queue: MessageQueue) -> None:
+    for origin, count in (("b", 1), ("a", 2), ("ab", 9)):
+        queue.enqueue_messages(origin, [b"x"] * count)
+    watcher = Watcher(queue)
+
+    orders = {sort: names(watcher.look(sort=sort)) for sort in SORTS}
+    assert orders == {"turn": ["b", "a", "ab"], "backlog": ["ab", "a", "b"], "oldest": ["b", "a", "ab"],
+                      "name": ["a", "ab", "b"]}  # fmt: skip
+    queue.release_block(queue.plan_block())
+    for sort in SORTS:
+        assert set(names(watcher.look(sort=sort, search="b"))) == {"b", "ab"}
+        assert set(names(watcher.look(sort=sort))) == {"a", "ab", "b"}
+
+
+def test_what_is_in_flight_paused_set_aside_and_gone_is_told(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"x" * 10] * 20)
+    queue.enqueue_message("heavy", b"x", weight=Weight(5000, 1))
+    queue.enqueue_message("quiet", b"x")
+    queue.pause("quiet", "a reason")
+    watcher = Watcher(queue)
+    first = watcher.look()
+    assert first.totals is not None
+    assert (first.totals.ready, first.totals.waiting, first.paused) == (3, 22, 1)
+
+    block = queue.plan_block()
+    planned = watcher.look()
+    assert planned.totals is not None and planned.totals.in_flight == block.messages > 0
+    assert [(one.state, one.messages) for one in planned.blocks] == [("planned", block.messages)]
+    flying = {one.origin: one.in_flight for one in planned.turns}
+    assert flying["a"] == block.messages and flying["quiet"] == 0
+    assert [one.origin for one in planned.turns if one.paused] == ["quiet"]
+
+    queue.report(block, [batch.answer() for batch in block.batches()])
+    done = queue.settle_block(block)
+    watcher._counted_at = float("-inf")
+    look = watcher.look()
+    assert look.totals is not None
+    assert (look.totals.set_aside, look.totals.in_flight) == (1, 0)
+    assert look.totals.waiting == 21 - done.processed
+    assert (look.blocks[0].state, look.blocks[0].processed, look.blocks[0].used) == (
+        "settled",
+        done.processed,
+        done.weight,
+    )
+    assert look.rate_out is not None and round(look.rate_out * 60) == done.processed
+    assert look.rate_in == 0
+
+
+def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: MessageQueue) -> None:
+    for number in range(20):
+        queue.enqueue_message("a", b"%019d" % number)
+    queue.enqueue_message("b", b"x")
+    settle(queue)
+    first = queue.peek("a", limit=1)[0]
+
+    look = Watcher(queue).look()
+
+    assert {one.origin: one.oldest for one in look.waits}["a"] == first.sent_at
+    assert look.oldest == min(one.oldest for one in look.turns if one.oldest)
+
+
+def test_looks_are_bounded(queue: MessageQueue) -> None:
+    """However many origins there are, one look reads as many queues as it shows."""
+    for number in range(300):
+        queue.enqueue_message(f"o{number:03}", b"x")
+    queue.release_block(queue.plan_block())
+    watcher, asked = Watcher(queue), []
+    watcher.look(5)
+    queue.store.probe = asked.append
+    look = watcher.look(5, totals=False, waits=0)
+
+    assert len(look.turns) == 5
+    assert asked.count("books") <= 5 and asked.count("page") + asked.count("pages") <= 5
