@@ -27,14 +27,14 @@ class Clock:
 @contextmanager
 def stopped_clock() -> Iterator[Clock]:
     """Both databases tell this time."""
-    clock, lock = Clock(), PostgresUnit.lock
+    clock, lock = Clock(), PostgresUnit._locked
 
-    def locked(unit: PostgresUnit, ring: int) -> Any:
-        return lock(unit, ring)._replace(now=clock.now)
+    def locked(unit: PostgresUnit, *seen: Any) -> Any:
+        return lock(unit, *seen)._replace(now=clock.now)
 
     with (
         mock.patch.object(SqliteUnit, "now", lambda _: clock.now),
         mock.patch.object(PostgresUnit, "now", lambda _: clock.now),
-        mock.patch.object(PostgresUnit, "lock", locked),
+        mock.patch.object(PostgresUnit, "_locked", locked),
     ):
         yield clock

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-MODULES = ("ground", "machine", "sides", "sending", "serving", "planning", "ending", "deciding")
+MODULES = ("ground", "machine", "sides", "sending", "serving", "planning", "ending", "deciding", "places")
 
 pytest.register_assert_rewrite(*(f"tests.model.{name}" for name in MODULES))
