@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
+from airflow_mq import settings
 from airflow_mq.core.errors import (
     AddressRefused,
     InvalidInput,
@@ -89,7 +90,7 @@ class MessageQueueHook(BaseHook):
         from airflow_mq import MessageQueue
 
         target = self._target()
-        queue = MessageQueue(target.address.uri, ring or self.ring or target.ring)
+        queue = MessageQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
         queue.store.filesystem_of = object_storage
         return queue
 
@@ -263,12 +264,13 @@ def _whole_number(name: str, value: Any, default: int) -> int:
 
 
 def _sqlite_root() -> Path | None:
-    try:
-        from airflow.sdk.configuration import conf
-    except ImportError:  # Airflow 3.1
-        from airflow.configuration import conf
-    folder = conf.get(CONNECTION_TYPE, "sqlite_root", fallback="")
+    folder = settings.text("sqlite_root")
     return Path(folder) if folder else None
+
+
+def _traces() -> bool | None:
+    """Whether messages carry traces; where Airflow's configuration does not say so, the environment may."""
+    return settings.flag("traces") or None
 
 
 def object_storage(address: str) -> tuple[Any, str]:

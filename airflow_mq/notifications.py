@@ -1,18 +1,22 @@
-"""A notifier for messages that wait for a person. ::
+"""Notifiers: for messages that wait for a person, and for queues that wait too long. ::
 
 block(..., notifiers=OverweightNotifier(to=send_to_chat))
-HousekeepingOperator(..., on_success_callback=OverweightNotifier())
+HousekeepingOperator(..., on_success_callback=[OverweightNotifier(), StarvingNotifier(oldest=3600)])
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.hooks import MessageQueueHook
+
+if TYPE_CHECKING:
+    from airflow_mq import MessageQueue
+    from airflow_mq.queue import Depth
 
 #: How many messages are named one by one.
 NAMED = 10
@@ -20,13 +24,12 @@ NAMED = 10
 COUNTED = 1_000
 
 
-class OverweightNotifier(BaseNotifier):
-    """Tells how many messages wait for a person, which, why, and what can be done.
+class QueueNotifier(BaseNotifier):
+    """What the notifiers have in common: they look at a ring, and tell if there is something to tell.
 
     :param to: a function that takes the text; without it, it goes to the log as a warning
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; without it the connection's (templated)
-    :param at_least: from how many messages on there is something to tell
     """
 
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
@@ -37,13 +40,11 @@ class OverweightNotifier(BaseNotifier):
         *,
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
-        at_least: int = 1,
     ) -> None:
         super().__init__()
         self.to = to
         self.mq_conn_id = mq_conn_id
         self.ring = ring
-        self.at_least = at_least
 
     def notify(self, context: Any) -> None:
         """Look, and tell."""
@@ -62,7 +63,28 @@ class OverweightNotifier(BaseNotifier):
     def text(self) -> str | None:
         """What there is to tell, in words; nothing if there is nothing."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
-            waiting, ring = queue.overweight(limit=COUNTED), queue.ring
+            return self.told(queue)
+
+    def told(self, queue: MessageQueue) -> str | None:
+        """What there is to tell of this ring."""
+        raise NotImplementedError
+
+
+class OverweightNotifier(QueueNotifier):
+    """Tells how many messages wait for a person, which, why, and what can be done.
+
+    Parameters are those of `QueueNotifier`, and:
+
+    :param at_least: from how many messages on there is something to tell
+    """
+
+    def __init__(self, to: Callable[[str], Any] | None = None, *, at_least: int = 1, **kwargs: Any) -> None:
+        super().__init__(to, **kwargs)
+        self.at_least = at_least
+
+    def told(self, queue: MessageQueue) -> str | None:
+        """Who waits for a person."""
+        waiting, ring = queue.overweight(limit=COUNTED), queue.ring
         if len(waiting) < max(self.at_least, 1):
             return None
         count = f"{len(waiting):,}" if len(waiting) < COUNTED else f"{COUNTED:,} or more"
@@ -74,3 +96,73 @@ class OverweightNotifier(BaseNotifier):
             lines.append(f"  and {len(waiting) - NAMED} more: airflow-mq overweight list")
         lines.append("Execute one by ExecuteOverweightOperator, or let it go by DiscardOverweightOperator.")
         return "\n".join(lines)
+
+
+class StarvingNotifier(QueueNotifier):
+    """Tells which queues wait for longer than they should, for how long, and what can be done.
+
+    With no bound said, it is `most_late=1`: no backlog lasts longer than fair shares and one block allow.
+    Parameters are those of `QueueNotifier`, and:
+
+    :param oldest: seconds for which the oldest message of a queue may wait
+    :param most_wait: in how many blocks in a row at most a queue that had something may get nothing
+    :param most_late: by how many blocks at most a backlog may last longer than by fair shares
+    :param blocks: how many blocks of the ledger to look back
+    """
+
+    def __init__(
+        self,
+        to: Callable[[str], Any] | None = None,
+        *,
+        oldest: float | None = None,
+        most_wait: int | None = None,
+        most_late: int | None = None,
+        blocks: int = 100,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(to, **kwargs)
+        self.oldest = oldest
+        self.most_wait = most_wait
+        self.most_late = 1 if oldest is None and most_wait is None and most_late is None else most_late
+        self.blocks = blocks
+
+    def told(self, queue: MessageQueue) -> str | None:
+        """Who starves."""
+        found = [
+            *(f"{_shown(one.name)}: the oldest of its {one.messages:,} messages waits for {_lasting(one.age or 0)}"
+              for one in self._old(queue)),
+            *self._unfair(queue),
+        ]  # fmt: skip
+        if not found:
+            return None
+        lines = [
+            f"Queues of ring {queue.ring!r} wait for longer than they should:",
+            *(f"  {it}" for it in found[:NAMED]),
+        ]
+        if len(found) > NAMED:
+            lines.append(f"  and {len(found) - NAMED:,} more: airflow-mq fairness")
+        lines.append("See why by `airflow-mq explain ORIGIN`; a larger share, a least, or larger blocks help.")
+        return "\n".join(lines)
+
+    def _old(self, queue: MessageQueue) -> list[Depth]:
+        if self.oldest is None:
+            return []
+        return [one for one in queue.oldest(COUNTED) if one.age is not None and one.age > self.oldest]
+
+    def _unfair(self, queue: MessageQueue) -> list[str]:
+        if self.most_wait is None and self.most_late is None:
+            return []
+        told = queue.fairness(self.blocks)
+        return [_shown(it) for it in told.broken(most_wait=self.most_wait, most_late=self.most_late)]
+
+
+def _shown(text: str) -> str:
+    """Text with an origin in it, which anybody may have named, as one plain line."""
+    return ascii(text)[1:-1]
+
+
+def _lasting(seconds: float) -> str:
+    for name, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {name}"
+    return f"{seconds:.1f} seconds"

@@ -38,7 +38,10 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "message_processor", "class-name": "airflow_mq.decorators.message_processor_task"}
         ],
-        "notifications": ["airflow_mq.notifications.OverweightNotifier"],
+        "notifications": [
+            "airflow_mq.notifications.OverweightNotifier",
+            "airflow_mq.notifications.StarvingNotifier",
+        ],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
         # The listener is an entry point of the group airflow.plugins: said here as well, it would be loaded twice.
         "cli": ["airflow_mq.cli.airflow.get_cli_commands"],
@@ -143,6 +146,33 @@ def _config_section() -> dict[str, Any]:
                 "type": "string",
                 "example": "/var/lib/airflow-mq",
                 "default": "",
-            }
+            },
+            "metrics_origins": {
+                "description": (
+                    "How many origins of a ring have metrics of their own: those with the most messages, and those "
+                    "that waited longest. A backend keeps each name for ever, so say a small number; 0 is none."
+                ),
+                "version_added": "0.1.0",
+                "type": "integer",
+                "example": "10",
+                "default": "0",
+            },
+            "metrics_blocks": {
+                "description": "Over how many of the latest blocks the metrics of fairness are told; 0 tells none.",
+                "version_added": "0.1.0",
+                "type": "integer",
+                "example": "100",
+                "default": "20",
+            },
+            "traces": {
+                "description": (
+                    "Whether messages that tasks send carry the trace of the task, and blocks are traced. Where "
+                    "traces go is said by [traces] of Airflow's configuration, and by OpenTelemetry's variables."
+                ),
+                "version_added": "0.1.0",
+                "type": "boolean",
+                "example": "True",
+                "default": "False",
+            },
         },
     }

@@ -21,6 +21,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from airflow_mq import metrics
 from airflow_mq.core.errors import MessageQueueError
 from airflow_mq.hooks import MessageQueueHook
 
@@ -183,6 +184,7 @@ class Poller:
         self._listening: Any = None
         self._stack = AsyncExitStack()
         self._look_again = False
+        self._told_at = -metrics.WATCH_EVERY
 
     def log(self, what: str) -> None:
         """Tell the triggerer's log."""
@@ -234,6 +236,9 @@ class Poller:
     async def look(self) -> Look:
         """Look once."""
         look: Look = await self._in_thread(lambda: _look(self._queue))
+        if time.monotonic() - self._told_at >= metrics.WATCH_EVERY:
+            self._told_at = time.monotonic()
+            await self._in_thread(lambda: metrics.watched(self._queue))
         return look
 
     async def sleep(self, seconds: float) -> None:

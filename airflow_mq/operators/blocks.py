@@ -32,9 +32,11 @@ from airflow.providers.common.compat.sdk import (
     BaseHook,
 )
 
+from airflow_mq import tracing
 from airflow_mq.core.errors import Busy, MessageQueueError, TokenRefused, UnknownBlock
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
+from airflow_mq.operators import watching
 from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
@@ -104,11 +106,12 @@ class ServiceQueuesOperator(QueueOperator):
 
     def execute(self, context: Any) -> list[Part]:
         """Plan, and return the parts."""
-        processors, ti = processors_of(self.processors), context["ti"]
+        processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
         with self.opened(context) as queue:
             release_finished(queue, ti, self.log)
             block = self._plan(queue, processors, key_of(context))
-            ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block))
+            trace = {} if block is None else watching.planned(queue, block, began)
+            ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block, trace))
             if block is None:
                 self.log.info("Somebody else services the ring %r; there is nothing to do this time.", queue.ring)
                 return []
@@ -248,6 +251,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self.lease = lease
         self._running_in_place = False
         self._store: dict[str, str] = {}
+        self._trace: dict[str, str] = {}
         self._client: ConnectClient | None = None
 
     def execute(self, context: Any) -> None:
@@ -261,10 +265,12 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         """Process a part of a block in the way that its processors ask for."""
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, str(block["token"]))
-            if part["where"] == "in place":
-                self._in_place(queue, processors, part, str(block["token"]))
-            else:
-                self._on_spark(context, queue, processors, part, block)
+            with watching.processing(queue, part, block) as carrier:
+                self._trace = tracing.environment(carrier)
+                if part["where"] == "in place":
+                    self._in_place(queue, processors, part, str(block["token"]))
+                else:
+                    self._on_spark(context, queue, processors, part, block)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         from airflow_mq.spark.store_side import run_in_place
@@ -327,7 +333,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             self.log.warning("A Spark Connect server has its own settings; not used here: %s.", ", ".join(ignored))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
         said = {name: str(value) for name, value in (self.env_vars or {}).items()}
-        environment = {**said, **server.environment, **self._store}
+        environment = {**said, **server.environment, **self._trace, **self._store}
         self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
         self._client.run()
 
@@ -349,7 +355,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         made = super()._get_hook()
         made.__class__ = MessageSparkHook
         on_cluster = made._connection["deploy_mode"] == "cluster"
-        made.environment = {**job_environment(made._connection["master"], on_cluster), **self._store}
+        made.environment = {**job_environment(made._connection["master"], on_cluster), **self._trace, **self._store}
         refuse_other_master(made, connection, self._conn_id)
         if on_cluster and not self.exchange:
             raise AirflowFailException(
@@ -357,6 +363,9 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 "task's environment, and so no way to the store that is not public: say exchange='s3://…', or use "
                 "deploy mode client"
             )
+        if on_cluster and self._trace and (made._is_kubernetes or made._is_yarn):
+            # A trace is no secret: it may travel as these do.
+            made._env_vars = {**(made._env_vars or {}), **self._trace}
         if made._connection["master"].startswith("local"):
             from airflow_mq.spark.local import local_conf
 
@@ -442,20 +451,27 @@ class SettleBlockOperator(QueueOperator):
         refusal: Exception | None = None
         if said and token:
             try:
-                summary = summary_of(said, queue.settle_block(token))
-                self.log.info("%s", readable(summary))
+                summary = self._settle_one(queue, said, said.get("trace"))
             except (TokenRefused, UnknownBlock) as error:
                 refusal = error
         for block in queue.blocks("planned", limit=LOOKED_AT):
             # A plan that was cleared afterwards, or whose answer was lost: nobody processes it.
             if block.key == key_of(context, self.plan_task_id):
-                more = summary_of(told(queue, block), queue.settle_block(block))
-                self.log.info("%s", readable(more))
+                more = self._settle_one(queue, told(queue, block))
                 summary = summary or more
         if refusal is not None:
             raise AirflowFailException(f"{refusal}. What was not reported is back in its queues") from None
         if summary is None:
             self.log.info("There is no block to settle.")
+        return summary
+
+    def _settle_one(
+        self, queue: MessageQueue, said: Mapping[str, Any], trace: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        watched = watching.Settling(queue, str(said["token"]), trace)
+        summary = summary_of(said, queue.settle_block(said["token"]))
+        self.log.info("%s", readable(summary))
+        watched.told(summary)
         return summary
 
     def _emit_again(self, queue: MessageQueue, context: Any, summary: Mapping[str, Any] | None) -> None:
@@ -486,8 +502,8 @@ class SettleBlockOperator(QueueOperator):
 # -- what the three tell each other --
 
 
-def told(queue: MessageQueue, block: Block) -> dict[str, Any]:
-    """A block as its plan tells the other tasks of it."""
+def told(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A block as its plan tells the other tasks of it; with its trace, if it has one."""
     return {
         "id": block.id,
         "token": block.token,
@@ -495,6 +511,7 @@ def told(queue: MessageQueue, block: Block) -> dict[str, Any]:
         "messages": block.messages,
         "planned": list(block.planned.plus(block.overhead)),
         "limit": list(block.limit),
+        **({"trace": dict(trace)} if trace else {}),
     }
 
 

@@ -19,6 +19,7 @@ from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
 from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
+from airflow_mq.operators import watching
 from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class EnqueueMessagesOperator(QueueOperator):
         """Enqueue everything that the source has."""
         base = key_base(context) if self.idempotent else None
         above = team_of(context) + SEPARATOR if self.of_team else ""
-        with self.opened(context) as queue, ExitStack() as held:
+        with self.opened(context) as queue, watching.sending(queue), ExitStack() as held:
             try:
                 sent = queue.enqueue_messages(
                     self._addressed(self._apart(self._source(), queue, held), base, above),

@@ -18,10 +18,12 @@ from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
 from .blobs import Held, Keeping, StoredBlob
 from .blocks import Block, Blocks
+from .carrying import Carried, Carrying
 from .commanding import Commanding, Commands, Push, TransferToken
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
+from .gauging import Backlog, Depth, Gauging
 from .glancing import Glancing, QueueGlance, RingGlance
 from .inline import Inline
 from .reading import Reading
@@ -35,7 +37,8 @@ T = TypeVar("T")
 
 
 class MessageQueue(
-    Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Glancing, Blocks, Reading
+    Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Carrying, Gauging,
+    Glancing, Blocks, Reading,
 ):  # fmt: skip
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
@@ -51,6 +54,8 @@ class MessageQueue(
     :param listeners: called after a commit for each queue that changed, with its footprint.
     :param busy_timeout: seconds to wait for somebody else who services the ring.
     :param who: recorded with decisions; the user's name where it is not said.
+    :param traces: whether messages carry the trace that is active when they are sent (`airflow_mq.tracing`); where it
+        is not said, the environment variable `AIRFLOW_MQ_TRACES` says it.
 
     An object may be shared by threads.
     """
@@ -75,11 +80,14 @@ class MessageQueue(
 
 
 __all__ = [
+    "Backlog",
     "Batch",
     "BatchProcessor",
     "Block",
+    "Carried",
     "Commands",
     "Delivery",
+    "Depth",
     "Enqueued",
     "Explanation",
     "ForeseenBlock",

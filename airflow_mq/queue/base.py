@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from .. import tracing
 from ..core.config import RingConfig
 from ..core.errors import Busy, RecursiveDisallowed, Refused, StoreBusy, StoreError
 from ..core.message import Footprint, check_origin, check_text
@@ -45,6 +46,7 @@ class QueueBase:
         listeners: Sequence[Listener] = (),
         busy_timeout: float = 10.0,
         who: str | None = None,
+        traces: bool | None = None,
     ) -> None:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
         self.ring = check_text(ring, "the name of a ring")
@@ -54,6 +56,8 @@ class QueueBase:
         self.check_sender = check_origin if self.permit is OPEN else self.permit.check_origin
         self.listeners = list(listeners)
         self.who = check_text(who or _somebody(), "who")
+        #: Whether what is sent carries the trace that is active.
+        self.traces = tracing.wanted(traces)
         self._config: tuple[Any, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
         #: Leases of the ring that this object held, or may hold, and needs no more.

@@ -65,6 +65,7 @@ class Block:
     #: Of a ring that shuffles: what decided whose turn came when (`MessageQueue.shuffled_order`).
     seed: bytes | None = None
     _queue: Any = field(default=None, repr=False)
+    planned_at: datetime | None = None
 
     @property
     def origins(self) -> list[str]:
@@ -332,6 +333,7 @@ class Blocks(QueueBase):
             row.id, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
             said["limit"], said["planned"], said["overhead"], said["messages"],
             claims or (), bytes.fromhex(said["seed"]) if "seed" in said else None, self,
+            moment(row.planned_at),
         )  # fmt: skip
 
     def batches_of(self, claims: Iterable[Claim]) -> Iterator[Batch]:

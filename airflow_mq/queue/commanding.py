@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from .. import tracing
 from ..core.blob import Reference
 from ..core.errors import AlreadyExecuted, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt
 from ..core.message import Message, check_headers
@@ -144,7 +145,7 @@ class Push(Command[Enqueued]):
         expires = None if self.expires is None else target._instant(self.expires)
         packer = Packer(
             target.config.heap_size, {**self.common, "expires": expires}, target.check_sender,
-            self.priority or REGULAR, target.permit.check_priority,
+            self.priority or REGULAR, target.permit.check_priority, tracing.carrying() if target.traces else None,
         )  # fmt: skip
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
             spool = Spool(packer.pack_one(self.origin, messages, target.config.max_message_len), file)
@@ -315,7 +316,7 @@ class Commands:
         queue: Any = self.queue
         if ring is None or ring == queue.ring:
             return queue  # type: ignore[no-any-return]
-        return type(queue)(queue.store, ring, who=queue.who)  # type: ignore[no-any-return]
+        return type(queue)(queue.store, ring, who=queue.who, traces=queue.traces)  # type: ignore[no-any-return]
 
 
 class Commanding(Viewing):

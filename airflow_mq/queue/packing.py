@@ -28,6 +28,7 @@ class Packer:
     def __init__(
         self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
         priority: str = REGULAR, check_rank: Callable[[str], str] = check_priority,
+        carried: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.heap_size = heap_size
         self.check_sender, self.check_rank = check_sender, check_rank
@@ -36,6 +37,10 @@ class Packer:
         #: Whether any message so far has high priority.
         self.high = False
         self.common = {name: value for name, value in common.items() if value}
+        #: Headers that also those have that say their own.
+        self.carried = carried or {}
+        if carried:
+            self.common["headers"] = {**carried, **self.common.get("headers", {})}
         self.count = self.size = 0
         #: The payloads kept apart that messages refer to.
         self.blobs: set[bytes] = set()
@@ -162,7 +167,11 @@ class Packer:
         return Outgoing(self._name(*book), len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
 
     def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
-        each = {str(place): said for place, (_, own) in enumerate(row) if own is not None and (said := _said(own))}
+        each = {
+            str(place): said
+            for place, (_, own) in enumerate(row)
+            if own is not None and (said := _said(own, self.carried))
+        }
         blobs = said_of_blobs(payload for payload, _ in row)
         self.blobs.update(payload.hash for payload, _ in row if isinstance(payload, Reference))
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
@@ -182,13 +191,13 @@ def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
     return found
 
 
-def _said(message: Message) -> dict[str, Any]:
+def _said(message: Message, carried: Mapping[str, str]) -> dict[str, Any]:
     """What a message says of itself, checked: once stored, it is met by everybody who plans."""
     said: dict[str, Any] = {}
     if message.weight is not None:
         said["weight"] = Weight.of(message.weight)
     if message.headers:
-        said["headers"] = check_headers(message.headers)
+        said["headers"] = {**carried, **check_headers(message.headers)}
     return said
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
+from .. import tracing
 from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
 from ..core.errors import BlobMissing, Busy, InvalidInput, KeyConflict
@@ -66,7 +67,8 @@ class Sending(QueueBase):
             sent = self.enqueue_message(origin, payload, **how)  # type: ignore[arg-type]
             name = book_name(origin, priority or REGULAR)
             return replace(sent, executed=int(sent.count and execute_inline(self, inline, name, payload)))
-        if key is None and weight is None and not headers and not_before is None and expires is None and not priority:
+        plain = key is None and weight is None and not headers and not_before is None and expires is None
+        if plain and not priority and not (self.traces and tracing.carrying()):
             return self._enqueue_plain(origin, payload)
         return self.enqueue_messages(
             [(origin, Message(payload, key, weight, headers, priority))], not_before=not_before, expires=expires
@@ -137,6 +139,7 @@ class Sending(QueueBase):
             self.check_sender,
             priority,
             self.permit.check_priority,
+            tracing.carrying() if self.traces else None,
         )
         if isinstance(origin, str) and messages is not None:
             packed = packer.pack_one(checked, messages, self.config.max_message_len)

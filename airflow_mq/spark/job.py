@@ -4,7 +4,8 @@
         --processors orders,mail --part 0 --parts 2 [--lease SECONDS] [--exchange PATH]
 
 The store's address and the block's token are told by environment: `AIRFLOW_MQ_STORE` and `AIRFLOW_MQ_BLOCK`.
-With `--exchange` neither is: messages and outcomes travel through that folder.
+With `--exchange` neither is: messages and outcomes travel through that folder. `TRACEPARENT` and `AIRFLOW_MQ_TRACES`
+have it go on with a trace (`airflow_mq.tracing`).
 
 It renews the block's lease while it runs. Exit codes: 0 everything was tried, whatever became of it;
 75 the block was settled or released meanwhile, so this job came too late and has stopped; 2 it was called
@@ -92,6 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Do what was asked for."""
+    from airflow_mq import tracing
     from airflow_mq.processors import Part, Processors
     from airflow_mq.spark.driving import FolderJob, StoreJob
 
@@ -101,7 +103,8 @@ def run(arguments: Arguments) -> int:
         name=" + ".join(names), processors=names, part=arguments.part, parts=arguments.parts, messages=0, where="spark"
     )
     kind: type[StoreJob] | type[FolderJob] = FolderJob if arguments.exchange else StoreJob
-    tally = kind(arguments, processors, part).run()
+    with tracing.job(f"spark {part['name']}", **{"messaging.destination.name": arguments.ring}):
+        tally = kind(arguments, processors, part).run()
     return _say(0, f"{part['name']}: {tally}")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
+from .. import tracing
 from ..codecs import Codec, load_codec
 from ..core.errors import InvalidInput, TokenRefused
 from ..core.message import Address
@@ -277,6 +278,12 @@ class OfMessages(Attempts):
 
     def _try(self, item: Item) -> Outcome:
         delivery = Delivery(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
+        if item.headers and tracing.is_traced(item.headers):
+            with tracing.within(item.headers):
+                return self._try_as(item, delivery)
+        return self._try_as(item, delivery)
+
+    def _try_as(self, item: Item, delivery: Delivery) -> Outcome:
         mark = current_delivery.set(delivery)
         try:
             value: Any = item.payload

@@ -85,3 +85,46 @@ def test_the_dag_of_the_page(run: Run) -> None:
     exec(compile(dag.replace(":\n    Check", " as dag:\n    Check"), "fairness.md", "exec"), names)  # noqa: S102
     (task,) = names["dag"].tasks
     assert (task.task_id, task.most_wait, task.blocks) == ("check", 5, 200)
+
+
+# -- the notifier --
+
+
+def starving(told: list[str], **bounds: Any) -> Any:
+    from airflow_mq.notifications import StarvingNotifier
+
+    return StarvingNotifier(told.append, mq_conn_id=CONN_ID, **bounds)
+
+
+def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
+    serve(queue, "rotation", 6)
+    queue.enqueue_message("evil {{ 1/0 }}\u202e", b"x")
+    told: list[str] = []
+
+    starving(told, most_wait=10**6)({})
+    assert told == []
+    starving(told, oldest=0, most_wait=0)({})
+
+    (text,) = told
+    assert text.startswith("Queues of ring 'default' wait for longer than they should:")
+    assert "the oldest of its 1 messages waits for" in text and "airflow-mq explain" in text
+    assert "evil {{ 1/0 }}\\u202e" in text and text.isprintable() is False and "\u202e" not in text
+
+
+def test_nobody_starves_in_an_empty_ring(sqlite_queue: MessageQueue) -> None:
+    told: list[str] = []
+
+    starving(told)({})
+    starving(told, oldest=0.0)({})
+
+    assert told == []
+
+
+def test_many_who_starve_are_not_all_named(sqlite_queue: MessageQueue) -> None:
+    for number in range(30):
+        sqlite_queue.enqueue_message(f"a{number:02}", b"x")
+    told: list[str] = []
+
+    starving(told, oldest=0.0)({})
+
+    assert told[0].count("\n") == 12 and "and 20 more: airflow-mq fairness" in told[0]

@@ -51,6 +51,8 @@ ON_PURPOSE = {
     "books_ahead": "whoever watches wants sums",
     "oldest_books": "whoever watches wants to know who waits longest",
     "backlog": "whoever watches may list queues by what they hold",
+    "totals": "whoever watches a ring has all that waits added up",
+    "beside": "whoever watches a ring has all that is set aside or not due counted",
 }
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
@@ -83,6 +85,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "delayed_origins_from": {"first": "", "below": "\U0010ffff", "limit": 100},
     "every_book": {"after": "o00100", "limit": 1000},
     "kept_pages": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
+    "totals": {"oldest": False, "limit": 10},
     "events": {"after": 19_000, "origin": None, "high": None, "block": None, "limit": 256},
     "count_before": {"ticket": 0, "low": -LATE, "top": LATE},
     "tickets_before": {"ticket": 0, "low": -LATE},

@@ -1,0 +1,269 @@
+"""Metrics, by way of Airflow's: to StatsD, DogStatsD or OpenTelemetry, as `[metrics]` of Airflow's configuration says.
+
+Whoever plans a block, settles one, or waits for messages in the triggerer tells what it sees. Where Airflow has no
+metrics on, nothing is looked at. Nothing that goes wrong here goes further than the log.
+
+A backend with tags has `mq.depth.messages` with the tag `ring`, and `mq.origin.depth.messages` with the tags `ring`
+and `origin`; one without has the ring, and the origin, in the name: `mq.<ring>.depth.messages`, and
+`mq.<ring>.origin.<origin>.depth.messages`. Origins are told of one by one only as `[airflow_mq] metrics_origins` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_mq import settings
+
+if TYPE_CHECKING:
+    from airflow_mq.queue import Backlog, MessageQueue
+
+log = logging.getLogger("airflow_mq.metrics")
+
+#: What all names begin with, after Airflow's own prefix.
+PREFIX = "mq"
+#: How many blocks of the ledger fairness is told of, where nothing is set.
+BLOCKS = 20
+#: Origins that get metrics of their own, at the very most: backends pay for each name for ever.
+MOST_ORIGINS = 1_000
+#: Bytes of a name that a ring or an origin makes up at most.
+MOST_NAME = 80
+#: Seconds between two times that a poller tells how much waits.
+WATCH_EVERY = 30.0
+
+GAUGE, COUNTER, TIMER = "gauge", "counter", "timer"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is told, under which name."""
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+
+    @property
+    def of_origin(self) -> bool:
+        """Whether it is of one origin, and not of the ring."""
+        return self.name.startswith("origin.")
+
+
+_ALL = (
+    # When a block is planned, when one is settled, and by the triggerer.
+    Metric("depth.messages", GAUGE, "messages", "wait, or are in flight"),
+    Metric("depth.bytes", GAUGE, "bytes", "of these messages"),
+    Metric("depth.queues", GAUGE, "queues", "that have any of them"),
+    Metric("oldest_age", GAUGE, "seconds", "since the oldest of them was sent; 0 where nothing waits"),
+    Metric("delayed", GAUGE, "messages", "that are not due yet"),
+    Metric("set_aside", GAUGE, "messages", "that wait for a person"),
+    Metric("backlog.time", GAUGE, "weight", "of what waits, in time, as the ring's weigher says"),
+    Metric("backlog.size", GAUGE, "weight", "of what waits, in size, as the ring's weigher says"),
+    Metric("backlog.blocks", GAUGE, "blocks", "that what waits would fill; none where a ring has no service weight"),
+    # When a block is planned.
+    Metric("blocks.planned", COUNTER, "blocks", "that were planned"),
+    Metric("plan.duration", TIMER, "milliseconds", "that planning took"),
+    Metric("plan.messages", GAUGE, "messages", "that the latest block holds"),
+    Metric("plan.time", GAUGE, "weight", "that the latest block was planned at, in time"),
+    Metric("plan.size", GAUGE, "weight", "that the latest block was planned at, in size"),
+    # When a block is settled.
+    Metric("blocks.settled", COUNTER, "blocks", "that were settled"),
+    Metric("block.duration", TIMER, "milliseconds", "from the plan of a block to its end"),
+    Metric("block.time", GAUGE, "weight", "that the latest block used, in time"),
+    Metric("block.size", GAUGE, "weight", "that the latest block used, in size"),
+    Metric("block.used", GAUGE, "part", "of its limit that the latest block used: 1 is all of it"),
+    Metric("messages.processed", COUNTER, "messages", "that were served"),
+    Metric("messages.failed", COUNTER, "messages", "that failed for good"),
+    Metric("messages.set_aside", COUNTER, "messages", "that blocks set aside for a person"),
+    Metric("messages.went_back", COUNTER, "messages", "that went back to their queues"),
+    Metric("messages.expired", COUNTER, "messages", "that nobody wanted any more"),
+    Metric("fairness.share_error", GAUGE, "part", "by which a share was off at most, whichever way: 0.05 is 5 %"),
+    Metric("fairness.longest_wait", GAUGE, "blocks", "in a row in which somebody had messages and got none, at most"),
+    Metric("fairness.late", GAUGE, "blocks", "by which a backlog was served later than promised, at most"),
+    Metric("fairness.jain", GAUGE, "index", "Jain's, of what each got of its share: 1 is fair"),
+    # Of single origins, as many as are asked for.
+    Metric("origin.depth.messages", GAUGE, "messages", "of one origin that wait, or are in flight"),
+    Metric("origin.depth.bytes", GAUGE, "bytes", "of these messages"),
+    Metric("origin.oldest_age", GAUGE, "seconds", "since the oldest of them was sent"),
+    Metric("origin.share_error", GAUGE, "part", "by which the origin's share was off; below 0, it got too little"),
+    Metric("origin.longest_wait", GAUGE, "blocks", "in a row in which it had something and got nothing"),
+)  # fmt: skip
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+
+
+class Sample(NamedTuple):
+    """One figure."""
+
+    name: str
+    value: float
+    origin: str | None = None
+
+
+# -- who tells --
+
+
+def is_on() -> bool:
+    """Whether Airflow tells metrics to anybody."""
+    conf = settings.configuration()
+    return any(
+        conf.getboolean("metrics", name, fallback=False) for name in ("statsd_on", "statsd_datadog_enabled", "otel_on")
+    )
+
+
+def watched(queue: MessageQueue) -> None:
+    """Tell how much waits."""
+    _attempt(queue, _standing)
+
+
+def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
+    """Tell of a block that was planned, and how much waits."""
+
+    def samples(queue: MessageQueue) -> Iterator[Sample]:
+        yield Sample("blocks.planned", 1)
+        yield Sample("plan.duration", seconds)
+        yield Sample("plan.messages", block.messages)
+        weight = block.planned.plus(block.overhead)
+        yield Sample("plan.time", weight.time)
+        yield Sample("plan.size", weight.size)
+        yield from _standing(queue)
+
+    _attempt(queue, samples)
+
+
+def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | None) -> None:
+    """Tell of a block that was settled, how fair the latest ones were, and how much waits."""
+
+    def samples(queue: MessageQueue) -> Iterator[Sample]:
+        yield Sample("blocks.settled", 1)
+        if seconds is not None:
+            yield Sample("block.duration", seconds)
+        used, limit = summary["used"], summary["limit"]
+        yield Sample("block.time", used[0])
+        yield Sample("block.size", used[1])
+        yield Sample("block.used", max((its / most for its, most in zip(used, limit) if most), default=0.0))
+        for what in ("processed", "failed", "set_aside", "went_back", "expired"):
+            yield Sample(f"messages.{what}", summary[what])
+        yield from _standing(queue)
+        yield from _fairness(queue)
+
+    _attempt(queue, samples)
+
+
+def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sample]]) -> None:
+    try:
+        if is_on():
+            send(queue.ring, samples(queue))
+    except Exception as error:
+        log.warning("the metrics of ring %r are not told (%s)", queue.ring, type(error).__name__)
+
+
+# -- what they see --
+
+
+def _standing(queue: MessageQueue) -> Iterator[Sample]:
+    found = queue.backlog(origins_told())
+    yield from of_backlog(found)
+    for one in found.deepest:
+        yield Sample("origin.depth.messages", one.messages, one.name)
+        yield Sample("origin.depth.bytes", one.size, one.name)
+        yield Sample("origin.oldest_age", one.age or 0.0, one.name)
+
+
+def of_backlog(found: Backlog) -> Iterator[Sample]:
+    """The figures of a ring's backlog."""
+    yield Sample("depth.messages", found.messages)
+    yield Sample("depth.bytes", found.size)
+    yield Sample("depth.queues", found.queues)
+    yield Sample("oldest_age", found.age or 0.0)
+    yield Sample("delayed", found.delayed)
+    yield Sample("set_aside", found.set_aside)
+    yield Sample("backlog.time", found.weight.time)
+    yield Sample("backlog.size", found.weight.size)
+    if found.blocks is not None:
+        yield Sample("backlog.blocks", found.blocks)
+
+
+def _fairness(queue: MessageQueue) -> Iterator[Sample]:
+    blocks = settings.number("metrics_blocks", BLOCKS)
+    if blocks < 1:
+        return
+    told = queue.fairness(blocks)
+    yield Sample("fairness.share_error", told.most_error)
+    yield Sample("fairness.longest_wait", told.longest_wait)
+    yield Sample("fairness.late", told.most_late)
+    if told.jain is not None:
+        yield Sample("fairness.jain", told.jain)
+    worst = sorted(told.origins, key=lambda one: (-one.longest_wait, -abs(one.error or 0.0), one.name))
+    for one in worst[: origins_told()]:
+        yield Sample("origin.longest_wait", one.longest_wait, one.name)
+        if one.error is not None:
+            yield Sample("origin.share_error", one.error, one.name)
+
+
+def origins_told() -> int:
+    """How many origins have metrics of their own."""
+    return min(max(settings.number("metrics_origins", 0), 0), MOST_ORIGINS)
+
+
+# -- how it leaves --
+
+
+def send(ring: str, samples: Iterator[Sample]) -> None:
+    """Hand figures to Airflow."""
+    stats, tagged = backend(), has_tags()
+    for name, value, origin in samples:
+        metric = METRICS[name]
+        tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
+        how = {"tags": {tag: _tag(text) for tag, text in tags.items()}} if tagged else {}
+        stat = f"{PREFIX}.{name}" if tagged else untagged(name, ring, origin)
+        if metric.kind == COUNTER:
+            if value:
+                stats.incr(stat, int(value), **how)
+        elif metric.kind == TIMER:
+            stats.timing(stat, timedelta(seconds=value), **how)
+        else:
+            stats.gauge(stat, value, **how)
+
+
+def backend() -> Any:
+    """Airflow's way to metrics: since 3.2 the task SDK's, before that its own."""
+    try:
+        from airflow.sdk.observability import stats
+    except ImportError:
+        from airflow.stats import Stats as stats
+    return stats
+
+
+def has_tags() -> bool:
+    """Whether the backend that Airflow takes knows tags: it takes the first that is on, in this order."""
+    conf = settings.configuration()
+    if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
+        return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
+    if conf.getboolean("metrics", "statsd_on", fallback=False):
+        return bool(conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False))
+    return bool(conf.getboolean("metrics", "otel_on", fallback=False))
+
+
+def untagged(name: str, ring: str, origin: str | None = None) -> str:
+    """The name of a metric with its ring, and its origin, in it."""
+    if origin is None:
+        return f"{PREFIX}.{as_name(ring)}.{name}"
+    return f"{PREFIX}.{as_name(ring)}.origin.{as_name(origin)}.{name.removeprefix('origin.')}"
+
+
+def as_name(text: str) -> str:
+    """Text as a part of a name. What had to be changed ends in a piece of its hash: no two become one."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)
+    if plain == text and len(text) <= MOST_NAME:
+        return plain
+    return f"{plain[: MOST_NAME - 9]}-{blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+def _tag(text: str) -> str:
+    """Text as a tag's value: commas, and the like, end one."""
+    return re.sub(r"[\s,=|#;]", "_", text)

@@ -1,0 +1,167 @@
+"""Metrics of a real run of the operators, received where a StatsD server would be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from airflow_mq import Message, MessageQueue, Weight
+from tests.airflow.receivers import Lines
+from tests.airflow.stage import CONN_ID, Airflow, Run, fill
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lines]]:
+    """Airflow with StatsD on, as a task has it; told what else to set."""
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.metrics import stats_utils
+
+    lines, clients = Lines(), []
+
+    def client() -> Any:
+        clients.append(stats_utils.get_stats_factory()())
+        return clients[-1]
+
+    def switch_on(**said: str) -> Lines:
+        for name, value in {
+            "STATSD_ON": "True",
+            "STATSD_HOST": "127.0.0.1",
+            "STATSD_PORT": str(lines.port),
+            **said,
+        }.items():
+            monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
+        stats.initialize(factory=client, export_legacy_names=False)
+        return lines
+
+    yield switch_on
+    stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+    for one in clients:
+        one.statsd.close()
+    lines.close()
+
+
+def test_a_run_tells_what_waits_and_what_it_did(queue: MessageQueue, run: Run, statsd: Any) -> None:
+    lines = statsd()
+    fill(queue, {"a1": [b"x"] * 3, "a2": [b"bad"], "b": [b"yield"]})
+    queue.enqueue_message("c", b"heavy!", weight=Weight(10**12, 0))
+
+    run.whole()
+
+    heard = lines.heard()
+    assert all(name.startswith("airflow.mq.default.") for name in heard)
+    told = {name.removeprefix("airflow.mq.default."): values for name, values in heard.items()}
+    assert told["depth.messages"] == ["6|g", "1|g"]  # at the plan, and what is left after the block
+    assert told["depth.queues"] == ["4|g", "1|g"]
+    assert told["set_aside"] == ["0|g", "1|g"]
+    assert (told["messages.processed"], told["messages.failed"]) == (["3|c"], ["1|c"])
+    assert (told["messages.went_back"], told["messages.set_aside"]) == (["1|c"], ["1|c"])
+    assert "messages.expired" not in told  # a counter of nothing says nothing
+    assert (told["blocks.planned"], told["blocks.settled"]) == (["1|c"], ["1|c"])
+    assert told["plan.messages"] == ["5|g"]
+    assert 0 < float(told["block.used"][0].removesuffix("|g")) < 1
+    assert all(told[name][0].endswith("|ms") for name in ("plan.duration", "block.duration"))
+    assert float(told["oldest_age"][0].removesuffix("|g")) >= 0
+    assert {"backlog.time", "backlog.size", "backlog.blocks", "fairness.longest_wait", "fairness.share_error"} <= set(
+        told
+    )
+    assert not any("origin" in name for name in told)
+
+
+def test_the_largest_origins_are_told_of_one_by_one_if_somebody_asks(
+    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__METRICS_ORIGINS", "2")
+    lines = statsd()
+    fill(sqlite_queue, {"a/shop.eu": [b"x"] * 5, "a2": [b"x"] * 3, "b": [b"x"]})
+
+    run.plan()
+
+    from airflow_mq.metrics import as_name
+
+    heard = {name: values for name, values in lines.heard().items() if ".origin." in name}
+    deep = as_name("a/shop.eu")
+    assert heard[f"airflow.mq.default.origin.{deep}.depth.messages"] == ["5|g"]
+    assert heard["airflow.mq.default.origin.a2.depth.messages"] == ["3|g"]
+    assert {name.split(".")[4] for name in heard} == {deep, "a2"}
+    run.settle()
+
+
+def test_tags_carry_the_ring_and_the_origin_where_a_backend_has_them(
+    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__METRICS_ORIGINS", "5")
+    lines = statsd(STATSD_INFLUXDB_ENABLED="True")
+    fill(sqlite_queue, {"a=1, and more": [b"x"] * 5})
+
+    run.plan()
+
+    heard = lines.heard()
+    assert heard["airflow.mq.depth.messages,ring=default"] == ["5|g"]
+    assert heard["airflow.mq.origin.depth.messages,ring=default,origin=a_1__and_more"] == ["5|g"]
+    run.settle()
+
+
+def test_names_that_had_to_be_changed_stay_apart() -> None:
+    from airflow_mq.metrics import as_name, untagged
+
+    assert as_name("shop_1-eu") == "shop_1-eu"
+    names = {as_name(text) for text in ("a.b", "a_b", "a/b", "a b", "ä", "ö", "x" * 200, "x" * 201)}
+    assert len(names) == 8 and all(len(name) <= 80 for name in names)
+    assert all(character.isascii() for name in names for character in name)
+    assert untagged("origin.oldest_age", "default", "acme") == "mq.default.origin.acme.oldest_age"
+
+
+def test_nothing_is_looked_at_where_nobody_listens(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MessageQueue, "backlog", lambda *_: pytest.fail("somebody looked"))
+    monkeypatch.setattr(MessageQueue, "fairness", lambda *_: pytest.fail("somebody looked"))
+    fill(sqlite_queue, {"a": [b"x"]})
+
+    assert run.whole()["processed"] == 1
+
+
+def test_a_block_does_not_fail_with_its_metrics(
+    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("the password is hunter2")
+
+    statsd()
+    monkeypatch.setattr(MessageQueue, "backlog", broken)
+    fill(sqlite_queue, {"a": [b"x"]})
+
+    with caplog.at_level(logging.WARNING, logger="airflow_mq.metrics"):
+        assert run.whole()["processed"] == 1
+
+    assert "are not told (RuntimeError)" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+def test_a_poller_tells_what_waits(queue: MessageQueue, statsd: Any) -> None:
+    from airflow_mq.triggers import QueueReadyTrigger
+
+    lines = statsd()
+    fill(queue, {"a": [b"x", Message(b"y", weight=Weight(5, 5))]})
+
+    async def scene() -> None:
+        async with aclosing(QueueReadyTrigger(CONN_ID, poll_interval=60).run()) as events:
+            await asyncio.wait_for(anext(events), 60)
+
+    asyncio.run(scene())
+    heard = lines.heard()
+    assert heard["airflow.mq.default.depth.messages"] == ["2|g"]
+    assert not any("fairness" in name or "plan" in name for name in heard)

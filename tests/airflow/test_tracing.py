@@ -1,0 +1,269 @@
+"""A trace from whoever sends, through the block, to what became of the message: received where a collector would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from airflow_mq import Message, MessageQueue, tracing
+from tests.airflow import functions
+from tests.airflow.receivers import attributes_of, collector
+from tests.airflow.stage import CONN_ID, Airflow, Run, fill
+
+pytestmark = pytest.mark.airflow
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """A provider of tracers that is this test's own, with traces on."""
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__TRACES", "True")
+    yield exporter
+    provider.shutdown()
+
+
+def by_name(exporter: InMemorySpanExporter, name: str) -> list[Any]:
+    return [span for span in exporter.get_finished_spans() if span.name == name]
+
+
+def send(queue: MessageQueue, origin: str, *payloads: bytes) -> Any:
+    """Send under a span; returns its context."""
+    traced = MessageQueue(queue.store, queue.ring, traces=True)
+    with trace.get_tracer("test").start_as_current_span("checkout") as span:
+        traced.enqueue_messages(origin, payloads)
+    return span.get_span_context()
+
+
+# -- what messages carry --
+
+
+def test_a_message_carries_the_trace_of_whoever_sends_it(queue: MessageQueue, spans: Any) -> None:
+    traced = MessageQueue(queue.store, traces=True)
+    with trace.get_tracer("test").start_as_current_span("checkout") as span:
+        traced.enqueue_message("a", b"one")
+        traced.enqueue_messages("a", [b"two", Message(b"three", headers={"mine": "1"})], headers={"common": "2"})
+        traced.enqueue_message("a", b"four", headers={"traceparent": "my own"})
+    traced.enqueue_message("a", b"five")
+
+    context = span.get_span_context()
+    own = {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+    assert [one.headers for one in queue.peek("a")] == [
+        own, {**own, "common": "2"}, {**own, "mine": "1"}, {"traceparent": "my own"}, {},
+    ]  # fmt: skip
+
+
+def test_nothing_is_carried_where_nobody_asked_or_nothing_is_sampled(
+    sqlite_queue: MessageQueue, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = TracerProvider(sampler=ALWAYS_OFF)
+    with trace.get_tracer("test").start_as_current_span("checkout"):
+        sqlite_queue.enqueue_message("a", b"nobody asked")
+    traced = MessageQueue(sqlite_queue.store, traces=True)
+    with silent.get_tracer("test").start_as_current_span("checkout"):
+        traced.enqueue_message("a", b"not sampled")
+    monkeypatch.setenv("AIRFLOW_MQ_TRACES", "1")
+    by_environment = MessageQueue(sqlite_queue.store)
+    with trace.get_tracer("test").start_as_current_span("checkout"):
+        by_environment.enqueue_message("a", b"asked by environment")
+        MessageQueue(sqlite_queue.store, traces=False).enqueue_message("a", b"not here")
+
+    assert [bool(one.headers) for one in sqlite_queue.peek("a")] == [False, False, True, False]
+
+
+def test_a_command_carries_it_too(sqlite_queue: MessageQueue, spans: Any) -> None:
+    import sqlite3
+
+    traced = MessageQueue(sqlite_queue.store, traces=True)
+    connection = sqlite3.connect(sqlite_queue.store.address.path, isolation_level=None)
+    with trace.get_tracer("test").start_as_current_span("checkout"):
+        connection.execute("BEGIN IMMEDIATE")
+        traced.commands(connection).push("a", b"x", headers={"mine": "1"}).execute()
+        connection.execute("COMMIT")
+    connection.close()
+
+    (only,) = sqlite_queue.peek("a")
+    assert set(only.headers) == {"traceparent", "mine"}
+
+
+def test_without_opentelemetry_all_goes_on(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(tracing, "import_module", missing)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__TRACES", "True")
+    tracing._api.cache_clear()
+    try:
+        MessageQueue(sqlite_queue.store, traces=True).enqueue_message("a", b"x")
+        assert run.whole()["processed"] == 1
+    finally:
+        tracing._api.cache_clear()
+    assert "trace" not in run.xcoms["plan", "block"]
+    assert caplog.text.count("pip install 'airflow-mq[otel]'") == 1
+
+
+# -- what a block tells --
+
+
+def test_a_block_of_one_trace_goes_on_with_it(queue: MessageQueue, run: Run, spans: Any) -> None:
+    context = send(queue, "a1", b"x", b"bad", b"yield")
+
+    run.whole()
+
+    assert {span.get_span_context().trace_id for span in spans.get_finished_spans()} == {context.trace_id}
+    (plan,), (settle,) = by_name(spans, "plan default"), by_name(spans, "settle default")
+    part, *messages = by_name(spans, "process default")
+    assert plan.parent.span_id == context.span_id
+    assert part.parent.span_id == settle.parent.span_id == plan.get_span_context().span_id
+    assert [link.context.span_id for link in plan.links] == [context.span_id]
+    assert [span.attributes["airflow_mq.outcome"] for span in messages] == ["done", "badformat", "yield"]
+    assert [span.status.is_ok for span in messages] == [True, False, True]
+    assert {span.parent.span_id for span in messages} == {context.span_id}
+    assert {span.links[0].context.span_id for span in messages} == {plan.get_span_context().span_id}
+    assert settle.attributes["airflow_mq.processed"] == 1
+    assert plan.attributes["messaging.batch.message_count"] == 3
+
+
+def test_a_block_of_many_traces_has_its_own_and_a_link_to_each(
+    sqlite_queue: MessageQueue, run: Run, spans: Any
+) -> None:
+    sent = [send(sqlite_queue, origin, b"x") for origin in ("a1", "a2", "b")]
+    fill(sqlite_queue, {"a1": [b"carries nothing"]})
+
+    run.whole()
+
+    (plan,) = by_name(spans, "plan default")
+    assert {link.context.trace_id for link in plan.links} == {context.trace_id for context in sent}
+    assert plan.get_span_context().trace_id not in {context.trace_id for context in sent}
+    fates = [span for span in by_name(spans, "process default") if "airflow_mq.outcome" in span.attributes]
+    assert {span.get_span_context().trace_id for span in fates} == {context.trace_id for context in sent}
+
+
+def test_a_task_that_is_traced_is_the_parent(sqlite_queue: MessageQueue, run: Run, spans: Any) -> None:
+    send(sqlite_queue, "a1", b"x")
+
+    with trace.get_tracer("airflow").start_as_current_span("task_run.plan") as task:
+        run.plan()
+    (plan,) = by_name(spans, "plan default")
+    assert plan.parent.span_id == task.get_span_context().span_id
+    assert len(plan.links) == 1
+    run.settle()
+
+
+def test_outcomes_and_links_are_bounded(
+    sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        send(sqlite_queue, f"a{number}", b"x", b"y")
+    monkeypatch.setattr("airflow_mq.operators.watching.LINKS", 5)
+    monkeypatch.setattr("airflow_mq.operators.watching.OUTCOMES", 7)
+
+    assert run.whole()["processed"] == 24
+
+    (plan,) = by_name(spans, "plan default")
+    assert len(plan.links) <= 5
+    assert sum("airflow_mq.outcome" in span.attributes for span in spans.get_finished_spans()) == 7
+
+
+def test_what_a_processor_tells_joins_the_trace_of_its_message(
+    sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def process(payload: bytes, origin: str) -> None:
+        trace.get_tracer("test").start_span("a call to the bank").end()
+
+    monkeypatch.setattr(functions, "process", process)
+    contexts = [send(sqlite_queue, origin, b"x") for origin in ("a1", "b")]
+    run.whole()
+
+    calls = by_name(spans, "a call to the bank")
+    assert {span.parent.span_id for span in calls} == {context.span_id for context in contexts}
+
+
+def test_a_task_that_sends_has_a_span_of_its_own(sqlite_queue: MessageQueue, run: Run, spans: Any) -> None:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    run.execute(EnqueueMessagesOperator(task_id="send", mq_conn_id=CONN_ID, origin="a", messages=["x"]))
+
+    (sent,) = by_name(spans, "send default")
+    assert sent.kind is trace.SpanKind.PRODUCER
+    (only,) = sqlite_queue.peek("a")
+    assert f"{sent.get_span_context().span_id:016x}" in only.headers["traceparent"]
+
+
+def test_a_block_does_not_fail_with_its_trace(
+    sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no collector")
+
+    send(sqlite_queue, "a1", b"x")
+    monkeypatch.setattr(tracing, "_start", broken)
+    monkeypatch.setattr(MessageQueue, "carried", broken)
+
+    assert run.whole()["processed"] == 1
+    assert "a trace is not told (RuntimeError: no collector)" in caplog.text
+
+
+# -- from end to end --
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_one_trace_from_the_sender_to_the_outcome_of_a_spark_job(sqlite_queue: MessageQueue) -> None:
+    with collector() as received:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+            "AIRFLOW__AIRFLOW_MQ__TRACES": "True",
+            "AIRFLOW__METRICS__OTEL_ON": "True",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": received.address,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_SERVICE_NAME": "shop",
+        }
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.airflow.traced"], env=environment, cwd=ROOT, capture_output=True, text=True,
+            timeout=600,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stdout + told.stderr
+        spans, metrics = received.spans(), received.metrics()
+
+    names = {span.name: span for span in spans}
+    checkout, plan, job, settle = (names[name] for name in ("checkout", "plan default", "spark all", "settle default"))
+    part, *messages = sorted((span for span in spans if span.name == "process default"), key=len_of_outcome)
+    assert {span.trace_id for span in spans} == {checkout.trace_id}
+    assert plan.parent_span_id == checkout.span_id
+    assert part.parent_span_id == settle.parent_span_id == plan.span_id
+    assert job.parent_span_id == part.span_id
+    assert {span.parent_span_id for span in messages} == {checkout.span_id}
+    assert sorted(attributes_of(span)["airflow_mq.outcome"] for span in messages) == ["badformat", "done", "done"]
+    assert checkout.start_time_unix_nano <= plan.start_time_unix_nano <= job.start_time_unix_nano
+
+    (point,) = metrics["airflow.mq.messages.processed"]
+    assert (point.as_int or point.as_double, attributes_of(point)) == (2, {"ring": "default"})
+    assert "airflow.mq.depth.messages" in metrics
+
+
+def len_of_outcome(span: Any) -> int:
+    return len(attributes_of(span).get("airflow_mq.outcome", ""))

@@ -1,0 +1,34 @@
+"""A program of its own: somebody sends under a span, and a block of it is planned, processed by Spark and settled."""
+
+from __future__ import annotations
+
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+from opentelemetry import metrics, trace
+
+from airflow_mq import tracing
+from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.processors import Processor, Processors
+from tests.airflow.stage import CONN_ID, FUNCTION, Airflow
+
+
+def main() -> None:
+    """Send, and run a block."""
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    provider = tracing._provide()
+    assert provider is not None
+    with (
+        trace.get_tracer("shop").start_as_current_span("checkout"),
+        MessageQueueHook(CONN_ID).queue() as queue,
+    ):
+        queue.enqueue_messages("a1", [b"x", b"y", b"bad"])
+    processors, run = Processors([Processor("all", FUNCTION)]), Airflow().run()
+    run.plan(processors)
+    run.process(0, processors)
+    run.settle()
+    provider.shutdown()
+    metrics.get_meter_provider().shutdown()
+
+
+if __name__ == "__main__":
+    main()
