@@ -34,7 +34,7 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
-from .planning import PLANNED, RELEASED, SETTLED, Planner, new_block
+from .planning import PLANNED, RELEASED, SETTLED, VIEWED, Planner, new_block
 from .reports import answers_of, plain_report
 from .values import Batch, Report, Serviced, moment
 
@@ -183,20 +183,22 @@ class Blocks(QueueBase):
 
     def release_dead_blocks(self) -> int:
         """Release every block whose deadline has passed; tell how many there were."""
-        dead = self._dead_tokens()
-        for token in dead:
-            self._end_block(token, RELEASED)
+        dead = self._dead_blocks()
+        for row in dead:
+            self._end_block(bytes(row.token), RELEASED)
         return len(dead)
 
-    def settle_completed(self) -> int:
-        """Settle what was completed by tokens, and release what is past its deadline, as far as that goes without
-        waiting; tell how many there were."""
-        return sum(self._end_at_once(token) for token in self._dead_tokens())
+    def settle_completed(self, *, only_tokens: bool = False) -> int:
+        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
 
-    def _dead_tokens(self) -> list[bytes]:
+        :param only_tokens: leave alone what somebody planned.
+        """
+        dead = [row for row in self._dead_blocks() if not only_tokens or row.details_json.get("order") == VIEWED]
+        return sum(self._end_at_once(bytes(row.token)) for row in dead)
+
+    def _dead_blocks(self) -> list[BlockRow]:
         with self.store.loose() as unit:
-            rows = unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())
-        return [bytes(BlockRow(*row).token) for row in rows]
+            return [BlockRow(*row) for row in unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())]
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .blocks import Block, Blocks
 
 PLANNED, SETTLED, RELEASED = 0, 1, 2
+#: The order of a block that is one message on lease to who has its token.
+VIEWED = "view"
 
 
 class Planner:

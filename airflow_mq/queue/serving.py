@@ -64,10 +64,9 @@ class Serving(Blocks):
         service = Service(self, processor, Weight.of(given), slice_messages, slice_seconds, progress)
         with service.holding_ring():
             service.run(seed)
-        if service.met_in_flight() and self.settle_completed():
-            # What was completed by tokens, or given up, is settled: the queues that were passed by for it go on.
-            with service.holding_ring():
-                service.run(seed)
+        if service.met_in_flight():
+            # What tokens completed, or lost, is settled: in the next call their queues are not passed by.
+            self.settle_completed(only_tokens=True)
         return service.result
 
 
@@ -82,16 +81,17 @@ class Service:
         self.meter = Meter(limit)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
+        self.ledger = Ledger()
         #: Whether it was a processor that was stopped: then all books are as they should be.
         self.at_rest = False
-        self._served: set[str] = set()
+        self.token = secrets.token_bytes(16)
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
 
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Take the ring on lease, and keep it while this goes on."""
-        queue, self.token, self.ledger = self.queue, secrets.token_bytes(16), Ledger()
+        queue = self.queue
         locked = queue._take_lease(self.token, "serviced", patience)
         try:
             with queue.store.loose() as unit:
@@ -121,8 +121,7 @@ class Service:
         ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, config.order, seed, shelf)
         self.result.weight = self.meter.consumed
-        self._served.update(self.ledger.entries)
-        self.result.origins = len(self._served)
+        self.result.origins = len(self.ledger.entries)
 
     def met_in_flight(self) -> bool:
         """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""

@@ -21,7 +21,7 @@ from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .blocks import Blocks
-from .planning import PLANNED, new_block
+from .planning import PLANNED, VIEWED, new_block
 from .reading import Reading
 from .values import moment
 
@@ -189,7 +189,7 @@ class View:
         queue = self._queue
         lease = shelf.config.lease if self._lease is None else self._lease
         row = new_block(unit, None, lease, shelf.now, by_hand=False, details={
-            "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": "view",
+            "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
             "by": queue.who,
         })  # fmt: skip
         unit.insert_block(queue.ring_id, row, shelf.claims([claim]))
