@@ -25,11 +25,10 @@ from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue, weight_of
 from airflow_mq.operators.blocks import checked_part, planned_block, processors_of, refuse_ended
-from airflow_mq.processors import Part, Processors
+from airflow_mq.processors import Processors
 
 if TYPE_CHECKING:
-    from airflow_mq import MessageQueue
-    from airflow_mq.spark.running import Tally
+    pass
 
 #: What the function is called with, message by message.
 GIVEN = ("payload", "origin")
@@ -84,39 +83,19 @@ class MessageProcessorOperator(DecoratedOperator):
     def _process_part(self, context: Any, given: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
         if self.processors is None:
             raise ValueError("a part is processed by rules: @task.message_processor(processors=…)")
+        from airflow_mq.spark.store_side import run_in_place
+
         processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
         part, token = checked_part(given, processors), str(block["token"])
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, token)
             function = self.python_callable
-            tally = call_for_part(
-                queue, token, processors, part, lambda payload, origin: function(payload, origin, **fixed)
-            )
+            tally = run_in_place(
+                queue, token, processors, part,
+                function=lambda payload, origin: function(payload, origin, **fixed),
+            )  # fmt: skip
         self.log.info("%s: %s.", part["name"], tally)
         return {"done": tally.done, "failed": tally.failed, "back": tally.back}
-
-
-def call_for_part(
-    queue: MessageQueue, token: str, processors: Processors, part: Part, function: Callable[[bytes, str], Any]
-) -> Tally:
-    """Call a function for each message of a part, and report as it goes."""
-    from airflow_mq.spark.reporting import Reporter, keeping_lease
-    from airflow_mq.spark.running import OfMessages, Tally, items_of
-    from airflow_mq.spark.store_side import StoreSide, live_block, manner_of, tasks_of
-
-    tally = Tally()
-    with keeping_lease(queue, token):
-        block = live_block(queue, token)
-        manner = manner_of(queue, block)
-        for task in tasks_of(block, manner, processors, part, 1):
-            side = StoreSide(queue, token, task.share, owned=False)
-            reporter = Reporter(side.report)
-            attempts = OfMessages(function, manner)
-            for item, outcome in attempts.outcomes(items_of(side.batches()), lambda call, items: call(items)):
-                reporter.add(*item.place, outcome)
-                tally.count(outcome)
-            reporter.flush()
-    return tally
 
 
 def _given_later(function: Callable[..., Any]) -> Callable[..., Any]:

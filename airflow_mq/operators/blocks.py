@@ -48,6 +48,7 @@ from airflow_mq.operators.base import (
 from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
 from airflow_mq.operators.processes import end_tree
 from airflow_mq.processors import Part, Processor, Processors
+from airflow_mq.spark import job as spark_job
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue, Serviced
@@ -56,12 +57,8 @@ if TYPE_CHECKING:
 BLOCK, SETTLED = "block", "settled"
 #: How often a plan is begun anew because what it claimed had no processor.
 PLANS = 3
-#: Where a job finds the address of its store, and the token of its block.
-STORE, TOKEN = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
-#: How a job ends that was told that its block is not its own any more.
-REFUSED = 75
-#: What the script is called that spark-submit runs.
-JOB = Path(__file__).parent.parent / "spark" / "job.py"
+#: The script that spark-submit runs.
+JOB = Path(spark_job.__file__)
 #: A job of fewer messages is taken to be over in seconds.
 SMALL = 10_000
 #: What the author may not say, because it is said when the task runs.
@@ -289,7 +286,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
     ) -> None:
         self._take_settings(context, processors[part["processors"][0]])
         token = str(block["token"])
-        self._store = {} if self.exchange else {STORE: queue.store.address.uri, TOKEN: token}
+        self._store = {} if self.exchange else {spark_job.STORE: queue.store.address.uri, spark_job.BLOCK: token}
         # The provider remembers a cluster's job by task, also when a run is cleared and has another block.
         self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
         self.application = str(JOB)
@@ -319,7 +316,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 self._run_client(server)
         except AirflowException as error:
             job = self._client or self._hook
-            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == REFUSED:
+            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == spark_job.REFUSED:
                 raise AirflowFailException(
                     "the job came too late: its block was settled or released meanwhile, and what it had not "
                     "reported before is back in its queues"

@@ -39,7 +39,7 @@ from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
 from ..store import codec
 from .reporting import patiently
-from .running import Manner, Task, items_of
+from .running import Manner, Tally, Task, groups_of, left_of
 from .store_side import live_block, manner_of, tasks_of, with_payloads
 from .tables import MESSAGES, batch_of
 
@@ -52,7 +52,6 @@ _OUTCOMES = pa.schema([
     pa.field("last", pa.int32()), pa.field("outcome", pa.string()),
 ])  # fmt: skip
 _ROWS = 10_000
-_BYTES = 16 << 20
 
 
 # -- files, wherever they are --
@@ -176,25 +175,8 @@ def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], manner: Manner
 ) -> None:
     """All messages of a share but those that have an answer."""
-    stopped: set[str] = set()
-    groups: list[Any] = []
-    group: list[Any] = []
-    size = 0
-    for item in items_of(batches):
-        known = answered.get(item.book)
-        prior = known.get(item.address.page, item.at) if known else None
-        if manner.stops(prior):
-            stopped.add(item.book)
-        if prior is not None or item.book in stopped:
-            continue
-        group.append(item)
-        size += len(item.payload)
-        if len(group) == _ROWS or size > _BYTES:
-            groups.append(batch_of(group))
-            group, size = [], 0
-    if group:
-        groups.append(batch_of(group))
-    folder.write_table(name, pa.Table.from_batches(groups, schema=MESSAGES))
+    left = groups_of(left_of(batches, answered, manner, Tally()))
+    folder.write_table(name, pa.Table.from_batches(map(batch_of, left), schema=MESSAGES))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:

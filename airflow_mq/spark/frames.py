@@ -10,7 +10,7 @@ import pyarrow as pa
 from ..core.errors import InvalidInput, TokenRefused
 from ..core.outcome import check_outcome
 from .reporting import Reporter
-from .running import TOGETHER, Manner, Tally, Task, load_function, unanswered_items
+from .running import Manner, Tally, Task, groups_of, load_function, unanswered_items
 from .tables import MESSAGES_DDL, answers_in, batch_of
 
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
@@ -110,16 +110,7 @@ class Numbered:
 
 def record_batches(items: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     """Messages as record batches of a size that goes well."""
-    group: list[Any] = []
-    size = 0
-    for item in items:
-        group.append(item)
-        size += len(item.payload)
-        if len(group) >= TOGETHER or size >= 16 << 20:
-            yield batch_of(group)
-            group, size = [], 0
-    if group:
-        yield batch_of(group)
+    return map(batch_of, groups_of(items))
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+#: Where a job finds the address of its store, and the token of its block.
+STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
 #: The exit code of a job that came too late: "temporary failure, the user is invited to retry".
 REFUSED = 75
 NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")

@@ -36,8 +36,8 @@ from .reporting import Reporter
 
 log = logging.getLogger("airflow_mq.spark")
 
-#: Messages of a batch processor that are handed over together at most.
-TOGETHER = 10_000
+#: Messages that are handed over together at most, and bytes of them.
+TOGETHER, TOGETHER_BYTES = 10_000, 16 << 20
 
 
 class Item(NamedTuple):
@@ -157,14 +157,22 @@ def load_function(name: str) -> Any:
     return found
 
 
-def run_share(processor: Processor, side: Side, manner: Manner, *, careful: bool = False, again: bool = False) -> Tally:
+def run_share(
+    processor: Processor, side: Side, manner: Manner, *, careful: bool = False, again: bool = False,
+    function: Callable[[Any, str], Any] | None = None,
+) -> Tally:  # fmt: skip
     """Try the messages of one side, and report; nothing that a message does is raised.
 
     :param careful: call the function in child processes.
     :param again: somebody may have answered before: leave out what has an answer.
+    :param function: called message by message, in the place of the one that the processor names.
     """
     tally, reporter = Tally(), Reporter(side.report, side.seconds)
-    attempt = attempts_of(processor, load_function(processor.function), manner)
+    attempt: Attempts
+    if function is None:
+        attempt = attempts_of(processor, load_function(processor.function), manner)
+    else:
+        attempt = OfMessages(function, manner)
     items = unanswered_items(side, manner, tally, again or careful)
     try:
         for item, outcome in attempt.outcomes(items, in_child if careful else _here):
@@ -186,12 +194,14 @@ def items_of(batches: Iterable[Batch]) -> Iterator[Item]:
 
 def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = True) -> Iterator[Item]:
     """The messages of a side; again: without those that have an answer, or are behind one that stops their origin."""
-    if not again:
-        yield from items_of(side.batches())
-        return
-    answered = side.answered()
+    # Asked for only when the first is wanted: a block that is not ours any more is told there.
+    yield from left_of(side.batches(), side.answered(), manner, tally) if again else items_of(side.batches())
+
+
+def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], manner: Manner, tally: Tally) -> Iterator[Item]:
+    """The messages of batches but those that have an answer, and those behind one that stops their origin."""
     stopped: set[str] = set()
-    for item in items_of(side.batches()):
+    for item in items_of(batches):
         known = answered.get(item.book)
         prior = known.get(item.address.page, item.at) if known else None
         if manner.stops(prior):
@@ -199,6 +209,20 @@ def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = Tru
         tally.before += prior is not None
         if prior is None and item.book not in stopped:
             yield item
+
+
+def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """As many messages at a time as go well together."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += len(item.payload)
+        if len(group) >= TOGETHER or size >= TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 # -- the shapes of functions --
@@ -247,7 +271,7 @@ class OfMessages(Attempts):
     def outcomes(self, items: Iterator[Item], how: How) -> Answered:
         """Every message's outcome, up to where its origin stops."""
         stopped: set[str] = set()
-        for group in _groups(items, TOGETHER):
+        for group in groups_of(items):
             left = [item for item in group if item.book not in stopped]
             while left:
                 answered = set()
@@ -376,7 +400,7 @@ class OfArrow(Together):
 
     def groups(self, items: Iterator[Item]) -> Iterator[Sequence[Item]]:
         """As many as go well together, of whatever origins."""
-        return _groups(items, TOGETHER)
+        return groups_of(items)
 
     def call(self, items: Iterable[Item]) -> Answered:
         """Call the function for one record batch."""
@@ -388,19 +412,6 @@ class OfArrow(Together):
                 item = waiting.pop(place, None)
                 if item is not None:
                     yield item, self.checked(outcome)
-
-
-def _groups(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    group: list[Item] = []
-    size = 0
-    for item in items:
-        group.append(item)
-        size += len(item.payload)
-        if len(group) >= most or size >= 16 << 20:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _failed(item: Item, error: BaseException) -> Yield:

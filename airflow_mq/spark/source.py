@@ -54,9 +54,10 @@ from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
 from .frames import record_batches
+from .job import BLOCK, STORE
 from .reporting import LeaseKeeper, patiently
 from .running import Item, items_of
-from .store_side import BLOCK, STORE, StoreChannel, from_environment, live_block, manner_of, tasks_of
+from .store_side import StoreChannel, from_environment, live_block, manner_of, tasks_of
 from .tables import MESSAGES_DDL
 
 log = logging.getLogger("airflow_mq.spark")

@@ -6,6 +6,7 @@ import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
@@ -15,11 +16,10 @@ from ..core.settle import Answers
 from ..core.weight import max_message_weight
 from ..processors import Part, Processor, Processors
 from ..queue import Batch, Block, MessageQueue, Report
+from .job import BLOCK, STORE
 from .reporting import MOST_SECONDS, keeping_lease, patiently
 from .running import Manner, Tally, Task, load_function, run_share
 
-#: Where a job finds the address of its store, and the token of its block.
-STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
 #: Seconds to wait for somebody else who writes.
 BUSY_TIMEOUT = 30.0
 
@@ -169,9 +169,12 @@ def _light(claim: Claim) -> Claim:
 
 
 def run_in_place(
-    queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None
-) -> Tally:
+    queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None,
+    function: Callable[[bytes, str], Any] | None = None,
+) -> Tally:  # fmt: skip
     """Try a part of a block in this very process, without Spark; the block's lease is kept meanwhile.
+
+    :param function: called message by message, in the place of those that the processors name.
 
     Raises `TokenRefused` if the block was settled or released before the end.
     """
@@ -181,9 +184,10 @@ def run_in_place(
         manner = manner_of(queue, block)
         again = bool(queue.reported(token))
         for task in tasks_of(block, manner, processors, part, 1):
-            load_function(task.processor.function)
+            if function is None:
+                load_function(task.processor.function)
             side = StoreSide(queue, token, task.share, owned=False)
-            total.add(run_share(task.processor, side, manner, again=again))
+            total.add(run_share(task.processor, side, manner, again=again, function=function))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused

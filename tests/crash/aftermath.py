@@ -30,11 +30,6 @@ def child_of(payload: bytes) -> bytes:
     return b"child of " + payload
 
 
-def assert_sound(queue: MessageQueue) -> None:
-    violations = queue.check()
-    assert not violations, "\n".join(map(str, violations))
-
-
 def finish(queue: MessageQueue) -> None:
     """Recover, as an operator would, and service everything that is left."""
     began = time.monotonic()

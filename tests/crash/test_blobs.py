@@ -15,8 +15,8 @@ import airflow_mq.store.blobs as kept
 from airflow_mq import BadFormat, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.message import message_id
 from airflow_mq.queue.values import Delivery
+from airflow_mq.testing import assert_sound
 
-from .aftermath import assert_sound
 from .children import end_child, run_child, start_child
 from .scenes import CONFIG, Scene, State, chosen
 from .test_kill import Place, acting, place  # noqa: F401 - a fixture

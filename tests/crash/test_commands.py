@@ -14,9 +14,9 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.store import parse, upgrade
+from airflow_mq.testing import assert_sound
 from tests.queue.callers import STYLES, Caller, calling
 
-from .aftermath import assert_sound
 from .children import end_child, run_child, start_child
 
 pytestmark = pytest.mark.crash

@@ -14,9 +14,10 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.core.errors import Busy, CommitInDoubt, StoreError, StoreFull, StoreUnreachable
 from airflow_mq.store import parse, upgrade
+from airflow_mq.testing import assert_sound
 from tests.postgres_server import Server, running_postgres
 
-from .aftermath import assert_conserved, assert_sound, finish, processor
+from .aftermath import assert_conserved, finish, processor
 from .proxy import Proxy
 from .scenes import CONFIG, SCENES, Scene, State, chosen, mixed, reported
 from .states import everything

@@ -11,8 +11,9 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.store import open_store, parse, upgrade
+from airflow_mq.testing import assert_sound
 
-from .aftermath import assert_conserved, assert_sound, finish, processor
+from .aftermath import assert_conserved, finish, processor
 from .children import end_child, probed, run_child, start_child
 from .scenes import SCENES, Scene, State, chosen, mixed
 

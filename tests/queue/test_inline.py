@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,17 +10,14 @@ from airflow_mq import Corrupt, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.config import ORDERS
 from airflow_mq.core.errors import InvalidInput, InvalidWeight
 from airflow_mq.queue import Inline, batch_processor
-from airflow_mq.store import parse, upgrade
+from tests.queue.conftest import Maker
 
 LIGHT = Weight(10, 1_000)
 
 
 @pytest.fixture
-def queue(store_uri: str) -> Iterator[MessageQueue]:
-    upgrade(parse(store_uri))
-    with MessageQueue(store_uri) as queue:
-        yield queue
-        assert queue.check() == []
+def queue(make_queue: Maker) -> MessageQueue:
+    return make_queue("default")
 
 
 def executing(queue: MessageQueue, answer: Any = None) -> tuple[Inline, list[bytes]]:
