@@ -174,5 +174,32 @@ def _config_section() -> dict[str, Any]:
                 "example": "True",
                 "default": "False",
             },
+            "connections": {
+                "description": (
+                    "Ids of connections that the page shows, with commas between them, beside those of Airflow's "
+                    "database and of the environment: those that a secrets backend keeps."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": "orders_queue, invoices_queue",
+                "default": "",
+            },
+            "overweight_dag": {
+                "description": (
+                    "The DAG that the page starts to execute a message that was set aside; its params are those of "
+                    "`dags/overweight_by_hand.py`."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": None,
+                "default": "overweight_by_hand",
+            },
+            "page_refresh_seconds": {
+                "description": "Seconds after which the page looks again.",
+                "version_added": "0.1.0",
+                "type": "integer",
+                "example": None,
+                "default": "5",
+            },
         },
     }

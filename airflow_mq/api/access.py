@@ -60,6 +60,10 @@ class Asking:
             )
         )
 
+    def team_of_dag(self, dag_id: str) -> dict[str, Any]:
+        """The team of a DAG, as the auth manager wants to hear it."""
+        return _team("dag", dag_id)
+
     def _may_use(self, conn_id: str, method: Any) -> bool:
         details = ConnectionDetails(conn_id=conn_id, **_team("connection", conn_id))
         return bool(get_auth_manager().is_authorized_connection(method=method, details=details, user=self.user))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import get_user
-from airflow.configuration import conf
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -16,9 +16,10 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 
 from airflow_mq import __version__
 
-from . import overview, queues
+from . import blocks, deciding, exports, overview, queues
 from .access import Reader
 from .guard import Guarded
+from .settings import overweight_dag, refresh_seconds
 from .stores import connection_ids, told_of
 
 log = logging.getLogger("airflow_mq.api")
@@ -51,8 +52,8 @@ def create_app() -> FastAPI:
     api = APIRouter(prefix="/api/v1")
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
-    for part in (overview, queues):
-        api.include_router(part.router)
+    for part in (overview.router, queues.router, blocks.router, deciding.router, deciding.writing, exports.router):
+        api.include_router(part)
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route("/static/{path:path}", static, methods=["GET", "HEAD"], include_in_schema=False)
@@ -72,18 +73,15 @@ def me(who: Reader, conn_id: str | None = None) -> dict[str, Any]:
             "write": conn_id is not None and who.may_write(conn_id),
             "trigger": who.may_trigger(overweight_dag()),
         },
-        "refresh_seconds": conf.getint("airflow_mq", "page_refresh_seconds", fallback=5),
+        "refresh_seconds": refresh_seconds(),
     }
 
 
-def overweight_dag() -> str:
-    """The DAG that executes one set-aside message."""
-    return str(conf.get("airflow_mq", "overweight_dag", fallback="overweight_by_hand"))
-
-
 def stores(who: Reader) -> list[dict[str, Any]]:
-    """The connections of our type, and the rings of their stores."""
-    return [told_of(conn_id) for conn_id in connection_ids()]
+    """The connections of our type, and the rings of their stores; one that does not answer holds up no other."""
+    names = connection_ids()
+    with ThreadPoolExecutor(min(len(names), 8) or 1) as pool:
+        return list(pool.map(told_of, names))
 
 
 def openapi(request: Request, who: Reader) -> JSONResponse:

@@ -2,37 +2,222 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 
-from airflow_mq.queue import QueueGlance
+from airflow_mq.core.message import message_id
+from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
+from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance
+from airflow_mq.queue.glancing import LATELY, Received
 
 from . import shapes
-from .access import Reader
+from .access import Peeker, Reader
+from .counting import counted
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+
+Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
+Priority = Literal["regular", "high"]
+#: Seconds that a sorted table waits for everything to be counted; then it sorts what is counted by then.
+WAIT = 3.0
+#: The latest blocks, of which shares are told.
+BLOCKS = 20
+
+_shares: dict[tuple[str, str], tuple[int | None, Mapping[tuple[str, str], Received]]] = {}
+_lock = Lock()
 
 
 @router.get("/queues")
 def queues(
     conn_id: str, ring: str, who: Reader,
-    prefix: str = "", search: str = "", sort: str = "origin", after: str = "",
+    prefix: str = "", search: str = "", sort: Sort = "origin", after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> dict[str, Any]:  # fmt: skip
-    """Queues, so many at a time."""
+    """Queues, so many origins at a time, by name or with the deepest first; of a sorted table `counted` says whether
+    everything was counted when it was sorted."""
+    place = _read_cursor(after, sort if not search else f"{sort}?")
     with opened(conn_id, ring) as queue:
-        found = queue.glances(prefix, after, limit)
-    rows = [row(one) for one in found]
-    return {"rows": rows, "next": found[-1].origin if len(found) >= limit else None, "total": None}
+        got = _received(conn_id, queue)
+        if sort == "origin" and not search:
+            found = queue.glances(prefix, str(place or ""), limit + 1)
+            origins = list(dict.fromkeys(one.origin for one in found))
+            more = len(origins) > limit
+            found = [one for one in found if one.origin in set(origins[:limit])]
+            return {**_table(queue, found, got), "next": _cursor(sort, origins[limit - 1]) if more else None,
+                    "total": None, "counted": True}  # fmt: skip
+        survey = counted(conn_id, queue, WAIT)
+        names = _chosen(dict(survey.depths), got, prefix, search, sort)
+        start = int(place or 0)
+        wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
+        told = _table(queue, queue.glance_at(wanted), got, survey.depths)
+    more = start + limit < len(names)
+    key = sort if not search else f"{sort}?"
+    return {**told, "next": _cursor(key, start + limit) if more else None, "total": len(names), "counted": survey.done}
 
 
-def row(one: QueueGlance) -> dict[str, Any]:
-    """A line of the table."""
+def _chosen(
+    depths: Mapping[str, QueueDepth], got: Mapping[tuple[str, str], Received], prefix: str, search: str, sort: Sort
+) -> list[str]:
+    names: Sequence[str] = list(depths)
+    if prefix:
+        names = [name for name in names if origin_of(name).startswith(prefix)]
+    if search:
+        wanted = search.casefold()
+        names = [name for name in names if wanted in origin_of(name).casefold()]
+    by_name = sorted(names, key=lambda name: (origin_of(name), priority_of(name)))
+    if sort == "messages":
+        return sorted(by_name, key=lambda name: -depths[name].messages)
+    if sort == "bytes":
+        return sorted(by_name, key=lambda name: -depths[name].size)
+    if sort == "oldest":
+        return sorted(by_name, key=lambda name: depths[name].first)
+    if sort == "received":
+        nothing = Received()
+        return sorted(by_name, key=lambda name: -(got.get((origin_of(name), priority_of(name)), nothing).received or 0))
+    return by_name
+
+
+def _cursor(sort: str, place: str | int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, place]).encode()).decode()
+
+
+def _read_cursor(text: str, sort: str) -> str | int | None:
+    """Where to go on: the name, or the place in a sorted table."""
+    if not text:
+        return None
+    try:
+        key, place = json.loads(base64.urlsafe_b64decode(text.encode()))
+        if key == sort and (type(place) is str if sort == "origin" else type(place) is int and 0 <= place < 1 << 40):
+            return place  # type: ignore[no-any-return]
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        pass
+    raise HTTPException(422, "after: go on with what `next` said, under the same sort and search")
+
+
+def _received(conn_id: str, queue: MessageQueue) -> Mapping[tuple[str, str], Received]:
+    """What queues got of the latest blocks: it changes when a block is planned, and not before."""
+    newest = queue.ledger(limit=1)
+    latest = newest[0].block if newest else None
+    with _lock:
+        known = _shares.get((conn_id, queue.ring))
+    if known is None or known[0] != latest:
+        known = queue.shares(BLOCKS)
+        with _lock:
+            if len(_shares) > 64:
+                _shares.clear()
+            _shares[conn_id, queue.ring] = known
+    return known[1]
+
+
+def _table(
+    queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
+    depths: Mapping[str, QueueDepth] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    paused = {one.origin: one for one in queue.paused()}
+    depths = depths or {}
     return {
-        "origin": one.origin, "priority": one.priority, "messages": one.messages, "bytes": one.size, "more": one.more,
-        "ready": one.ready, "in_flight": one.in_flight, "set_aside": one.set_aside,
-        "oldest": shapes.moment(one.oldest), "paused": None, "share": one.share, "promised": None, "received": None,
-        "in_rate": one.lately / 10, "out_rate": 0.0, "why": one.passed_by,
+        "rows": [
+            row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()),
+                depths.get(book_name(one.origin, one.priority)))
+            for one in found
+        ]
     }  # fmt: skip
+
+
+def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth | None = None) -> dict[str, Any]:
+    """A line of the table."""
+    minutes = LATELY / 60
+    # Where nothing old is left, what blocks took lately came lately, too.
+    old = one.messages > one.lately + one.set_aside
+    deeper = depth is not None and one.more and depth.messages > one.messages
+    return {
+        "origin": one.origin, "priority": one.priority,
+        "messages": depth.messages if depth is not None and deeper else one.messages,
+        "bytes": depth.size if depth is not None and deeper else one.size, "more": one.more and not deeper,
+        "ready": one.ready, "in_flight": one.in_flight, "set_aside": one.set_aside,
+        "oldest": shapes.moment(one.oldest), "paused": _pause(pause), "share": one.share,
+        "promised": got.promised, "received": got.received,
+        "in_rate": (one.lately + (0 if old else got.messages)) / minutes, "out_rate": got.messages / minutes,
+        "why": _why(one, pause),
+    }  # fmt: skip
+
+
+def _pause(pause: Paused | None) -> dict[str, Any] | None:
+    if pause is None:
+        return None
+    return {"reason": pause.reason, "who": pause.who, "since": shapes.moment(pause.since),
+            "until": shapes.moment(pause.until), "below": pause.below}  # fmt: skip
+
+
+def _why(one: QueueGlance, pause: Paused | None) -> str:
+    """Why it waits, as far as it is seen at a glance; `explain` of the queue itself says more."""
+    if one.passed_by == "paused":
+        reason = f": {pause.reason}" if pause is not None and pause.reason else ""
+        return f"paused{reason}" if pause is not None else "paused together with a group that holds it"
+    if one.passed_by == "backoff":
+        return f"tried in vain; next time after {shapes.moment(one.wakes_at)}"
+    if not one.ready:
+        return "all of it is set aside" if one.set_aside else "all of it is in flight"
+    if one.passed_by == "in flight":
+        return "in order: it goes on when the block that holds its first messages has ended"
+    return "waits for its turn"
+
+
+@router.get("/queue")
+def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> dict[str, Any]:
+    """One queue: its figures, why it waits, its pages, and how it is set."""
+    with opened(conn_id, ring) as opened_queue:
+        found = opened_queue.glance_at([(origin, priority)])
+        pages = opened_queue.page_glances(origin, priority)
+        settings = opened_queue.settings_of(origin)
+        if not found and not pages:
+            raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
+        got = _received(conn_id, opened_queue)
+        told = _table(opened_queue, found, got)["rows"]
+        explained = _explained(opened_queue, origin, priority)
+    return {
+        **(told[0] if told else {"origin": origin, "priority": priority}),
+        "explain": explained,
+        "pages": [
+            {"page": one.page, "first": one.first, "remaining": one.messages, "remaining_bytes": one.size,
+             "kept": one.kept, "state": one.state}
+            for one in pages
+        ],
+        "settings": {
+            "share": settings.share, "least": shapes.weight(settings.least), "most": shapes.weight(settings.most),
+            "ordered": settings.ordered,
+        },
+    }  # fmt: skip
+
+
+def _explained(queue: MessageQueue, origin: str, priority: str) -> dict[str, Any]:
+    if queue.has_many_news():
+        sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
+        return {"reason": "new", "sentence": sentence, "block": None, "changes": []}
+    limit, seed = queue.config.service_weight, None
+    if limit is None:
+        sentence = "this ring has no service weight: each block says what it may cost, and nothing can be foreseen."
+        return {"reason": "turn", "sentence": sentence, "block": None, "changes": []}
+    told = queue.explain(origin, limit=limit, seed=seed, ahead=20, priority=priority)
+    return {"reason": told.reason, "sentence": told.sentence, "block": told.block, "changes": list(told.remedies)}
+
+
+@router.get("/messages")
+def messages(
+    conn_id: str, ring: str, origin: str, who: Peeker, priority: Priority = "regular",
+    page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None, limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> dict[str, Any]:  # fmt: skip
+    """The first messages of a queue, or of one of its pages: looked at, not touched."""
+    with opened(conn_id, ring) as queue:
+        found = queue.peek(origin, page=page, limit=limit, priority=priority)
+    return {"rows": [shapes.message(one, message_id(one.payload)) for one in found]}
+
+
+assert HIGH == "high", "what a query may say is what the rules know"

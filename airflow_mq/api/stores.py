@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import BoundedSemaphore
 from typing import Any
 
-from airflow.configuration import conf
 from airflow.models import Connection
 from airflow.utils.session import create_session
 from fastapi import HTTPException
@@ -33,11 +33,15 @@ from airflow_mq.hooks import Target, target_of, told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
 
+from .settings import connections
+
 ENVIRONMENT = "AIRFLOW_CONN_"
 #: Seconds that a request waits for a server, or for somebody else who holds the ring.
 PATIENCE = 4
 #: How many requests may be in stores at the same time: a server that does not answer must not hold up Airflow's own.
 AT_ONCE = 16
+#: Seconds that a look may take.
+MOST_SECONDS = 10.0
 _room = BoundedSemaphore(AT_ONCE)
 
 
@@ -55,9 +59,7 @@ def _named() -> set[str]:
         for name, value in os.environ.items()
         if name.startswith(ENVIRONMENT) and "airflow" in value.lower()
     }
-    # Airflow looks them up in capitals, so a name that is not in lower case everywhere is found all the same.
-    settings = conf.get(CONNECTION_TYPE, "connections", fallback="")
-    return of_environment | {name.strip() for name in settings.split(",") if name.strip()}
+    return of_environment | set(connections())
 
 
 def _is_ours(conn_id: str) -> bool:
@@ -83,18 +85,45 @@ def target(conn_id: str) -> Target:
 
 
 @contextmanager
-def opened(conn_id: str, ring: str | None = None, who: str | None = None) -> Iterator[MessageQueue]:
-    """The queue that a connection and a ring name, for one request; what goes wrong is answered."""
+def opened(
+    conn_id: str, ring: str | None = None, who: str | None = None, seconds: float = MOST_SECONDS
+) -> Iterator[MessageQueue]:
+    """The queue that a connection and a ring name, for one request; what goes wrong is answered.
+
+    :param who: recorded with decisions.
+    :param seconds: after which it is given up, at its next statement.
+    """
     if not _room.acquire(blocking=False):
         raise HTTPException(503, "too many ask at once; try again in a moment", {"Retry-After": "2"})
     try:
         where = target(conn_id)
         with MessageQueue(where.address, ring or where.ring, busy_timeout=PATIENCE, who=who) as queue:
+            queue.store.probe = _Deadline(seconds)
             yield queue
+    except _TooSlow:
+        raise HTTPException(
+            503,
+            f"this takes longer than {seconds:.0f} seconds on this store; the command line has the time: airflow-mq",
+        ) from None
     except MessageQueueError as error:
         raise answered(error) from None
     finally:
         _room.release()
+
+
+class _TooSlow(Exception):
+    """A request took too long."""
+
+
+class _Deadline:
+    """Called before each statement: nobody waits for an answer for ever, and nothing is left half done by a look."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+
+    def __call__(self, statement: str) -> None:
+        if time.monotonic() > self.until and statement != "committed":
+            raise _TooSlow
 
 
 def answered(error: MessageQueueError) -> HTTPException:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, overload
 
 from ..codecs import Codec, codec_of
 from ..core.overweight import Judged
-from .accounting import Accounting
 from .asides import Judgement
 from .attempts import BatchProcessor, Processor, batch_processor
 from .base import Listener
@@ -24,11 +23,12 @@ from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
 from .gauging import Backlog, Depth, Gauging
-from .glancing import Glancing, QueueGlance, RingGlance
+from .glancing import BlockGlance, Glancing, PageGlance, QueueGlance, RingGlance
 from .inline import Inline
 from .reading import Reading
 from .serving import Serving
 from .story import Step, Story, Telling
+from .survey import QueueDepth, Survey, Surveying
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 from .viewing import ReferenceToken, View
@@ -37,8 +37,7 @@ T = TypeVar("T")
 
 
 class MessageQueue(
-    Commanding, Keeping, Serving, Explaining, Accounting, Telling, Deciding, Carrying, Gauging,
-    Glancing, Blocks, Reading,
+    Commanding, Keeping, Serving, Explaining, Glancing, Surveying, Telling, Deciding, Carrying, Gauging, Blocks, Reading
 ):  # fmt: skip
     """A fair, durable, weight-bounded message queue: one ring of one store.
 
@@ -84,6 +83,7 @@ __all__ = [
     "Batch",
     "BatchProcessor",
     "Block",
+    "BlockGlance",
     "Carried",
     "Commands",
     "Delivery",
@@ -99,10 +99,12 @@ __all__ = [
     "LedgerBlock",
     "Listener",
     "MessageQueue",
+    "PageGlance",
     "Paused",
     "Peeked",
     "Processor",
     "Push",
+    "QueueDepth",
     "QueueGlance",
     "ReferenceToken",
     "Report",
@@ -112,6 +114,7 @@ __all__ = [
     "Step",
     "StoredBlob",
     "Story",
+    "Survey",
     "TransferToken",
     "TypedBatch",
     "TypedDelivery",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from math import inf
 
 from ..core.book import Book
@@ -27,7 +29,7 @@ COUNTED = 4096
 class Accounting(Reading):
     """The part of the queue that gives account."""
 
-    def fairness(self, blocks: int = 100) -> Fairness:
+    def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
         """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
 
         The definitions are in `airflow_mq.core.fairness`. Shares, leasts and mosts count as they are set
@@ -35,6 +37,8 @@ class Accounting(Reading):
         though a ledger has no line for a queue that a block did not come to.
 
         :param blocks: how many blocks to look back.
+        :param most: look at no more than so many of those that wait, from the head on. What is said of the others
+            is what the ledger says.
         """
         if not check_number(blocks, "a number of blocks"):
             raise InvalidInput("fairness is told over at least 1 block")
@@ -44,13 +48,20 @@ class Accounting(Reading):
             parts = parts_of(_limit(shelf.config.service_weight, pages))
             numbers = [row[0] for row in rows]
             due = {row[0] for row in unit.rows("due", ring=self.ring_id, now=shelf.now)}
+            first = partial(_first, most=most)
             levels = {
-                REGULAR: _judge_level(shelf, REGULAR, pages, parts, _ready_since(shelf, shelf.ring, numbers, due))
+                REGULAR: _judge_level(
+                    shelf, REGULAR, pages, parts, _ready_since(shelf, first(shelf.ring), numbers, due)
+                )
             }
             if shelf.config.high:
-                ready = _ready_since(shelf, shelf.high, numbers, due)
+                ready = _ready_since(shelf, first(shelf.high), numbers, due)
                 levels[HIGH] = _judge_level(shelf, HIGH, pages, parts, ready)
             return together(levels)
+
+
+def _first(ring: Ring, most: int | None) -> Iterable[str]:
+    return ring if most is None else islice(ring, most) if most else ()
 
 
 def _judge_level(
@@ -96,7 +107,7 @@ def promises_of(
     return found
 
 
-def _ready_since(shelf: SqlShelf, ring: Ring, blocks: Sequence[int], due: Container[int]) -> dict[str, int]:
+def _ready_since(shelf: SqlShelf, ring: Iterable[str], blocks: Sequence[int], due: Container[int]) -> dict[str, int]:
     """From which of these blocks on each queue that a block could take now had something to take."""
     found: dict[str, int] = {}
     for name in ring:

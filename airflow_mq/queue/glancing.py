@@ -7,24 +7,36 @@ them, of at most so many mails a queue, and says where there is more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ..core.message import MOST_ORIGIN_BYTES, check_number, check_text
-from ..core.priority import MARK, book_name, books_of, check_priority, is_high, origin_of, priority_of
+from ..core.book import Standing
+from ..core.events import Event
+from ..core.message import MOST_ORIGIN_BYTES, check_number, check_origin, check_text
+from ..core.orders import Entry
+from ..core.page import ASIDE
+from ..core.priority import MARK, REGULAR, book_name, books_of, check_priority, is_high, origin_of, priority_of
+from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.rows import BlockRow
 from ..store.shelf import LEAST_REGULAR, LEAST_TICKET, SqlShelf
+from ..store.thaw import page_of
 from ..store.unit import Unit
-from .reading import LAST, Reading, origins_from
+from .accounting import Accounting
+from .blocks import STATES
+from .reading import LAST, SEQ_BITS, origins_from
 from .values import moment
 
 #: How many mails of a queue a glance adds up.
 MOST_MAILS = 1_000
 #: Mails that are looked at for queues which no block has met yet.
 NEWS = 512
+#: Rows of events that are read at once, and how often at most.
+EVENT_ROWS, EVENT_READS = 256, 20
+#: Ids are below this.
+LATEST = 1 << 62
 #: Seconds over which rates are told.
 LATELY = 600.0
 
@@ -71,7 +83,58 @@ class RingGlance:
     in_flight: int
 
 
-class Glancing(Reading):
+@dataclass
+class Received:
+    """What a queue got of the latest blocks."""
+
+    #: Parts of what these gave to all: what it was promised, and what it got; nothing, where it never had to wait.
+    promised: float | None = None
+    received: float | None = None
+    #: Messages that blocks took within the last ten minutes.
+    messages: int = 0
+
+
+@dataclass(frozen=True)
+class BlockGlance:
+    """A block, as it was planned and as it ended."""
+
+    id: int
+    key: str | None
+    #: `planned`, `settled` or `released`.
+    state: str
+    by_hand: bool
+    planned_at: datetime
+    ended_at: datetime | None
+    deadline: datetime
+    limit: Weight
+    #: What its messages were thought to cost, and the steps around them.
+    planned: Weight
+    #: What it cost in the end; nothing, as long as it lives.
+    used: Weight | None
+    messages: int
+    by: str
+    #: What became of its messages: `processed`, `failed`, `set_aside`, `went_back`, `expired`.
+    result: Mapping[str, int]
+    #: Its page of the ledger, as long as that is kept.
+    entries: Sequence[Entry] = ()
+
+
+@dataclass(frozen=True)
+class PageGlance:
+    """A stored page of a queue."""
+
+    page: int
+    #: The first message that was not tried yet.
+    first: int
+    messages: int
+    size: int
+    #: Those of them that wait for a person.
+    kept: int
+    #: `head` (serviced next), `waiting`, or `stale` (behind the window, for what is set aside).
+    state: str
+
+
+class Glancing(Accounting):
     """The part of the queue that is looked at again and again."""
 
     def glances(
@@ -101,6 +164,131 @@ class Glancing(Reading):
             names = _from_the_head(unit, shelf, most, ticket_floor, look_floor)
             found = [one for one in _glance(unit, shelf, names, LATELY) if one.messages > one.set_aside]
             return RingGlance(moment(shelf.now), version, ready, found[:most], _messages_of(held))
+
+    def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
+        """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
+        check_number(limit, "a limit")
+        top = LATEST if before is None else check_number(before, "a block")
+        with self.store.reading() as unit:
+            rows = unit.rows("blocks", ring=self.ring_id, state=-1, before=top, limit=limit)
+            blocks = [BlockRow(*row) for row in rows]
+            pages = {}
+            if blocks:
+                first = blocks[-1].id
+                found = unit.rows("ledger", ring=self.ring_id, before=blocks[0].id + 1, first=first, limit=limit)
+                pages = {id_: codec.unpack_ledger(bytes(data)) for id_, _, data in found}
+        return [_block(one, pages.get(one.id, ())) for one in blocks]
+
+    def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
+        """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
+        name = book_name(check_origin(origin), check_priority(priority))
+        check_number(limit, "a limit")
+        with self._looking() as (unit, shelf):
+            begin = shelf.book(name).begin
+            pages = [page_of(row) for row in unit.pages(self.ring_id, [(name, 0, LATEST)], limit)]
+        found, head = [], next((page.index for page in pages if page.index >= begin), None)
+        for page in pages:
+            state = "stale" if page.index < begin else "head" if page.index == head else "waiting"
+            kept = sum(1 for mark in page.marks if mark == ASIDE)
+            found.append(PageGlance(page.index, page.first_index, page.remaining, page.remaining_size, kept, state))
+        return found
+
+    def settings_of(self, origin: str) -> Standing:
+        """How an origin is served, with the ring's defaults where nothing is set for it."""
+        with self._looking() as (_, shelf):
+            found = shelf.book(check_origin(origin)).standing
+            return replace(found, ordered=shelf.config.ordered if found.ordered is None else found.ordered)
+
+    def recent_events(
+        self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
+    ) -> tuple[list[Event], int | None]:
+        """What became of messages, the latest first, and where to go on: before this `seq`; nothing at the end.
+
+        :param name: only those of this name, as far as they are found among some thousand rows: there may be more
+            of them where it says so, though none was found.
+        """
+        check_number(limit, "a limit")
+        if origin is not None:
+            check_origin(origin)
+        top = LATEST if before is None else check_number(before, "an event")
+        row_id = (top >> SEQ_BITS) + 1
+        found: list[Event] = []
+        for _ in range(EVENT_READS):
+            rows = self._event_rows(row_id, origin)
+            for row_id, whose, block, at, data in rows:
+                for event in reversed(list(_events_of(row_id, whose, block, at, data))):
+                    if event.seq >= top or (name and event.name != name):
+                        continue
+                    if len(found) == limit:
+                        return found, found[-1].seq
+                    found.append(event)
+            if len(rows) < EVENT_ROWS:
+                return found, None
+        return found, row_id << SEQ_BITS
+
+    def _event_rows(self, before: int, origin: str | None) -> list[Any]:
+        values = {"ring": self.ring_id, "before": before, "limit": EVENT_ROWS}
+        with self.store.loose() as unit:
+            if origin is None:
+                return unit.rows("recent_events", **values)
+            rows = unit.rows_for("recent_events_of", {"origin": list(books_of(origin))}, **values)
+        return sorted(rows, reverse=True)[:EVENT_ROWS]
+
+    def count_set_aside(self, most: int = 10_000) -> int:
+        """How many messages are set aside, of at most so many; what was swept is not counted."""
+        with self.store.loose() as unit:
+            return int(unit.rows("count_asides", ring=self.ring_id, limit=check_number(most, "a limit"))[0][0])
+
+    def most_of_a_message(self) -> Weight | None:
+        """What a full block leaves for a message; nothing, where each call says its own limit."""
+        return None if self.config.service_weight is None else self.config.max_message_weight or ZERO
+
+    def has_many_news(self, most: int = 500) -> bool:
+        """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
+        with self.store.loose() as unit:
+            after = unit.only("floors", ring=self.ring_id)[1] - 1
+            news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
+        return len({name for name, _ in news}) > most
+
+    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
+        """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
+
+        Of those that a block came to; `fairness` looks at those that wait, too.
+        """
+        check_number(blocks, "a number of blocks")
+        with self._looking() as (unit, shelf):
+            rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=blocks)
+            pages = [(at, codec.unpack_ledger(bytes(data))) for _, at, data in rows]
+            since = shelf.now - int(LATELY * 1_000_000)
+        found: dict[tuple[str, str], Received] = {}
+        for at, page in pages:
+            for entry in page:
+                one = found.setdefault((entry.origin, entry.priority), Received())
+                one.messages += entry.messages if at > since else 0
+        told = self.fairness(blocks, most=0) if pages else None
+        for its in told.origins if told is not None else ():
+            one = found.setdefault((its.origin, its.priority), Received())
+            one.promised, one.received = its.promised, its.received
+        return (rows[0][0] if rows else None), found
+
+
+def _events_of(row_id: int, whose: str, block: int | None, at: int, data: Any) -> Iterator[Event]:
+    seq = row_id << SEQ_BITS
+    for run in codec.unpack_events(whose, bytes(data)):
+        yield from run.unroll(block, at / 1_000_000, seq)
+        seq += len(run.ids)
+
+
+def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:
+    said = row.details_json
+    result = dict(said.get("result", {}))
+    used = result.pop("weight", None)
+    return BlockGlance(
+        row.id, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
+        None if row.ended_at is None else moment(row.ended_at), moment(row.deadline), said["limit"],
+        said["planned"].plus(said["overhead"]), None if used is None else Weight(int(used[0]), int(used[1])),
+        said["messages"], str(said.get("by", "")), result, entries,
+    )  # fmt: skip
 
 
 def _with_high(shelf: SqlShelf, origins: Sequence[str]) -> list[str]:

@@ -53,11 +53,11 @@ def fill(uri: str) -> None:
         queue.enqueue_messages("old-archive", [b"x" * 9_000], weight=Weight(90_000, 9_000))
         queue.enqueue_messages("=cmd()|'/bin/sh'!A1", [b"a spreadsheet would like this"])
         for _ in range(3):
-            block = queue.plan_block(limit=Weight(2_000, 20_000))
+            block = queue.plan_block(limit=Weight(2_000, 1_200))
             queue.report(block, [batch.answer() for batch in block.batches()])
             queue.settle_block(block)
         queue.pause("tenant-05/mail", "their receiver is down")
-        queue.plan_block("orders/scheduled__2026-01-01/plan/-1", limit=Weight(2_000, 2_000), lease=86_400)
+        queue.plan_block("orders/scheduled__2026-01-01/plan", limit=Weight(2_000, 2_000), lease=86_400)
 
 
 def main() -> None:

@@ -1,0 +1,266 @@
+"""What people decide: about set-aside messages, and about queues; and the check. Each decision says who made it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from inspect import signature
+from threading import Lock
+from typing import Annotated, Any, Literal
+
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.exceptions import AirflowException
+from airflow.models.dag import DagModel
+from airflow.utils.types import DagRunTriggeredByType
+from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from airflow_mq.core.errors import InvalidInput, Refused
+from airflow_mq.core.judging import REASONS
+from airflow_mq.core.message import Address
+from airflow_mq.queue import MessageQueue, SetAside
+
+from . import shapes
+from .access import Reader, Writer
+from .guard import meant
+from .settings import overweight_dag
+from .stores import opened
+
+log = logging.getLogger("airflow_mq.api")
+
+router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+writing = APIRouter(prefix="/stores/{conn_id}/rings/{ring}", dependencies=[Depends(meant)])
+
+#: How many messages are counted, decided about in one request, and looked through for what a filter means.
+MOST_COUNTED, MOST_AT_ONCE, MOST_LOOKED_AT = 10_000, 500, 5_000
+#: Seconds that a decision about many may take, and the check.
+DECIDING, CHECKING = 60.0, 600.0
+_checking = Lock()
+NOT_STARTED = (
+    "the DAG {} cannot be started ({}); is it there, without import errors, and does it have the params of "
+    "dags/overweight_by_hand.py? [airflow_mq] overweight_dag names it"
+)
+
+Text = Annotated[str, Field(max_length=2_000)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AddressAsked(_Body):
+    """Where a message lies."""
+
+    origin: Annotated[str, Field(min_length=1, max_length=255)]
+    page: Annotated[int, Field(ge=0, le=1 << 40)]
+    index: Annotated[int, Field(ge=0, le=1 << 40)]
+    priority: Literal["regular", "high"] = "regular"
+
+    def address(self) -> Address:
+        """The same, as the rules know it."""
+        return Address(self.origin, self.page, self.index, self.priority)
+
+
+class Execute(_Body):
+    """A message to be executed by hand."""
+
+    address: AddressAsked
+    note: Text = ""
+
+
+class Judge(_Body):
+    """Messages to be judged again: these, or all."""
+
+    addresses: Annotated[list[AddressAsked], Field(max_length=MOST_AT_ONCE)] = []
+    all: bool = False
+    why: Text = ""
+
+
+class Discard(_Body):
+    """Messages to be dropped, and the reason."""
+
+    addresses: Annotated[list[AddressAsked], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    why: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class Pause(_Body):
+    """A queue to be passed by."""
+
+    origin: Annotated[str, Field(min_length=1, max_length=255)]
+    reason: Text = ""
+    until: AwareDatetime | None = None
+    below: bool = False
+
+
+class Resume(_Body):
+    """A queue to be serviced again."""
+
+    origin: Annotated[str, Field(min_length=1, max_length=255)]
+
+
+@router.get("/set-aside")
+def set_aside(
+    conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    reason: Literal[tuple(REASONS)] | None = None,  # type: ignore[valid-type]
+    before_block: Annotated[int | None, Query(ge=0, le=1 << 62)] = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
+
+    `before_block`: only those that a block before this one set aside.
+    """
+    with opened(conn_id, ring) as queue:
+        start = Address.parse(after) if after else None
+        found, following = _matching(queue, start, limit, reason, before_block)
+        most, total = queue.most_of_a_message(), queue.count_set_aside(MOST_COUNTED)
+    rows = [shapes.set_aside(one, most) for one in found]
+    return {"rows": rows, "next": following, "total": total}
+
+
+def _matching(
+    queue: MessageQueue, after: Address | None, limit: int, reason: str | None, before: int | None
+) -> tuple[list[SetAside], str | None]:
+    found: list[SetAside] = []
+    looked = 0
+    while True:
+        some = queue.overweight(after=after, limit=limit + 1, reason=reason)
+        for one in some:
+            if len(found) == limit:
+                return found, str(found[-1].address)
+            if before is None or (one.block is not None and one.block < before):
+                found.append(one)
+        if len(some) <= limit:
+            return found, None
+        after, looked = some[-1].address, looked + len(some)
+        if looked > MOST_LOOKED_AT:
+            return found, str(after)
+
+
+@writing.post("/set-aside/execute")
+def execute(conn_id: str, ring: str, body: Execute, who: Reader) -> dict[str, Any]:
+    """Have Airflow execute one set-aside message: start the DAG for it, its form filled in, as whoever asks."""
+    dag_id = overweight_dag()
+    if not who.may_trigger(dag_id):
+        raise HTTPException(403, f"you may not start runs of {dag_id}")
+    address = body.address.address()
+    with opened(conn_id, ring) as queue:
+        asked = _waiting(queue, address)
+    conf: dict[str, Any] = {"address": str(address), "connection": conn_id, "ring": ring}
+    if asked.weight is not None:
+        conf |= {"time_limit": asked.weight[0], "size_limit": asked.weight[1]}
+    run = _triggered(dag_id, conf, who.name, body.note)
+    return {
+        "dag_id": dag_id,
+        "run_id": run.run_id,
+        "url": shapes.run_url(dag_id, run.run_id),
+        "paused": _is_paused(dag_id),
+    }
+
+
+def _waiting(queue: MessageQueue, address: Address) -> SetAside:
+    """A set-aside message by its address."""
+    before = Address(address.origin, address.page, address.index - 1, address.priority)
+    for one in queue.overweight(address.origin, after=before, limit=1):
+        if one.address == address:
+            return one
+    raise HTTPException(404, f"nothing is set aside at {address}; somebody may have decided about it meanwhile")
+
+
+def _triggered(dag_id: str, conf: dict[str, Any], user: str, note: str) -> Any:
+    """A new run, by Airflow's own function: it knows the DAG's params, and who asked."""
+    said: dict[str, Any] = {"triggered_by": DagRunTriggeredByType.UI, "triggering_user_name": user, "conf": conf}
+    if note and "note" in signature(trigger_dag).parameters:
+        said["note"] = note
+    try:
+        run = trigger_dag(dag_id, **said)
+    except (AirflowException, ValueError) as error:
+        log.warning("No run of %s was started for %s: %s", dag_id, user, error)
+        raise HTTPException(409, NOT_STARTED.format(dag_id, type(error).__name__)) from None
+    if run is None:
+        raise HTTPException(409, f"Airflow did not start {dag_id}")
+    return run
+
+
+def _is_paused(dag_id: str) -> bool:
+    found = DagModel.get_current(dag_id)
+    return bool(found is not None and found.is_paused)
+
+
+@writing.post("/set-aside/judge")
+def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> dict[str, Any]:
+    """Judge set-aside messages by what the ring allows now; those that fit go back into their queues."""
+    if body.all == bool(body.addresses):
+        raise HTTPException(422, "say which: addresses, or all")
+    refused: list[dict[str, Any]] = []
+    with opened(conn_id, ring, who.name, DECIDING) as queue:
+        if body.all:
+            result = queue.judge_all_again(body.why)
+            stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
+            return {"judged": len(result.moved), "stayed": len(result.stayed), "refused": stayed}
+
+        def judged(address: Address) -> bool:
+            result = queue.judge_again(address, body.why)
+            refused.extend(_refusal(one.address, one.why) for one in result.stayed)
+            return bool(result.moved)
+
+        moved = _each(body.addresses, judged, refused)
+    return {"judged": moved, "stayed": len(refused), "refused": refused}
+
+
+@writing.post("/set-aside/discard")
+def discard(conn_id: str, ring: str, body: Discard, who: Writer) -> dict[str, Any]:
+    """Drop set-aside messages for good; an event keeps who did, and why."""
+    refused: list[dict[str, Any]] = []
+    with opened(conn_id, ring, who.name, DECIDING) as queue:
+        count = _each(body.addresses, lambda address: queue.discard_overweight(address, body.why) > 0, refused)
+    return {"discarded": count, "refused": refused}
+
+
+def _each(asked: Iterable[AddressAsked], act: Callable[[Address], bool], refused: list[dict[str, Any]]) -> int:
+    """Decide about each by itself: one that is refused stops none of the others."""
+    count = 0
+    for one in asked:
+        address = one.address()
+        try:
+            count += act(address)
+        except (Refused, InvalidInput) as error:
+            refused.append(_refusal(address, str(error)))
+    return count
+
+
+def _refusal(address: Address, why: str) -> dict[str, Any]:
+    return {"address": shapes.address(address), "detail": why}
+
+
+@writing.post("/pause")
+def pause(conn_id: str, ring: str, body: Pause, who: Writer) -> dict[str, Any]:
+    """Let servicing pass a queue by; sending to it goes on."""
+    until: datetime | None = body.until
+    with opened(conn_id, ring, who.name) as queue:
+        queue.pause(body.origin, body.reason, until, below=body.below)
+    return {"origin": body.origin, "paused": True}
+
+
+@writing.post("/resume")
+def resume(conn_id: str, ring: str, body: Resume, who: Writer) -> dict[str, Any]:
+    """Service a queue again."""
+    with opened(conn_id, ring, who.name) as queue:
+        was = queue.resume(body.origin)
+    return {"origin": body.origin, "was_paused": was}
+
+
+@writing.post("/check")
+def check(conn_id: str, ring: str, who: Writer) -> dict[str, Any]:
+    """Look over everything that is stored, and tell every violation. It reads all of it: one at a time."""
+    if not _checking.acquire(blocking=False):
+        raise HTTPException(409, "somebody checks a ring at the moment; wait until that is done")
+    began = time.monotonic()
+    try:
+        with opened(conn_id, ring, who.name, CHECKING) as queue:
+            found = queue.check()
+    finally:
+        _checking.release()
+    hint = "take a copy of the store, and see `airflow-mq check` and the disaster recovery guide before you go on"
+    told = [{"what": one.what, "where": one.where, "hint": hint} for one in found[:1_000]]
+    return {"violations": told, "count": len(found), "took_seconds": round(time.monotonic() - began, 3)}

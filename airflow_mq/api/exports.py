@@ -1,0 +1,133 @@
+"""Tables as CSV, for spreadsheets, in which nothing that somebody sent becomes a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from airflow_mq.core.events import Event
+from airflow_mq.core.message import Address
+from airflow_mq.queue import MessageQueue, QueueGlance, SetAside
+
+from .access import Reader
+from .stores import opened
+
+router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}/export")
+
+#: Rows of a file, and of one look into the store.
+MOST, AT_ONCE = 100_000, 500
+#: What makes a spreadsheet take a cell for a formula, in the widths that Unicode has.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+Rows = Iterable[Sequence[Any]]
+#: The next rows, and whether there are more behind them.
+Look = Callable[[MessageQueue], tuple[Rows, bool]]
+
+
+@router.get("/queues.csv")
+def queues(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
+    """Queues by name."""
+    after = ""
+
+    def look(queue: MessageQueue) -> tuple[Rows, bool]:
+        nonlocal after
+        found = queue.glances("", after, AT_ONCE)
+        after = found[-1].origin if found else after
+        return map(_queue, found), len({one.origin for one in found}) >= AT_ONCE
+
+    names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "passed_by")
+    return _file("queues", conn_id, ring, names, look)
+
+
+def _queue(one: QueueGlance) -> Sequence[Any]:
+    return (one.origin, one.priority, one.messages, one.size, one.more, one.in_flight, one.set_aside, one.oldest,
+            one.passed_by)  # fmt: skip
+
+
+@router.get("/set-aside.csv")
+def set_aside(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
+    """Messages that wait for a person."""
+    after: Address | None = None
+
+    def look(queue: MessageQueue) -> tuple[Rows, bool]:
+        nonlocal after
+        found = queue.overweight(after=after, limit=AT_ONCE)
+        after = found[-1].address if found else after
+        return map(_aside, found), len(found) == AT_ONCE
+
+    names = ("address", "origin", "id", "bytes", "reason", "weight", "limit", "block", "at", "age_seconds")
+    return _file("set-aside", conn_id, ring, names, look)
+
+
+def _aside(one: SetAside) -> Sequence[Any]:
+    return (str(one.address), one.address.origin, one.id.hex() if one.id else "", one.size, one.reason, one.weight,
+            one.limit, one.block, one.at, one.age)  # fmt: skip
+
+
+@router.get("/events.csv")
+def events(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
+    """Events, the latest first."""
+    before: int | None = None
+
+    def look(queue: MessageQueue) -> tuple[Rows, bool]:
+        nonlocal before
+        found, before = queue.recent_events(before, AT_ONCE)
+        return map(_event, found), before is not None
+
+    names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")
+    return _file("events", conn_id, ring, names, look)
+
+
+def _event(one: Event) -> Sequence[Any]:
+    at = None if one.at is None else datetime.fromtimestamp(one.at, timezone.utc)
+    return (one.seq, at, one.name, str(one.address), one.origin, one.block, one.id.hex() if one.id else "",
+            one.weight, one.detail)  # fmt: skip
+
+
+def _file(what: str, conn_id: str, ring: str, names: Sequence[str], look: Look) -> StreamingResponse:
+    """A file that is written while it is read; the first look is taken before, and may refuse."""
+    first = _looked(conn_id, ring, look)
+
+    def lines() -> Iterator[str]:
+        yield line(names)
+        rows, more = first
+        count = 0
+        while True:
+            for row in rows:
+                yield line(row)
+                count += 1
+            if not more or count >= MOST:
+                return
+            rows, more = _looked(conn_id, ring, look)
+
+    headers = {"content-disposition": f'attachment; filename="airflow-mq-{what}.csv"'}
+    return StreamingResponse(lines(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _looked(conn_id: str, ring: str, look: Look) -> tuple[list[Sequence[Any]], bool]:
+    with opened(conn_id, ring) as queue:
+        rows, more = look(queue)
+        return list(rows), more
+
+
+def line(row: Sequence[Any]) -> str:
+    """A line of CSV, each cell in quotes."""
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerow([cell(value) for value in row])
+    return out.getvalue()
+
+
+def cell(value: Any) -> str:
+    """A value as text that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    if isinstance(value, (bool, int, float)):
+        return text
+    return f"'{text}" if text.lstrip(" \u00a0\u200b\ufeff").startswith(FORMULA) else text
