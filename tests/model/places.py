@@ -91,7 +91,6 @@ class Holder(_Brief):
     fates: dict[Entry, str | None]
     #: What was decided without being handed out.
     decided: list[Entry] = field(default_factory=list)
-    tries: dict[Entry, int] = field(default_factory=dict)
     is_token: bool = True
     #: `said`: somebody will settle it; `over`: somebody has.
     state: str = "held"
@@ -170,7 +169,7 @@ class Places(RuleBasedStateMachine):
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
         self.holders: list[Holder] = []
-        self.steps = 0
+        self.steps, self.serviced = 0, False
         self.send(data)
 
     def do(self, call: Callable[[Store], Any]) -> Any:
@@ -288,10 +287,12 @@ class Places(RuleBasedStateMachine):
             return store.queues[ring].service_queues(process, Weight(*limit), seed=b"seed").processed
 
         self.do(service)
+        self.serviced = True
         assert all(one == tried[0] for one in tried)
         for origin in ORIGINS:
             mine = [payload for whose, payload in tried[0] if whose == origin]
-            assert not (mine and (self.in_flight((ring, origin)) or (ring, origin) in self.paused))
+            held = any(entry.holder and self.lives(entry.holder) for entry in self.here[ring, origin])
+            assert not (mine and (held or (ring, origin) in self.paused))
             # First in, first out; one that went back comes again, and what is between was decided about on the way.
             mine = [payload for payload, _ in itertools.groupby(mine)]
             line = iter([entry.payload for entry in self.here[ring, origin]])
@@ -333,7 +334,6 @@ class Places(RuleBasedStateMachine):
                         holder.decided.append(free)
                     else:
                         holder.fates[free] = None
-                        holder.tries[free] = free.attempts
         self.holders.append(holder)
 
     @precondition(lambda self: any(not holder.is_token for holder in self.holders))
@@ -447,15 +447,20 @@ class Places(RuleBasedStateMachine):
     def become(self, name: str, entry: Entry) -> None:
         self.met[name] += 1
         holder = entry.holder
-        if holder is not None:
+        if holder is None:
+            assert name != "Transferred"
+        else:
             assert not self.lives(holder), f"{name} for {entry}, which somebody holds"
             promised = holder.fates.get(entry)
             if promised:
                 assert name == promised
+            elif entry in holder.decided:
+                assert name in DECIDED
             else:
-                assert name in (DECIDED if entry in holder.decided else BACK)
-        else:
-            assert name != "Transferred"
+                # It went back, and a service that found it there may have gone on with it.
+                assert name in BACK or (self.serviced and not holder.is_token)
+                del holder.fates[entry]
+                entry.holder, holder.state = None, "over"
         if name == "WentBack":
             entry.attempts += 1
             return
@@ -484,8 +489,7 @@ class Places(RuleBasedStateMachine):
             self.holders.remove(holder)
             for entry, promised in holder.fates.items():
                 assert (entry.state == GONE) is (promised is not None), f"{promised} was promised of {entry}"
-                if holder.is_token and not promised:
-                    assert entry.attempts == holder.tries[entry] + 1
+                assert promised or not holder.is_token, "a try was not counted"
             for entry in (*holder.fates, *holder.decided):
                 entry.holder = None
 
@@ -526,6 +530,7 @@ class Places(RuleBasedStateMachine):
             return
         self.steps += 1
         self.hear()
+        self.serviced = False
         self.look_around()
         for store in self.stores:
             for queue in store.queues:
