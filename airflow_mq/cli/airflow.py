@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
 from .command import COMMON, Command, Entry, Group, example_text
+from .completing import completer_of
 from .tree import TREE
 
 #: The connection that is used where neither a store nor a connection is named.
 DEFAULT_CONN_ID = "airflow_mq_default"
+
+
+class _Completed(Arg):
+    """An argument that Airflow's completion knows how to complete."""
+
+    def add_to_parser(self, parser: ArgumentParser) -> None:
+        """Add it, and say what could stand there."""
+        action = parser.add_argument(*self.flags, **self.kwargs)
+        completer = completer_of(action, DEFAULT_CONN_ID)
+        if completer is not None:
+            action.completer = completer  # type: ignore[attr-defined]
 
 
 def get_cli_commands() -> list[Any]:
@@ -35,7 +47,7 @@ def _drawn(entry: Entry) -> Any:
     if isinstance(entry, Group):
         return GroupCommand(entry.name, about, [_drawn(one) for one in entry.commands], None, epilog)
     description = f"{about}.\n\n{entry.about}" if entry.about else f"{about}."
-    args = [Arg(one.flags, **one.settings) for one in (*entry.options, *COMMON)]
+    args = [_Completed(one.flags, **one.settings) for one in (*entry.options, *COMMON)]
     return ActionCommand(entry.name, about, _forward(entry), args, description, epilog)
 
 

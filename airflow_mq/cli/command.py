@@ -75,7 +75,7 @@ COMMON = (
         "which is the better place for a password",
     ),
     option("--conn-id", default=SUPPRESS, metavar="ID", help="take the store from this connection of Airflow instead"),
-    option("--ring", type=words, default=SUPPRESS, metavar="NAME", help="which ring of the store (default: default)"),
+    option("--ring", type=words, default=SUPPRESS, metavar="RING", help="which ring of the store (default: default)"),
     option("--json", action="store_true", default=SUPPRESS, help="print JSON, for programs; streams one per line"),
     option("--quiet", action="store_true", default=SUPPRESS, help="print answers and errors, and nothing besides"),
 )  # fmt: skip

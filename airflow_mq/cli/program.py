@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from ..core.errors import InvalidInput, MessageQueueError, StoreError
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
+from .completing import answer
 from .output import error_line, shown, without_passwords
 from .parser import parse_line
 from .session import VARIABLE, Session
@@ -19,6 +20,8 @@ from .session import VARIABLE, Session
 
 def run_line(argv: Sequence[str] | None = None) -> int:
     """Run what a command line says; return the exit code."""
+    if argv is None:
+        answer()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = parse_line(words)

@@ -136,7 +136,7 @@ _SETTINGS: tuple[Option, ...] = (
         "--relaxed", action="store_false", dest="ordered", default=None, help="process an origin's messages at once"
     ),
 )  # fmt: skip
-_WHICH = option("name", type=words, nargs="?", metavar="NAME", help="the ring (default: that of --ring)")
+_WHICH = option("name", type=words, nargs="?", metavar="RING", help="the ring (default: that of --ring)")
 
 RING = Group(
     "ring",

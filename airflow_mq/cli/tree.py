@@ -6,6 +6,7 @@ from . import (
     blobs,
     blocks,
     checking,
+    completing,
     database,
     deciding,
     doctor,
@@ -72,4 +73,5 @@ TREE: tuple[Entry, ...] = (
     weights.WEIGHTS,
     checking.CHECK,
     doctor.DOCTOR,
+    completing.COMPLETION,
 )
