@@ -1,0 +1,129 @@
+"""What docs/metrics.md, the dashboard and the scaler say, held against the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from airflow_mq import LinearWeigher, MessageQueue, Weight
+from airflow_mq.metrics import COUNTER, METRICS, TIMER, untagged
+from airflow_mq.store import parse, upgrade
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize("page", ["metrics.md", "tracing.md"])
+def test_the_examples_run(page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(store))
+
+    for program in programs(page):
+        exec(compile(program, page, "exec"), {"STORE": store})  # noqa: S102 - our own page
+
+    told = capsys.readouterr().out
+    assert ("3 messages of 1 queue weigh 3 ms" in told) if page == "metrics.md" else re.search(r"^00-\w{32}-", told)
+
+
+def prometheus_names() -> set[str]:
+    """The names that Prometheus has of all metrics."""
+    found = set()
+    for metric in METRICS.values():
+        name = "airflow_mq_" + metric.name.replace(".", "_")
+        endings = {COUNTER: ("_total",), TIMER: ("_sum", "_count")}.get(metric.kind, ("",))
+        found |= {name + ending for ending in endings}
+    return found
+
+
+def test_every_metric_is_documented_as_it_is() -> None:
+    rows = re.findall(r"^\| `(\S+)` \| (\w+) \| ([\w ]+) \| (.+) \|$", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+
+    assert rows == [(metric.name, metric.kind, metric.unit, metric.meaning) for metric in METRICS.values()]
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    board = json.loads((DOCS / "grafana" / "airflow-mq.json").read_text())
+    shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    shown += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+
+    assert set(re.findall(r"airflow_mq_\w+", " ".join(shown))) == prometheus_names()
+    assert all('{ring=~"$ring"}' in expr for expr in shown if "label_values" not in expr)
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    places = [panel["gridPos"] for panel in board["panels"]]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    taken = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(set(taken)) == len(taken)
+
+
+def test_statsd_exporter_gets_the_same_names() -> None:
+    mappings = yaml.safe_load((DOCS / "grafana" / "statsd-mapping.yaml").read_text())["mappings"]
+    found = set()
+    for metric in METRICS.values():
+        stat = "airflow." + untagged(metric.name, "default", "acme" if metric.of_origin else None)
+        name, labels = mapped(mappings, stat, metric.kind)
+        assert labels == {"ring": "default", **({"origin": "acme"} if metric.of_origin else {})}
+        found |= {name + ending for ending in (("_sum", "_count") if metric.kind == TIMER else ("",))}
+
+    assert found == prometheus_names()
+
+
+def mapped(mappings: list[dict[str, Any]], stat: str, kind: str) -> tuple[str, dict[str, str]]:
+    """What statsd_exporter makes of a name."""
+    for mapping in mappings:
+        match = re.fullmatch(mapping["match"], stat)
+        if match and mapping.get("match_metric_type", kind) == kind:
+            filled = {key: match.expand(re.sub(r"\$(\d)", r"\\\1", text)) for key, text in mapping["labels"].items()}
+            return match.expand(re.sub(r"\$(\d)", r"\\\1", mapping["name"])).replace(".", "_"), filled
+    raise AssertionError(f"nothing maps {stat}")
+
+
+@pytest.mark.postgres
+def test_the_scaler_asks_for_the_backlog_in_blocks_with_few_rights(pg_uri: str) -> None:
+    text = (DOCS / "keda" / "scaledobject.yaml").read_text()
+    scaled = [one for one in yaml.safe_load_all(text) if one["kind"] == "ScaledObject"]
+    query = scaled[0]["spec"]["triggers"][0]["metadata"]["query"]
+    grants = re.findall(r"^#   (GRANT .*;)$", text, re.MULTILINE)
+    assert len(grants) == 2
+    # Roles are of a whole server, which another test process may share.
+    role = f"keda_{os.getpid()}"
+    upgrade(parse(pg_uri))
+
+    def asked() -> Any:
+        with psycopg.connect(pg_uri, autocommit=True) as connection:
+            connection.execute(f"SET ROLE {role}".encode())
+            return connection.execute(query).fetchone()
+
+    with psycopg.connect(pg_uri, autocommit=True) as connection, MessageQueue(pg_uri) as queue:
+        connection.execute(f"CREATE ROLE {role}".encode())
+        try:
+            for grant in grants:
+                connection.execute(grant.replace("TO keda;", f"TO {role};").encode())
+            assert asked() == (0.0,)
+            weigher = LinearWeigher(Weight(10, 0), Weight(500, 1000))
+            queue.change_ring(service_weight=Weight(1000, 1 << 30), weigher=weigher)
+            queue.enqueue_messages("a", [b"x" * 100] * 100)
+            queue.enqueue_message("b", b"heavy", weight=Weight(10**9, 0))
+            assert asked() == (7.0,)  # 101 times 10, and half of 10,005: a little more than six blocks
+            assert queue.backlog().blocks == pytest.approx(6.012)
+            block = queue.plan_block()
+            queue.settle_block(block)
+            assert queue.backlog().set_aside == 1
+            found = queue.backlog().blocks
+            assert found is not None and asked() == (float(-(-found // 1)),)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"SET ROLE {role}; DELETE FROM airflow_mq.mail".encode())
+            connection.execute("RESET ROLE; UPDATE airflow_mq.ring SET config = config || '{\"service_weight\": null}'")
+            assert asked() == (0.0,)
+        finally:
+            connection.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}".encode())
