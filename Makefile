@@ -16,7 +16,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tour lint format test quick bench page constraints clean
+.PHONY: help venv demo tour lint format test quick bench page docs matrix constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,15 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 
 page: ## Build the page in Airflow's UI from its sources (needs Node 18 or later)
 	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
+
+docs: EXTRAS := $(EXTRAS),docs
+docs: $(STAMP) ## Build the documentation as a site, in build/site; any broken link fails
+	$(install)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open build/site/index.html; for the search, python3 -m http.server -d build/site"
+
+matrix: $(STAMP) ## The quick tests under each Python and Airflow that is supported (MATRIX="py3.12-queue ..." for some)
+	@$(uv_env) $(BIN)/python -m tests.matrix $(MATRIX)
 
 constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	@$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,8 @@ def test_the_file_uri_opens_this_file_and_no_other(tmp_path: Path, name: str) ->
     with pytest.raises(sqlite3.OperationalError):
         sqlite3.connect(address.file_uri("ro"), uri=True).execute("SELECT 1 FROM sqlite_master")
     assert list(tmp_path.iterdir()) == []
-    sqlite3.connect(address.file_uri("rwc"), uri=True).execute("CREATE TABLE t (x)")
+    with closing(sqlite3.connect(address.file_uri("rwc"), uri=True)) as connection:
+        connection.execute("CREATE TABLE t (x)")
 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

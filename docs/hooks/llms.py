@@ -1,0 +1,51 @@
+"""`llms.txt`: the pages and what each is about, for programs that read; every page also lies there as Markdown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.nav import Navigation
+from mkdocs.structure.pages import Page
+
+_pages: dict[str, str] = {}
+_nav: list[tuple[str, str, str]] = []
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> None:
+    """Remember what a page says."""
+    _pages[page.file.src_uri] = markdown
+
+
+def on_nav(nav: Navigation, **_: Any) -> None:
+    """Remember the order of the pages."""
+    _nav[:] = [
+        (page.ancestors[-1].title if page.ancestors else "Start", str(page.title or ""), page.file.src_uri)
+        for page in nav.pages
+    ]
+
+
+def on_post_build(config: MkDocsConfig, **_: Any) -> None:
+    """Write the list, and the pages beside it."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}."]
+    section = ""
+    for within, title, name in _nav:
+        if within != section:
+            section = within
+            lines += ["", f"## {section}", ""]
+        lines.append(f"- [{title}]({name}): {_first_sentence(_pages[name])}")
+    site = Path(config.site_dir)
+    for name, text in _pages.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text, "utf-8")
+    (site / "llms.txt").write_text("\n".join([*lines, ""]), "utf-8")
+
+
+def _first_sentence(markdown: str) -> str:
+    for part in re.sub(r"^(```.*?^```|<!--.*?-->)", "", markdown, flags=re.MULTILINE | re.DOTALL).split("\n\n"):
+        if part.strip() and not part.lstrip().startswith(("#", "|", "!", ":::", "-", "```")):
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(part.split()))
+            return re.split(r"(?<=[.:?]) ", text)[0].rstrip(":")
+    return ""

@@ -1,0 +1,150 @@
+"""Every example in the documentation runs, in the order of its page; what cannot run here is read by what would run it.
+
+A page is one program: its Python shares names, its commands share the store of `AIRFLOW_MQ_STORE`, which Python knows
+as `STORE`. What a page prints below a command is compared, where `…` stands for anything.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from airflow_mq.cli import main
+from airflow_mq.cli.parser import parse_line
+from airflow_mq.store import parse, upgrade
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docker/README.md"]
+)
+#: Whose Python runs in a test of its own, which also looks at what came of it.
+TOLD_ELSEWHERE = {"commands.md", "fairness.md", "paths.md", "preimages.md", "set-aside.md"}
+#: A placeholder that a person replaces, or a service that is not there: the command is read, and not run.
+ONLY_READ = re.compile(r"\b(HASH|TOKEN|ADDRESS|ID)\b|^airflow-mq (receive kafka|weights measure)|postgresql://|s3://")
+OF_AIRFLOW = re.compile(
+    r"airflow\.(sdk|providers)|airflow_mq\.(block|operators|sensors|triggers|hooks|testing\.live)|\bblock\("
+)
+FENCE = re.compile(r"^( *)```([a-z]+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+KINDS = {"console", "ini", "json", "mermaid", "python", "sh", "sql", "text", "toml", "yaml"}
+
+
+class Example(NamedTuple):
+    """A fenced block of a page."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def examples(page: Path) -> list[Example]:
+    text = page.read_text("utf-8")
+    return [
+        Example(
+            found[2], re.sub(f"^{found[1]}", "", found[3], flags=re.MULTILINE), text[: found.start()].count("\n") + 2
+        )
+        for found in FENCE.finditer(text)
+    ]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT))
+
+
+def run_python(page: Path, example: Example, names: dict[str, Any]) -> None:
+    # Where it stands in the page is where an error says that it is.
+    text = example.text.replace("from __future__ import annotations", "").replace('"postgresql://…"', "ELSEWHERE")
+    code = "\n" * (example.line - 1) + text
+    exec(compile(code, page, "exec"), names)  # noqa: S102 - our own page
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command of a console, and what it prints there."""
+    parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)
+    assert not parts[0].strip(), f"a console begins with a command: {parts[0]!r}"
+    for part in parts[1:]:
+        command, _, printed = part.partition("\n")
+        yield command, printed
+
+
+def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, printed in commands(text):
+        command = command.replace("python -m airflow_mq", "airflow-mq").replace("airflow mq ", "airflow-mq ")
+        if not command.startswith("airflow-mq ") or re.search(r"[|;]|\$\(|&&", command):
+            subprocess.run(["sh", "-n", "-c", command], check=True)
+            continue
+        command, _, into = command.partition(" > ")
+        words = shlex.split(command, comments=True)[1:]
+        expected = 1 if "# exit code 1" in into + command else 0
+        if ONLY_READ.search(command):
+            parse_line(words)
+            continue
+        capsys.readouterr()
+        assert main(words) == expected, f"{command}\n{capsys.readouterr()}"
+        told = "".join(capsys.readouterr())
+        if into:
+            Path(into.partition("#")[0].strip()).write_text(told)
+        if printed.strip():
+            like = "".join(".*" if part == "…" else re.escape(part) for part in re.split("(…)", _spaced(printed)))
+            assert re.fullmatch(like, _spaced(told), re.DOTALL), f"{command}\n{told}\nis not\n{printed}"
+
+
+def _spaced(text: str) -> str:
+    return "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", f"sqlite:///{tmp_path}/queue.db")
+    elsewhere = f"sqlite:///{tmp_path}/elsewhere.db"  # in the place of `postgresql://…`
+    for store in (os.environ["AIRFLOW_MQ_STORE"], elsewhere):
+        upgrade(parse(store))
+    (tmp_path / "orders.parquet").write_bytes(b"PAR1")
+    names: dict[str, Any] = {"STORE": os.environ["AIRFLOW_MQ_STORE"], "ELSEWHERE": elsewhere, "__name__": name_of(page)}
+    for example in examples(page):
+        assert example.kind in KINDS, f"line {example.line}: say how a block of {example.kind!r} is tested"
+        match example.kind:
+            case "python" if name_of(page) not in TOLD_ELSEWHERE and not OF_AIRFLOW.search(example.text):
+                run_python(page, example, names)
+            case "console" if name_of(page) not in {"fairness.md", "paths.md", "preimages.md"}:
+                run_console(example.text, capsys)
+            case "json":
+                json.loads(example.text)
+            case "yaml":
+                assert all(isinstance(one, (dict, list)) for one in yaml.safe_load_all(example.text))
+            case "ini":
+                configparser.ConfigParser().read_string(example.text)
+            case "sh":
+                subprocess.run(["sh", "-n"], input=example.text, text=True, check=True)
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
+def test_the_dags_of_a_page_are_dags(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is imported as Airflow would; what is no whole DAG stands in one."""
+    shown = [one for one in examples(page) if one.kind == "python" and OF_AIRFLOW.search(one.text)]
+    if not shown:
+        return
+    from airflow.sdk import DAG
+
+    from airflow_mq.block import block
+    from airflow_mq.processors import Processor, Processors
+
+    monkeypatch.syspath_prepend(str(ROOT / "dags"))
+    monkeypatch.chdir(tmp_path)
+    known = {"block": block, "Processor": Processor, "RULES": Processors([Processor("all", "shop.orders:process")])}
+    for example in shown:
+        with DAG("page", schedule=None):
+            run_python(page, example, {**known, "__name__": name_of(page), "__file__": str(page)})
