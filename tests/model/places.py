@@ -169,7 +169,7 @@ class Places(RuleBasedStateMachine):
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
         self.holders: list[Holder] = []
-        self.steps, self.serviced = 0, False
+        self.steps = 0
         self.send(data)
 
     def do(self, call: Callable[[Store], Any]) -> Any:
@@ -287,12 +287,10 @@ class Places(RuleBasedStateMachine):
             return store.queues[ring].service_queues(process, Weight(*limit), seed=b"seed").processed
 
         self.do(service)
-        self.serviced = True
         assert all(one == tried[0] for one in tried)
         for origin in ORIGINS:
             mine = [payload for whose, payload in tried[0] if whose == origin]
-            held = any(entry.holder and self.lives(entry.holder) for entry in self.here[ring, origin])
-            assert not (mine and (held or (ring, origin) in self.paused))
+            assert not (mine and (self.in_flight((ring, origin)) or (ring, origin) in self.paused))
             # First in, first out; one that went back comes again, and what is between was decided about on the way.
             mine = [payload for payload, _ in itertools.groupby(mine)]
             line = iter([entry.payload for entry in self.here[ring, origin]])
@@ -457,8 +455,7 @@ class Places(RuleBasedStateMachine):
             elif entry in holder.decided:
                 assert name in DECIDED
             else:
-                # It went back, and a service that found it there may have gone on with it.
-                assert name in BACK or (self.serviced and not holder.is_token)
+                assert name in BACK
                 del holder.fates[entry]
                 entry.holder, holder.state = None, "over"
         if name == "WentBack":
@@ -530,7 +527,6 @@ class Places(RuleBasedStateMachine):
             return
         self.steps += 1
         self.hear()
-        self.serviced = False
         self.look_around()
         for store in self.stores:
             for queue in store.queues:
