@@ -230,7 +230,12 @@ def test_the_queue_is_opened_on_the_ring_asked_for(hook: Hook, monkeypatch: pyte
     import airflow_mq
 
     opened: list[tuple[str, str]] = []
-    monkeypatch.setattr(airflow_mq, "MessageQueue", lambda uri, ring: opened.append((uri, ring)), raising=False)
+
+    def open_queue(uri: str, ring: str, **how: Any) -> Any:
+        opened.append((uri, ring))
+        return SimpleNamespace(store=SimpleNamespace())
+
+    monkeypatch.setattr(airflow_mq, "MessageQueue", open_queue, raising=False)
     made = hook(**POSTGRES, extra={"ring": "night"})
 
     made.get_conn()

@@ -34,7 +34,7 @@ from airflow_mq.store.blob_files import by_fsspec
 from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.postgres_server import Servers
-from tests.queue.conftest import Maker, told
+from tests.queue.conftest import Maker, eventually, told
 
 LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
 HUGE = os.urandom(CHUNK * (TOGETHER + 1) + 5)
@@ -234,17 +234,21 @@ def test_keys_and_bulk(queue: MessageQueue) -> None:
 
 
 def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue) -> None:
-    queue.change_ring(keep_uploads=0.2)
-    blob = queue.put_blob(LARGE)
-    assert queue.blobs()[0].references == 0 and queue.blobs()[0].held_until
-    queue.housekeep()
-    assert len(queue.blobs()) == 1
-    time.sleep(0.25)
-    queue.housekeep()
-    assert left(queue) == {}
+    kept = queue.put_blob(LARGE)
+    queue.change_ring(keep_uploads=1)
+    lost = queue.put_blob(LARGE[1:])
+    assert all(blob.references == 0 and blob.held_until for blob in queue.blobs())
+
+    def only_one_is_left() -> bool:
+        queue.housekeep()
+        return [blob.reference for blob in queue.blobs()] == [kept.reference]
+
+    eventually(only_one_is_left)
     with pytest.raises(BlobMissing, match="upload it again"):
-        queue.enqueue_messages("acme", [blob.message()])
+        queue.enqueue_messages("acme", [lost.message()])
     assert queue.footprint("acme").count == 0
+    kept.release()
+    assert left(queue) == {}
 
 
 def test_an_upload_that_dies_leaves_nothing(queue: MessageQueue) -> None:
