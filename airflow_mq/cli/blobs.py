@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .command import Command, Group, UsageError, option
+from .progress import Tell
 from .session import Session
 from .values import message_id, positive, words
 
@@ -23,7 +24,7 @@ _PIECE = 1 << 20
 
 def send_blobs(
     queue: MessageQueue, origin: str, paths: Sequence[str], key: str | None, common: Mapping[str, Any],
-    told: Callable[[str], None],
+    told: Tell,
 ) -> Enqueued:  # fmt: skip
     """Upload files, and enqueue a message for each; all of them or none."""
     with ExitStack() as stack:
@@ -41,7 +42,7 @@ def _source(path: str) -> Path | IO[bytes]:
     return Path(path)
 
 
-def _bar(path: str, told: Callable[[str], None]) -> Callable[[int, int | None], None]:
+def _bar(path: str, told: Tell) -> Callable[[int, int | None], None]:
     def tell(done: int, total: int | None) -> None:
         if total is None:
             told(f"{path}, {done:,} bytes")

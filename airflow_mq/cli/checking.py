@@ -11,8 +11,8 @@ from .session import Session
 
 def check(session: Session, args: Namespace) -> bool:
     """Look over everything that is stored."""
-    with session.queue() as queue, session.out.progress("checking"):
-        found = queue.check()
+    with session.queue() as queue, session.out.progress("checking") as tell:
+        found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))
     if session.out.as_json:
         session.out.value([asdict(one) for one in found])
     elif found:

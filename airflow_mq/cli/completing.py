@@ -112,11 +112,11 @@ _FINDERS: dict[str, Callable[[Session, str], Any]] = {
 
 def completion(session: Session, args: Namespace) -> None:
     """Print what a shell runs to complete this program's commands."""
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
     from .parser import PROGRAM_NAME
 
-    script = argcomplete.shellcode([PROGRAM_NAME], shell=args.shell)
+    script = shellcode([PROGRAM_NAME], shell=args.shell)
     if session.out.as_json:
         session.out.value({"shell": args.shell, "script": script})
     else:

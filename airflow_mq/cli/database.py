@@ -14,7 +14,8 @@ def upgrade(session: Session, args: Namespace) -> None:
     from .. import store
 
     address = session.address()
-    applied = store.upgrade(address)
+    with session.out.progress("upgrading"):
+        applied = store.upgrade(address)
     status = store.schema_status(address)
     if session.out.as_json:
         session.out.value({"applied": applied, "version": status.version})

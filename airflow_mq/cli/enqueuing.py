@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from ..core.priority import PRIORITIES, REGULAR
 from .blobs import send_blobs
 from .command import Command, UsageError, option
 from .ndjson import Lines
+from .progress import Tell
 from .session import Session
 from .values import header, weight, when, words
 
@@ -40,17 +41,19 @@ def enqueue(session: Session, args: Namespace) -> None:
         if args.blob:
             done = send_blobs(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
-            lines = Lines(stack.enter_context(_opened(args.ndjson)), args.origin)
+            files = _Files([args.ndjson])
+            lines = Lines(files.read(stack.enter_context(_opened(args.ndjson))), args.origin)
             try:
-                done = queue.enqueue_messages(_counted(lines.pairs(), told), **common)
+                done = queue.enqueue_messages(_counted(lines.pairs(), told, files.part), **common)
             except InvalidInput as error:
                 raise lines.named(error) from None
         else:
-            payloads = _payloads(args)
+            files = _Files(args.file or ())
+            payloads = _payloads(args, files)
             if args.key:
                 done = queue.enqueue_message(args.origin, next(payloads), key=args.key, **common)
             else:
-                done = queue.enqueue_messages(args.origin, _counted(payloads, told), **common)
+                done = queue.enqueue_messages(args.origin, _counted(payloads, told, files.part), **common)
     _tell(session, done)
 
 
@@ -77,13 +80,14 @@ def _check(args: Namespace) -> None:
         raise UsageError("standard input can be read once")
 
 
-def _payloads(args: Namespace) -> Iterator[bytes]:
+def _payloads(args: Namespace, files: _Files) -> Iterator[bytes]:
     for word in args.message or args.file:
         if args.message and word != "-":
             # The very bytes that were typed, whatever their encoding.
             yield os.fsencode(word)
             continue
         with _opened(word) as file:
+            files.read(file)
             if args.lines:
                 yield from (line.rstrip(b"\r\n") for line in file if line.strip(b"\r\n"))
             else:
@@ -98,12 +102,38 @@ def _opened(name: str) -> IO[bytes]:
         raise UsageError(f"{name!r} cannot be read: {error.strerror}") from None
 
 
-def _counted(messages: Iterator[Any], told: Callable[[str], None]) -> Iterator[Any]:
+def _counted(messages: Iterator[Any], told: Tell, part: Callable[[], float | None]) -> Iterator[Any]:
     for count, message in enumerate(messages, start=1):
         if count % _STEP == 0:
-            told(f"{count:,} messages read")
+            told(f"{count:,} messages read", part())
         yield message
     told("storing")
+
+
+class _Files:
+    """How far files are read, as far as they tell how long they are."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._before = 0
+        self._open: IO[bytes] | None = None
+        try:
+            self._size = 0 if "-" in names else sum(os.stat(name).st_size for name in names)
+        except OSError:
+            self._size = 0
+
+    def read(self, file: IO[bytes]) -> IO[bytes]:
+        """This is the next one."""
+        if self._size and self._open is not None:
+            self._before += os.stat(self._open.name).st_size
+        self._open = file
+        return file
+
+    def part(self) -> float | None:
+        """From 0 to 1, where it can be told."""
+        file = self._open
+        if not self._size or file is None or file.closed:
+            return None
+        return (self._before + file.tell()) / self._size
 
 
 def _tell(session: Session, done: Enqueued) -> None:

@@ -6,14 +6,15 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from enum import Enum
 from typing import Any, TextIO
 
 from ..core.message import Address
 from ..core.weight import Weight
+from .progress import Tell, progress, silent
 
 #: Wide enough that nothing is folded where nobody looks.
 _WIDE = 100_000
@@ -80,17 +81,9 @@ class Output:
         # Columns are padded to their width; nobody wants the blanks at the end of lines.
         sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
 
-    @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Tell how long work goes, beside the answer, and only to somebody who looks."""
-        if self.quiet or self.as_json or not sys.stderr.isatty():
-            yield lambda text: None
-            return
-        from rich.console import Console
-        from rich.text import Text
-
-        with Console(stderr=True, highlight=False).status(Text(what)) as status:
-            yield lambda text: status.update(Text(f"{what}: {text}"))
+    def progress(self, what: str) -> AbstractContextManager[Tell]:
+        """Tell how far work is, beside the answer, and only to somebody who looks."""
+        return nullcontext(silent) if self.quiet or self.as_json else progress(what)
 
 
 def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:

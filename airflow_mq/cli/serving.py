@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.weight import ZERO
 from .command import Command, UsageError, option
 from .processors import PROCESSOR, TRACEBACK, load, stdout_kept_clean
+from .progress import Tell
 from .session import Session
 from .values import positive, weight
 
@@ -38,7 +38,7 @@ def service(session: Session, args: Namespace) -> None:
 
 
 def _service(
-    queue: MessageQueue, processor: Any, options: dict[str, Any], drain: bool, told: Callable[[str], None]
+    queue: MessageQueue, processor: Any, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
     from ..queue import Serviced
 
@@ -53,7 +53,7 @@ def _service(
             return total, calls
 
 
-def _progress(told: Callable[[str], None], before: Serviced, now: Serviced) -> None:
+def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
     told(told_of(_sum(before, now)))
 
 

@@ -30,8 +30,8 @@ def simulate(session: Session, args: Namespace) -> None:
     if args.save:
         simulating.write_scenario(scenario, args.save)
     policies = _policies(args, scenario)
-    with session.out.progress("simulating"):
-        found = simulating.simulate(scenario, policies)
+    with session.out.progress("simulating") as tell:
+        found = simulating.simulate(scenario, policies, tell)
     if args.svg:
         _write(args.svg, simulating.draw(scenario, found))
     if session.out.as_json:

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _perform(stage: Stage, console: Console, file: Path, stays_up: bool, loud: int) -> int:
-    with Progress(console) as progress:
+    with Progress(console, stage.store) as progress:
         summary = Story(stage, progress.tell).run(by_hand=not stays_up, loud_files=loud)
     file.write_text(summary.to_json() + "\n")
     file.chmod(0o600)

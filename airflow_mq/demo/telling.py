@@ -3,44 +3,85 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
+from ..cli.top.drawing import blocks, ring
+from ..core.errors import MessageQueueError
+from ..queue import MessageQueue
+from ..queue.watching import Look, Watcher
 from .story import Summary, by_hand_limit
 
 #: These only tell what goes on just now.
 PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
+#: So many queues and blocks are shown while it runs.
+_QUEUES, _BLOCKS = 13, 3
+#: Seconds between two looks at the ring.
+_EVERY = 0.5
 
 
 class Progress:
-    """Tells what goes on: a line that changes on a terminal, a line each where there is none."""
+    """Tells what goes on: the ring and the blocks, live, on a terminal; a line each where there is none."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, store: str) -> None:
+        self.console, self.store = console, store
         self.began = time.monotonic()
-        self._live = Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
+        self.doing = Spinner("dots")
+        self._live: Live | None = None
+        self._watcher: Watcher | None = None
+        self._look: Look | None = None
+        self._looked_at = float("-inf")
 
     def __enter__(self) -> Progress:
-        if self._live is not None:
+        if self.console.is_terminal:
+            self._live = Live(
+                console=self.console, refresh_per_second=4, transient=True, get_renderable=self._drawn,
+                vertical_overflow="crop",
+            )  # fmt: skip
             self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._watcher is not None:
+            self._watcher.queue.close()
 
     def tell(self, line: str) -> None:
+        """Say what goes on from now on."""
         said = f"[dim]{time.monotonic() - self.began:5.0f} s[/]  {line}"
         if self._live is None:
             self.console.print(said, highlight=False)
             return
         if not line.endswith(PASSING):
             self._live.console.print(said, highlight=False)
-        self._live.update(Spinner("dots", text=f" {line} …"))
+        self.doing.update(text=f" {line} …")
+
+    def _drawn(self) -> RenderableType:
+        look = self._see()
+        if look is None or not (look.turns or look.blocks):
+            return self.doing
+        width, height = self.console.size
+        rows = max(min(_QUEUES, len(look.turns), height - _BLOCKS - 8), 1)
+        lines = [Text(), *ring(look, width, rows), *blocks(look, width, _BLOCKS)]
+        return Group(*lines, Text(), self.doing)
+
+    def _see(self) -> Look | None:
+        """How the ring stands; as before, while the store is not there yet or is busy."""
+        if time.monotonic() - self._looked_at < _EVERY:
+            return self._look
+        self._looked_at = time.monotonic()
+        with suppress(MessageQueueError):
+            if self._watcher is None:
+                self._watcher = Watcher(MessageQueue(self.store))
+            self._look = self._watcher.look(_QUEUES, blocks=_BLOCKS, waits=0, totals=False)
+        return self._look
 
 
 def show(console: Console, summary: Summary) -> None:

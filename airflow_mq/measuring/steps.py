@@ -59,7 +59,9 @@ class Measured:
     how: str
 
 
-def measure(address: StoreAddress, repeats: int = REPEATS, tell: Callable[[str], None] | None = None) -> list[Measured]:
+def measure(
+    address: StoreAddress, repeats: int = REPEATS, tell: Callable[[str, float], None] | None = None
+) -> list[Measured]:
     """Measure every step on a ring beside this store; the settings of its own rings do not matter to that."""
     if not 3 <= repeats <= 1000:
         raise InvalidInput(f"measuring is repeated 3 to 1,000 times, not {repeats!r}")
@@ -71,7 +73,7 @@ def measure(address: StoreAddress, repeats: int = REPEATS, tell: Callable[[str],
             bench.once()
             for number in range(1, repeats + 1):
                 if tell is not None:
-                    tell(f"{number} of {repeats}")
+                    tell(f"{number} of {repeats}", (number - 1) / repeats)
                 for step, seconds in bench.once().items():
                     found[step].append(1000 * seconds)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any
@@ -47,6 +47,8 @@ _FOLLOW = 0.5
 MOST_SEED = 64
 #: How many queues are looked into at once.
 _BATCH = 1000
+#: How many queues the check looks over before it tells how far it is.
+_TOLD = 50
 #: An event's place in its row is counted in so many bits of its `seq`.
 SEQ_BITS = 16
 
@@ -179,13 +181,18 @@ class Reading(QueueBase):
             rows = unit.rows("measure", ring=self.ring_id, processor=processor)
         return [measures.fit(whose, origin, data) for whose, origin, data in rows]
 
-    def check(self) -> list[Violation]:
-        """Look over everything that is stored, and tell every violation. Writes nothing."""
+    def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
+        """Look over everything that is stored, and tell every violation. Writes nothing.
+
+        :param tell: hears now and then how many queues were looked over, and how many there are.
+        """
         with self._looking() as (unit, shelf):
             found = list(_check_ring(unit, self.ring_id))
             loans = Loans(self.ring_id, unit.rows("all_loans", ring=self.ring_id))
             origins = list(all_origins(unit, self.ring_id))
-            for name in origins:
+            for done, name in enumerate(origins):
+                if tell is not None and done % _TOLD == 0:
+                    tell(done, len(origins))
                 found += _check_origin_of(self, unit, name, loans)
             found += _check_groups(shelf, origins)
             found += loans.check()

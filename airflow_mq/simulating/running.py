@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,27 @@ class Simulated:
         return found
 
 
-def simulate(scenario: Scenario, policies: Sequence[Policy] = ()) -> list[Simulated]:
-    """Run a scenario under each of these policies; under its own, or as its ring is set, where none is said."""
+def simulate(
+    scenario: Scenario, policies: Sequence[Policy] = (), tell: Callable[[str, float], None] | None = None
+) -> list[Simulated]:
+    """Run a scenario under each of these policies; under its own, or as its ring is set, where none is said.
+
+    :param tell: hears which policy it is at, and how far it is in all, from 0 to 1.
+    """
     chosen = list(policies) or list(scenario.policies) or [Policy(scenario.ring.order)]
-    return [_simulate(scenario, policy) for policy in chosen]
+    found = []
+    for place, policy in enumerate(chosen):
+        at = partial(_told, tell, policy.name, place, len(chosen))
+        found.append(_simulate(scenario, policy, at))
+    return found
 
 
-def _simulate(scenario: Scenario, policy: Policy) -> Simulated:
+def _told(tell: Callable[[str, float], None] | None, name: str, place: int, count: int, part: float) -> None:
+    if tell is not None:
+        tell(name, (place + part) / count)
+
+
+def _simulate(scenario: Scenario, policy: Policy, told: Callable[[float], None]) -> Simulated:
     config = policy.config(scenario.ring)
     if any(one.priority == HIGH for one in scenario.arrivals):
         config = replace(config, high=True)
@@ -121,6 +136,7 @@ def _simulate(scenario: Scenario, policy: Policy) -> Simulated:
     with _empty_ring(config, standings) as queue, queue.store.reading() as unit:
         future = Foresight(queue, unit, Conditions(seed=scenario.block_seed(0)))
         for number in range(1, scenario.blocks + 1):
+            told((number - 1) / scenario.blocks)
             arrivals = run.arriving(number)
             if arrivals:
                 future.unit.arrive(row for one in arrivals for row in rows_of(one, config))
