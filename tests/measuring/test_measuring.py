@@ -51,7 +51,7 @@ def test_every_step_is_measured_and_nothing_is_touched(queue: MessageQueue) -> N
     address = queue.store.address
     before, there = everything(queue), places(address)
     told: list[str] = []
-    found = measure(address, 3, told.append)
+    found = measure(address, 3, lambda text, part: told.append(text))
     assert {one.step for one in found} == {field.name for field in fields(Costs)} == set(METHODS)
     assert all(0 <= one.low <= one.high and one.median >= 0 and one.how == METHODS[one.step] for one in found)
     assert all(one.median > 0 for one in found if one.step.startswith(("bump", "set", "execute", "reap")))

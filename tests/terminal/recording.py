@@ -3,7 +3,7 @@
     python -m tests.terminal.recording demo.cast demo.svg -- python -m airflow_mq.demo --leave
 
 Writes an asciicast (version 2, which asciinema plays), and draws it: frames side by side in one picture, moved by CSS,
-so that it runs wherever pictures are shown, without a script. Where nothing happens the time is cut short.
+so that it runs wherever pictures are shown, without a script. It goes quicker than life.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyte
 from tests.terminal.emulator import Emulated
 
 WIDTH, HEIGHT = 92, 34
-#: A frame stays for so many seconds, at least and at most; the last one stays longer.
-LEAST, MOST, LAST = 0.4, 1.2, 6.0
+#: The screen is looked at every so many seconds of the recording, and each look stays for so many; the last for more.
+EVERY, STAYS, LAST = 3.0, 0.6, 8.0
 #: Of a cell, and of the frame around all.
 ACROSS, DOWN, EDGE = 8.4, 18, 12
 COLOURS = {
@@ -58,31 +58,27 @@ class Frame:
 
 
 def frames(path: Path) -> list[Frame]:
-    """The screens of a recording, with time cut short where nothing happened."""
+    """The screens of a recording, quicker than they were."""
     found: list[Frame] = []
-    for at, rows in _screens(path):
-        if found and found[-1].rows == rows:
-            continue
-        if found:
-            found[-1] = Frame(found[-1].rows, min(max(at - found[-1].seconds, LEAST), MOST))
-        # Until the next one comes, when it began.
-        found.append(Frame(rows, at))
-    return [*found[:-1], Frame(found[-1].rows, LAST)] if found else []
+    for rows in _screens(path):
+        if not found or found[-1].rows != rows:
+            found.append(Frame(rows, STAYS))
+    return [*found[:-1], Frame(found[-1].rows, LAST)]
 
 
-def _screens(path: Path) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Screens as they stood, at most one for each stretch of time."""
+def _screens(path: Path) -> Iterator[tuple[str, ...]]:
+    """Screens as they stood, one for each stretch of time."""
     with path.open(encoding="utf-8") as file:
         head = json.loads(file.readline())
         screen = pyte.Screen(head["width"], head["height"])
-        stream, last = pyte.Stream(screen), 0.0
+        stream, until = pyte.Stream(screen), EVERY
         for line in file:
             at, _, text = json.loads(line)
-            if at - last >= LEAST:
-                yield last, _drawn(screen)
-                last = at
+            if at >= until:
+                yield _drawn(screen)
+                until = at + EVERY
             stream.feed(text)
-        yield last, _drawn(screen)
+        yield _drawn(screen)
 
 
 def _drawn(screen: pyte.Screen) -> tuple[str, ...]:
@@ -122,7 +118,7 @@ def _piece(column: int, text: str, width: int, look: tuple[str, str, bool]) -> s
     weight = ' font-weight="700"' if bold else ""
     length = len(text) * ACROSS
     return (
-        f'{drawn}<text x="{(column + blank) * ACROSS:g}" textLength="{length:g}" lengthAdjust="spacingAndGlyphs"'
+        f'{drawn}<text x="{(column + blank) * ACROSS:g}" textLength="{length:g}"'
         f"{classes}{weight}>{escape(text, quote=False)}</text>"
     )
 
