@@ -1,0 +1,183 @@
+"""Mail that is in no page yet: it is fetched for many queues at once, and cut when its turn comes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ...core.blob import Reference
+from ...core.book import Book
+from ...core.page import Mail, Note
+from ..rows import MailRow
+from ..thaw import mail_of, split_mail
+from .known import FIRST_LOOK, MailBox
+from .memory import RING_SLICE
+from .pages import Pages
+from .tickets import POSTED, ticket_of
+
+#: How many rows of mail are fetched at once for queues that are only likely to need them.
+MOST_ROWS = 32_768
+#: Mail of up to so many bytes is fetched together with its bytes, where these are wanted.
+INLINE = 2000
+
+
+class Boxes(Pages):
+    """The part of a shelf that fetches mail and lets it be cut."""
+
+    def next_mail(self, origin: str) -> Mail | None:
+        """The next mail of this origin that is in no page yet."""
+        box = self._box(origin)
+        if not box.rows and not box.empty:
+            self._fill_boxes(origin)
+        if self.looking and box.empty and not box.rows:
+            if not box.due_seen:
+                self._add_due([origin])
+            box.rows, box.due = box.due, deque()
+        if box.rows:
+            row = box.rows.popleft()
+            known = self.origins[origin]
+            known.taken.append(row.id)
+            return mail_of(row)
+        return self._next_posted(origin) if self.posted else None
+
+    def _next_posted(self, origin: str) -> Mail | None:
+        known, ids = self.origins[origin], self.posted_to.get(origin, ())
+        if known.posted == len(ids):
+            return None
+        id_ = ids[known.posted]
+        known.posted += 1
+        known.taken.append(id_)
+        payload = self.posted[id_][1]
+        return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
+
+    def _notes_of_posted(self, id_: int, payload: bytes) -> dict[int, Note]:
+        if id_ in self.rejoining:
+            return {0: self.rejoining[id_].note}
+        return {0: Note(blob=payload.size)} if isinstance(payload, Reference) else {}
+
+    def _box(self, origin: str) -> MailBox:
+        box = self.boxes.get(origin)
+        if box is None:
+            self.book(origin)
+            box = self.boxes[origin] = MailBox(self.origins[origin].floor, self.horizon)
+        return box
+
+    def _fill_boxes(self, origin: str) -> None:
+        """Fetch for this queue, and for those the walk will come to that have nothing left either."""
+        look, hungry = self.boxes[origin].look, [origin]
+        for other in self.circle(origin).upcoming(origin, RING_SLICE):
+            if look * (len(hungry) + 1) > MOST_ROWS:
+                break
+            if not self.books[other].passed_by:
+                box = self._box(other)
+                if box.look <= look and not box.empty:
+                    hungry.append(other)
+        self._fill(hungry, look)
+        if not self.boxes[origin].rows and not self.boxes[origin].empty:
+            self._fill_boxes(origin)
+
+    def _fill(self, hungry: list[str], look: int) -> None:
+        inline = INLINE if self.wants_payloads else 0
+        most = look + max(len(self.boxes[one].read) for one in hungry)
+        starts = [(one, min(self.boxes[one].after, self.boxes[one].horizon - 1)) for one in hungry]
+        counts = dict.fromkeys(hungry, 0)
+        for row in self.unit.mail(self.ring_id, starts, most, inline):
+            box = self.boxes[row.origin]
+            counts[row.origin] += 1
+            if row.id in box.read:
+                continue
+            box.after = max(box.after, row.id)
+            if row.id >= box.horizon:
+                box.read.add(row.id)
+            if row.id not in self.origins[row.origin].ahead:
+                box.rows.append(row)
+                if row.heap:
+                    self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
+                    self.fetched += row.size
+        for one in hungry:
+            box = self.boxes[one]
+            # What is read again is no more than half of what is new.
+            box.look = max(min(look * 2, 4096), 2 * len(box.read))
+            box.empty = counts[one] < most
+
+    def _add_due(self, origins: Sequence[str]) -> None:
+        """Mail that is due stands behind all other; whoever writes next lets it join."""
+        for origin in origins:
+            self._box(origin).due_seen = True
+        for *row, heap in self.unit.rows_for("due_mail", {"origin": origins}, ring=self.ring_id, now=self.now):
+            mail = MailRow(*row)
+            self.boxes[mail.origin].due.append(mail)
+            self.payload_cache[mail.origin, mail.id] = split_mail(mail, heap)
+
+    def look_at(self, origins: list[str]) -> None:
+        """Fetch what looking at all of these will need, in a few statements."""
+        self.looking = True
+        self.load_books(origins)
+        for origin in origins:
+            self._box(origin)
+        if origins:
+            self._fill(origins, max(min(MOST_ROWS // len(origins), 4096), FIRST_LOOK))
+            self._add_due(origins)
+
+    def cut_everything(self) -> None:
+        """Cut all mail of the ring, in the order in which it was sent (for those who listen)."""
+        after = -1
+        while rows := self.unit.uncut(self.ring_id, after, 1024):
+            self.load_books(row.origin for row in rows)
+            for row in rows:
+                after = row.id
+                known = self.origins[row.origin]
+                if row.id >= known.row.floor and row.id not in known.ahead:
+                    self.pull(self.book(row.origin))
+            if len(rows) < 1024:
+                return
+
+    def pull_some(self, book: Book, wanted: int) -> bool:
+        """Cut mail until that many messages more lie in pages, or there is none."""
+        enough, pulled, box = book.message_count + wanted, False, self._box(book.origin)
+        while book.message_count < enough:
+            single = [] if self.listening else box.leading_singles(enough - book.message_count)
+            if len(single) > 1:
+                self._cut_singles(book, single)
+            elif not self.pull(book):
+                break
+            pulled = True
+        return pulled
+
+    def _cut_singles(self, book: Book, rows: list[MailRow]) -> None:
+        """Cut a row of mails of one plain message each: the same as one by one, with less ado."""
+        known, was_ready = self.origins[book.origin], book.is_ready
+        page = self.page(book.origin, book.end - 1) if was_ready else None
+        ids, sizes = [row.id for row in rows], [row.size for row in rows]
+        at = 0
+        while at < len(rows):
+            count = page.append_singles(ids[at:], sizes[at:], self.config.heap_size) if page else 0
+            if page is None or not count:
+                page = self._open_page(book)
+                continue
+            self.changed_pages.add((book.origin, page.index))
+            at += count
+        size = sum(sizes)
+        book.message_count += len(rows)
+        book.size += size
+        known.messages += len(rows)
+        known.size += size
+        known.taken += ids
+        self.changed_books.add(book.origin)
+        if not was_ready and book.origin not in self.circle(book.origin):
+            self.knit(book, Mail(ids[0], sizes[:1]))
+
+    def was_cut(self, book: Book, mail: Mail) -> None:
+        """Remember what was added, apart from what servicing took away."""
+        known = self.origins[book.origin]
+        known.messages += mail.items
+        known.size += mail.size(0, mail.items)
+
+    def knit(self, book: Book, mail: Mail) -> None:
+        """Enter the ring in the order of arrivals: when this mail arrived, it was knit in."""
+        ring, origin = self.circle(book.origin), book.origin
+        floor = 0 if ring is self.high else self.state.ticket_floor
+        if floor <= mail.id < POSTED and origin not in ring.unknitted:
+            self.tickets[origin] = ticket_of(origin, mail.id)
+        else:
+            ring.knit(origin)
