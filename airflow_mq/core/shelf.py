@@ -18,7 +18,7 @@ from .groups import ROOT, head_of
 from .message import Address, Footprint
 from .page import Mail, Page
 from .permit import OPEN, Permit
-from .priority import books_of, is_high, origin_of
+from .priority import MARK, books_of, origin_of
 from .ring import Ring
 from .weight import Weight
 
@@ -146,7 +146,7 @@ class Shelf(ABC):
 
     def circle(self, origin: str) -> Ring:
         """The ring in which this book has its place."""
-        return self.high if is_high(origin) else self.ring
+        return self.high if origin.startswith(MARK) else self.ring
 
     def book(self, origin: str) -> Book:
         """The book of this origin."""

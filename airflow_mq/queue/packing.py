@@ -74,15 +74,12 @@ class Packer:
 
     def _let_go_plain(self, rows: Mapping[str, list[bytes]], most: int, *, more: bool) -> Iterator[Packed]:
         for origin, row in rows.items():
-            self._split(row, most)
+            _check(row, most)
             yield Packed(self._plain_row(origin, row, more=more))
 
     def _split(self, row: list[bytes], most: int) -> tuple[list[list[bytes]], list[bytes]]:
         """Check what is to go, and cut it into what fills pages and the rest."""
-        lengths = list(map(len, row))
-        if min(lengths) == 0 or max(lengths) > most:
-            for message in row:
-                check_payload(message, most)
+        lengths = _check(row, most)
         ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
         full, start = [], 0
         while ends[-1] - ends[start] > self.heap_size:
@@ -178,6 +175,15 @@ class Packer:
         if not plain and not blobs:
             return b""
         return json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
+
+
+def _check(row: list[bytes], most: int) -> list[int]:
+    """The lengths of messages, if all of them may be sent."""
+    lengths = list(map(len, row))
+    if min(lengths) == 0 or max(lengths) > most:
+        for message in row:
+            check_payload(message, most)
+    return lengths
 
 
 def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
