@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-EXTRAS ?= test,dev,airflow,spark,kafka,java
+EXTRAS ?= test,dev,airflow,spark,kafka,java,openlineage
 PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical

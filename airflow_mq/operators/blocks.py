@@ -32,7 +32,7 @@ from airflow.providers.common.compat.sdk import (
     BaseHook,
 )
 
-from airflow_mq import tracing
+from airflow_mq import lineage, tracing
 from airflow_mq.core.errors import Busy, MessageQueueError, TokenRefused, UnknownBlock
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
@@ -249,6 +249,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._running_in_place = False
         self._store: dict[str, str] = {}
         self._trace: dict[str, str] = {}
+        self._touched: lineage.Touched | None = None
         self._client: ConnectClient | None = None
 
     def execute(self, context: Any) -> None:
@@ -262,12 +263,17 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         """Process a part of a block in the way that its processors ask for."""
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, str(block["token"]))
+            self._touched = watching.taken(queue, str(block["token"]), processors, part)
             with watching.processing(queue, part, block) as carrier:
                 self._trace = tracing.environment(carrier)
                 if part["where"] == "in place":
                     self._in_place(queue, processors, part, str(block["token"]))
                 else:
                     self._on_spark(context, queue, processors, part, block)
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The queues whose messages were processed."""
+        return lineage.taken(self._touched)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         from airflow_mq.spark.store_side import run_in_place
@@ -421,13 +427,15 @@ class SettleBlockOperator(QueueOperator):
         self.outlet = outlet
         self.exchange = exchange
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
+        self._touched: lineage.Touched | None = None
+        self._summary: Mapping[str, Any] | None = None
 
     def execute(self, context: Any) -> dict[str, Any] | None:
         """Settle; fail if a job failed."""
         states = task_states(context, [self.plan_task_id, self.process_task_id])
         said = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, said["ring"] if said else None) as queue:
-            summary = self._settle(queue, context, said)
+            summary = self._summary = self._settle(queue, context, said)
             if self.exchange and said:
                 self._clear_folder(queue, str(said["token"]), self.exchange)
             self._emit_again(queue, context, summary)
@@ -441,6 +449,10 @@ class SettleBlockOperator(QueueOperator):
                 "what was not reported is back in its queues, and a later block takes it"
             )
         return summary
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The queues of the block, and what it came to."""
+        return lineage.taken(self._touched, self._summary)
 
     def _settle(self, queue: MessageQueue, context: Any, said: Mapping[str, Any] | None) -> dict[str, Any] | None:
         token = said["token"] if said else None
@@ -466,6 +478,7 @@ class SettleBlockOperator(QueueOperator):
         self, queue: MessageQueue, said: Mapping[str, Any], trace: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         watched = watching.Settling(queue, str(said["token"]), trace)
+        self._touched = self._touched or watching.taken(queue, str(said["token"]))
         summary = summary_of(said, queue.settle_block(said["token"]))
         self.log.info("%s", readable(summary))
         watched.told(summary)

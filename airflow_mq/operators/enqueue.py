@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
+from airflow_mq import lineage
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
@@ -121,15 +122,18 @@ class EnqueueMessagesOperator(QueueOperator):
         self.expires = expires
         self.priority = priority
         self.of_team = of_team
+        self._touched: lineage.Touched | None = None
 
     def execute(self, context: Any) -> dict[str, int]:
         """Enqueue everything that the source has."""
         base = key_base(context) if self.idempotent else None
         above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue, watching.sending(queue), ExitStack() as held:
+            addressed = self._addressed(self._apart(self._source(), queue, held), base, above)
+            self._touched = lineage.touched(queue)
             try:
                 sent = queue.enqueue_messages(
-                    self._addressed(self._apart(self._source(), queue, held), base, above),
+                    addressed if self._touched is None else self._touched.each(addressed),
                     weight=weight_of(self.weight, "weight"),
                     headers=self.headers or None,
                     not_before=number_of(self.not_before, "not_before"),
@@ -149,6 +153,10 @@ class EnqueueMessagesOperator(QueueOperator):
             sent.count, sent.size, queue.ring, sent.repeated,
         )  # fmt: skip
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The queues that were sent to."""
+        return lineage.written(self._touched)
 
     def _source(self) -> Source:
         given = [name for name in ("messages", "files", "sql") if getattr(self, name) is not None]

@@ -8,13 +8,14 @@ from datetime import datetime as clock
 from datetime import timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_mq import metrics, tracing
+from airflow_mq import lineage, metrics, tracing
 from airflow_mq.core.outcome import Done, Outcome, Overweight, Transferred, Yield
 from airflow_mq.tracing import LINKS, OUTCOMES, Carrier, harmless
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
     from airflow_mq.core.settle import Answers
+    from airflow_mq.processors import Part, Processors
     from airflow_mq.queue import Carried
 
 
@@ -40,6 +41,21 @@ def processing(queue: MessageQueue, part: Mapping[str, Any], block: Mapping[str,
     name = f"process {queue.ring}"
     with tracing.span(name, on=queue.traces, kind="CONSUMER", parent=block.get("trace"), **said) as carrier:
         yield carrier
+
+
+@harmless
+def taken(
+    queue: MessageQueue, token: str, processors: Processors | None = None, part: Part | None = None
+) -> lineage.Touched | None:
+    """The queues that a block, or a part of it, takes messages of, for whoever follows lineage."""
+    if not lineage.is_wanted():
+        return None
+    claims = [(claim.whose, claim.messages) for claim in queue.block(token).claims if claim.messages]
+    if processors is not None and part is not None:
+        mine = processors.mine(part, list(dict.fromkeys(origin for origin, _ in claims)))
+        own = {origin for origins in mine.values() for origin in origins}
+        claims = [(origin, count) for origin, count in claims if origin in own]
+    return lineage.touched(queue, claims)
 
 
 @contextmanager

@@ -1,0 +1,108 @@
+"""What OpenLineage is told of queues, by its own provider, where that is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, lineage
+from airflow_mq.store import parse
+from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def run() -> Run:
+    return Airflow().run()
+
+
+@pytest.fixture
+def openlineage(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """OpenLineage, switched on; gives what asks an operator as its listener does."""
+    from airflow.providers.openlineage import conf
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+
+    monkeypatch.setattr(conf, "is_disabled", lambda: False)
+    return lambda operator: DefaultExtractor(operator).extract_on_complete(None)
+
+
+def facet(found: Any, name: str) -> dict[str, Any]:
+    from openlineage.client.serde import Serde
+
+    return {key: value for key, value in Serde.to_dict(found[name]).items() if not key.startswith("_")}
+
+
+def test_a_task_that_sends_writes_queues(sqlite_queue: MessageQueue, run: Run, openlineage: Any) -> None:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    messages = [{"origin": "acme", "payload": "1"}, {"origin": "acme", "payload": "2"}, {"origin": "b", "payload": "3"}]
+    operator = EnqueueMessagesOperator(task_id="send", mq_conn_id=CONN_ID, messages=messages)
+    run.execute(operator)
+
+    told = openlineage(operator)
+
+    path = sqlite_queue.store.address.path
+    assert [(one.namespace, one.name) for one in told.outputs] == [
+        (f"airflow_mq://{path}", "default/acme"), (f"airflow_mq://{path}", "default/b"),
+    ]  # fmt: skip
+    assert [one.outputFacets["outputStatistics"].rowCount for one in told.outputs] == [2, 1]
+    assert facet(told.job_facets, "airflow_mq_ring") == {
+        "ring": "default", "queues": 2, "messages": 3, "order": "deficit", "serviceWeight": [600_000, 1 << 30],
+    }  # fmt: skip
+
+
+def test_a_block_reads_them(sqlite_queue: MessageQueue, run: Run, openlineage: Any) -> None:
+    from airflow_mq.operators.blocks import ProcessMessagesOperator, SettleBlockOperator
+
+    fill(sqlite_queue, {"a1": [b"x"] * 2, "b": [b"bad"]})
+    parts = run.plan()
+    names = []
+    for index, part in enumerate(parts):
+        operator = ProcessMessagesOperator(task_id="process", part=part, processors=in_place(), mq_conn_id=CONN_ID)
+        run.execute(operator, index)
+        names += [one.name for one in openlineage(operator).inputs]
+    settle = SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID)
+    run.execute(settle)
+
+    told = openlineage(settle)
+
+    assert sorted(names) == ["default/a1", "default/b"] == sorted(one.name for one in told.inputs)
+    block = facet(told.run_facets, "airflow_mq_block")
+    assert (block["processed"], block["failed"], block["setAside"], block["messages"]) == (2, 1, 0, 3)
+
+
+def test_so_many_queues_are_named_and_no_more(
+    sqlite_queue: MessageQueue, run: Run, openlineage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.operators.blocks import SettleBlockOperator
+
+    monkeypatch.setattr(lineage, "MOST", 3)
+    fill(sqlite_queue, {f"a{number}": [b"x"] * (number + 1) for number in range(5)})
+    run.plan()
+    settle = SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID)
+    run.execute(settle)
+
+    told = openlineage(settle)
+
+    assert [one.name for one in told.inputs] == ["default/a4", "default/a3", "default/a2"]
+    assert facet(told.job_facets, "airflow_mq_ring")["queues"] == 5
+
+
+def test_a_store_is_named_without_who_opens_it() -> None:
+    address = parse("postgresql://user:hunter2@db.example.com:6432/shop?schema=queues")
+
+    assert lineage.namespace_of(address) == "airflow_mq://db.example.com:6432/shop/queues"
+
+
+def test_nothing_is_told_where_nobody_wants_to_know(sqlite_queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.operators.blocks import SettleBlockOperator
+
+    assert lineage.is_wanted() is False
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan()
+    settle = SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID)
+    run.execute(settle)
+
+    assert settle.get_openlineage_facets_on_complete(None) is None
