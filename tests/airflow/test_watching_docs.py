@@ -19,23 +19,6 @@ from airflow_mq.store import parse, upgrade
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def programs(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
-
-
-@pytest.mark.airflow
-@pytest.mark.parametrize("page", ["metrics.md", "tracing.md"])
-def test_the_examples_run(page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = f"sqlite:///{tmp_path}/store.db"
-    upgrade(parse(store))
-
-    for program in programs(page):
-        exec(compile(program, page, "exec"), {"STORE": store})  # noqa: S102 - our own page
-
-    told = capsys.readouterr().out
-    assert ("3 messages of 1 queue weigh 3 ms" in told) if page == "metrics.md" else re.search(r"^00-\w{32}-", told)
-
-
 def prometheus_names() -> set[str]:
     """The names that Prometheus has of all metrics."""
     found = set()
