@@ -41,6 +41,7 @@ WAITING, ASIDE, GONE = "waiting", "set aside", "gone"
 ORIGINS = ("a", "a/b", "c")
 RINGS = (0, 1)
 FINAL = {"Processed", "ProcessingFailed", "Transferred", "Discarded", "Expired"}
+TRIED = {"Processed", "ProcessingFailed", "WentBack"}
 BACK = {"WentBack", "AttemptsExhausted"}
 DECIDED = {"Expired", "OverweightEnqueued"}
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
@@ -237,8 +238,8 @@ class Places(RuleBasedStateMachine):
         draw = data.draw
         ring, one = draw(places)
         more: dict[str, Any] = {}
-        if draw(st.integers(0, 5)) == 0:
-            more["expires"] = draw(st.sampled_from([0, 20, 70]))
+        if draw(st.integers(0, 3)) == 0:
+            more["expires"] = draw(st.sampled_from([0, 20, 20, 70]))
         if draw(st.integers(0, 5)) == 0:
             more["not_before"] = draw(st.sampled_from([-5, 10, 30]))
         if draw(st.integers(0, 3)) == 0:
@@ -445,8 +446,10 @@ class Places(RuleBasedStateMachine):
     def become(self, name: str, entry: Entry) -> None:
         self.met[name] += 1
         holder = entry.holder
+        expired = entry.expires is not None and entry.expires <= self.clock.now
+        assert expired or name != "Expired"
         if holder is None:
-            assert name != "Transferred"
+            assert name != "Transferred" and not (expired and entry.state == WAITING and name in TRIED)
         else:
             assert not self.lives(holder), f"{name} for {entry}, which somebody holds"
             promised = holder.fates.get(entry)

@@ -87,6 +87,24 @@ class Tokens(Places):
             self.hear()
             self.look_around()
 
+    @rule(place=places, count=st.integers(1, 3), stages=st.integers(2, 4))
+    def hand_along(self, place: Place, count: int, stages: int) -> None:
+        """Messages go from stage to stage, each time to where fewest are: who lends them is often gone by then."""
+        fresh = [b"%d-" % next(self.serial) for _ in range(count)]
+        self.do(lambda store: store.queues[place[0]].enqueue_messages(place[1], fresh).count)
+        self.put(Entry(place, payload) for payload in fresh)
+        for _ in range(stages):
+            self.hear()
+            self.look_around()
+            while holder := self.take_one(*place, None):
+                if holder.entry.payload in fresh:
+                    break
+                self.complete_some([holder], Done())
+            if holder is None:
+                return
+            place = min(self.here, key=lambda one: len(self.here[one]))
+            self.transfer_some([holder], place)
+
     def take_one(self, ring: int, origin: str | None, lease: float | None) -> Holder | None:
         settled = not any(holder.ring == ring and not self.lives(holder) for holder in self.holders)
         before = self.do(lambda store: store.queues[ring].ring_order())
