@@ -315,7 +315,7 @@ def fresh_id(store: Store) -> int:
 @pytest.mark.timeout(0)
 def test_payloads_kept_apart_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
     kind = type("BlobsHere", (Blobs,), {"folder": tmp_path})
-    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 40), kind)
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), kind)
     for what in ("Processed", "Transferred", "BlobMissing", "given up", "nothing was left"):
         assert met[what], f"never met: {what}"
 
@@ -328,4 +328,4 @@ def test_payloads_kept_apart_at_random_on_both_stores(
 ) -> None:
     kind = type("BlobsHere", (Blobs,), {"folder": tmp_path})
     with postgres_server.database() as uri:
-        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(5, 25), kind)
+        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(4, 25), kind)

@@ -380,7 +380,7 @@ def told(result: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_tokens_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
-    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 40), Tokens)
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), Tokens)
     for what in ("taken", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
                  "refused: TokenRefused", "nothing was left"):  # fmt: skip
         assert met[what], f"never met: {what}"
@@ -391,4 +391,4 @@ def test_tokens_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
 @pytest.mark.timeout(0)
 def test_tokens_at_random_on_both_stores(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
     with postgres_server.database() as uri:
-        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(5, 25), Tokens)
+        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(4, 25), Tokens)
