@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import get_user
-from fastapi import APIRouter, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from airflow_mq import __version__
 
@@ -90,10 +91,12 @@ def openapi(request: Request, who: Reader) -> JSONResponse:
     return JSONResponse(get_openapi(title=app.title, version=app.version, routes=app.routes))
 
 
-async def index(request: Request) -> Response:
+async def index(
+    request: Request, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
+) -> Response:
     """The page by itself; who is not signed in is led to where that is done."""
     try:
-        await get_user(request, None, None)
+        await get_user(request, None, bearer)
     except HTTPException:
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), 307)
     return await static("index.html")
@@ -101,11 +104,16 @@ async def index(request: Request) -> Response:
 
 async def static(path: str) -> Response:
     """A file of the built page: the same bytes for everybody who has the wheel, so it asks for nobody's name."""
-    kind = KINDS.get(Path(path).suffix)
-    found = (BUILT / path).resolve()
-    if kind is None or not found.is_relative_to(BUILT.resolve()) or not found.is_file():
+    found = _files().get(path)
+    if found is None:
         raise HTTPException(404, "there is no such file" if BUILT.is_dir() else NOT_BUILT)
-    return FileResponse(found, media_type=kind, headers={"cache-control": "no-cache"})
+    return FileResponse(found, media_type=KINDS[found.suffix], headers={"cache-control": "no-cache"})
+
+
+def _files() -> dict[str, Path]:
+    """The files that there are, by the paths that they are asked for: no path that was asked for is ever opened."""
+    there = (path for path in BUILT.rglob("*") if path.suffix in KINDS and path.is_file() and not path.is_symlink())
+    return {path.relative_to(BUILT).as_posix(): path for path in there}
 
 
 async def _not_understood(request: Request, error: Exception) -> JSONResponse:

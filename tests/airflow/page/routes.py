@@ -1,0 +1,58 @@
+"""Every route of the page's API, asked for in a way that makes sense, and who may."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from tests.airflow.page.conftest import SCRIPT
+
+R = "/api/v1/stores/mq_page/rings/full"
+T = "/api/v1/stores/{conn_id}/rings/{ring}"
+ADDRESS = {"origin": "nobody", "page": 0, "index": 0}
+
+READ, PEEK, WRITE, TRIGGER = "read", "peek", "write", "trigger"
+MAY = {
+    "admin": {READ, PEEK, WRITE, TRIGGER},
+    "op": {READ, PEEK, WRITE, TRIGGER},
+    "user": {READ, TRIGGER},
+    "viewer": {READ},
+}
+
+
+class Route(NamedTuple):
+    """A route: how it is declared, how it is asked for, what that takes, and what the answer is then."""
+
+    method: str
+    template: str
+    path: str
+    takes: str
+    json: Any = None
+    status: int = 200
+
+
+ROUTES = [
+    Route("GET", "/api/v1/me", "/api/v1/me?conn_id=mq_page", READ),
+    Route("GET", "/api/v1/stores", "/api/v1/stores", READ),
+    Route("GET", "/api/v1/openapi.json", "/api/v1/openapi.json", READ),
+    Route("GET", f"{T}/overview", f"{R}/overview", READ),
+    Route("GET", f"{T}/fairness", f"{R}/fairness", READ),
+    Route("GET", f"{T}/queues", f"{R}/queues?sort=messages", READ),
+    Route("GET", f"{T}/queue", f"{R}/queue?origin={quote(SCRIPT)}", READ),
+    Route("GET", f"{T}/messages", f"{R}/messages?origin={quote(SCRIPT)}", PEEK),
+    Route("GET", f"{T}/blocks", f"{R}/blocks", READ),
+    Route("GET", f"{T}/events", f"{R}/events?limit=1000", READ),
+    Route("GET", f"{T}/set-aside", f"{R}/set-aside", READ),
+    Route("GET", f"{T}/export/queues.csv", f"{R}/export/queues.csv", READ),
+    Route("GET", f"{T}/export/set-aside.csv", f"{R}/export/set-aside.csv", READ),
+    Route("GET", f"{T}/export/events.csv", f"{R}/export/events.csv", READ),
+    Route("POST", f"{T}/dry-run", f"{R}/dry-run", READ, {"blocks": 2}),
+    Route("POST", f"{T}/set-aside/execute", f"{R}/set-aside/execute", TRIGGER, {"address": ADDRESS}, 404),
+    Route("POST", f"{T}/set-aside/judge", f"{R}/set-aside/judge", WRITE, {"addresses": [ADDRESS]}),
+    Route("POST", f"{T}/set-aside/discard", f"{R}/set-aside/discard", WRITE, {"addresses": [ADDRESS], "why": "old"}),
+    Route("POST", f"{T}/pause", f"{R}/pause", WRITE, {"origin": "matrix"}),
+    Route("POST", f"{T}/resume", f"{R}/resume", WRITE, {"origin": "matrix"}),
+    Route("POST", f"{T}/check", f"{R}/check", WRITE, {}),
+]
+#: The same bytes for everybody who has the wheel, and the way to the login.
+OPEN = {"/static/{path:path}", "/"}

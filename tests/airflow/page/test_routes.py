@@ -1,0 +1,266 @@
+"""What the page's routes tell and do: figures that are right, decisions that say whose they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_mq import Message, MessageQueue, Weight
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+Ask = Callable[..., Any]
+
+
+def of(queue: MessageQueue) -> str:
+    return f"/api/v1/stores/mq_page/rings/{queue.ring}"
+
+
+def aside(queue: MessageQueue, origin: str, count: int = 1) -> None:
+    """Set messages of an origin aside."""
+    queue.enqueue_messages(origin, [Message(b"x%d" % number, weight=Weight(5_000, 1)) for number in range(count)])
+    queue.settle_block(queue.plan_block())
+
+
+def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue) -> None:
+    for origin in ("b", "a", "c"):
+        ring.enqueue_messages(origin, [b"12345"] * 10)
+    ring.pause("c", "for a while")
+    block = ring.plan_block(limit=Weight(1_000, 20))
+    told = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    assert [one["origin"] for one in told["arcs"]] == ring.ring_order()
+    assert told["head"] == ring.ring_order()[0] and [one["is_head"] for one in told["arcs"]] == [True, False, False]
+    assert (told["waiting_messages"], told["waiting_bytes"], told["queues"], told["exact"]) == (30, 150, 3, True)
+    assert told["in_flight"] == block.messages == sum(one["in_flight"] for one in told["arcs"]) > 0
+    assert told["paused"] == 1 and [one["origin"] for one in told["arcs"] if one["paused"]] == ["c"]
+    assert told["last_block"]["id"] == block.id and told["last_block"]["state"] == "planned"
+    assert told["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
+
+
+def test_what_is_not_drawn_is_told_in_one_sum(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages((f"q{number:03}", b"12") for number in range(100))
+    told = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    assert len(told["arcs"]) == 60 and told["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
+
+
+@pytest.mark.parametrize("sort", ["origin", "messages", "bytes", "oldest", "received"])
+def test_the_table_is_turned_page_by_page(ask: Ask, ring: MessageQueue, sort: str) -> None:
+    counts = {f"q{number:02}": (number * 7) % 23 + 1 for number in range(23)}
+    ring.enqueue_messages((origin, b"x") for origin, count in counts.items() for _ in range(count))
+    seen, after = [], ""
+    while True:
+        told = ask("viewer", "GET", f"{of(ring)}/queues", params={"sort": sort, "limit": 5, "after": after}).json()
+        seen += [(row["origin"], row["messages"]) for row in told["rows"]]
+        after = told["next"]
+        if after is None:
+            break
+    assert dict(seen) == counts and len(seen) == len(counts)
+    if sort == "origin":
+        assert seen == sorted(seen)
+    if sort in ("messages", "bytes"):
+        assert [count for _, count in seen] == sorted(counts.values(), reverse=True)
+    assert ask("viewer", "GET", f"{of(ring)}/queues?search=Q1&limit=3").json()["total"] == 10
+    assert len(ask("viewer", "GET", f"{of(ring)}/queues?prefix=q2").json()["rows"]) == 3
+
+
+@pytest.mark.parametrize("after", ["x", "WyJvcmlnaW4iLCAxXQ==", "W10=", "%%%", "bnVsbA==", "\ud83d"])
+def test_a_cursor_that_is_none_is_refused(ask: Ask, ring: MessageQueue, after: str) -> None:
+    assert (
+        ask("viewer", "GET", f"{of(ring)}/queues", params={"after": after.encode("utf-8", "replace")}).status_code
+        == 422
+    )
+
+
+def test_a_queue_is_told_with_its_pages_and_why_it_waits(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages("acme", [b"x" * 100] * 50)
+    ring.set_origin("acme", share=3)
+    aside(ring, "acme")
+    told = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
+    assert told["settings"]["share"] == told["share"] == 3
+    assert told["messages"] == ring.footprint("acme").count and told["pages"][0]["state"] == "head"
+    # What no page holds yet comes on top.
+    assert 0 < sum(page["remaining"] for page in told["pages"]) <= told["messages"]
+    assert told["explain"]["sentence"] == ring.explain("acme", ahead=20).sentence
+    assert ask("viewer", "GET", f"{of(ring)}/queue?origin=nobody").status_code == 404
+
+
+def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b'{"a": [1, 2]}', headers={"Content-Type": "application/json", "key": "secret"})
+    (told,) = ask("op", "GET", f"{of(ring)}/messages?origin=acme").json()["rows"]
+    assert told["payload"]["json"] == {"a": [1, 2]} and bytes.fromhex(told["payload"]["hex"]) == b'{"a": [1, 2]}'
+    assert told["headers"] == {"Content-Type": "application/json", "key": "…"}
+    assert told["state"] == "waiting" and told["attempts"] == 0
+
+
+def test_blocks_are_told_as_they_were(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
+    block = ring.plan_block("orders/manual__2026-01-01T00:00:00+00:00/plan")
+    ring.report(block, [batch.answer() for batch in block.batches()])
+    ring.settle_block(block)
+    (told,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
+    assert (told["state"], told["messages"], told["processed"]) == ("settled", 30, 30)
+    assert len(told["by_queue"]) == 21 and told["by_queue"][-1]["origin"] is None
+    assert sum(one["messages"] for one in told["by_queue"]) == 30
+    assert told["run"]["url"] == "/dags/orders/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
+    for _ in range(3):
+        ring.settle_block(ring.plan_block())
+    first = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3").json()
+    then = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3&before={first['next']}").json()
+    assert [one["id"] for one in then["rows"]] == [block.id] and then["next"] is None
+
+
+def test_a_dry_run_is_what_the_queue_foresees_and_changes_nothing(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages((origin, b"x" * 100) for origin in ("a", "b") for _ in range(20))
+    body = {"limit": {"time": 1_000, "size": 1_000}, "shares": {"a": 4}, "blocks": 3}
+    told = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
+    foreseen = ring.forecast(3, limit=Weight(1_000, 1_000), shares={"a": 4})
+    assert [one["messages"] for one in told] == [one.messages for one in foreseen]
+    assert {one["origin"]: one["messages"] for one in told[0]["by_queue"]} == {
+        one.origin: one.messages for one in foreseen[0].queues if one.messages
+    }
+    assert sum(one["share"] for one in told[0]["by_queue"]) == pytest.approx(1)
+    assert ring.blocks() == []
+
+
+def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages((f"q{number % 3}", b"x%d" % number) for number in range(30))
+    block = ring.plan_block()
+    ring.report(block, [batch.answer() for batch in block.batches()])
+    ring.settle_block(block)
+    seen, after = [], ""
+    while True:
+        told = ask("viewer", "GET", f"{of(ring)}/events", params={"limit": 7, "after": after}).json()
+        seen += [(row["id"], row["origin"], row["index"]) for row in told["rows"]]
+        after = told["next"]
+        if after is None:
+            break
+    known = [(str(event.seq), event.origin, event.index) for event in ring.events()]
+    assert seen == known[::-1]
+    only = ask("viewer", "GET", f"{of(ring)}/events?origin=q1&kind=Processed").json()["rows"]
+    assert len(only) == 10 and {row["origin"] for row in only} == {"q1"}
+    assert ask("viewer", "GET", f"{of(ring)}/events?kind=Discarded").json() == {"rows": [], "next": None}
+    assert ask("viewer", "GET", f"{of(ring)}/events?kind=Nonsense").status_code == 422
+
+
+def test_every_kind_of_event_can_be_asked_for() -> None:
+    from typing import get_args
+
+    from airflow_mq.api.blocks import Kind
+    from airflow_mq.core.events import NAMES
+
+    assert set(get_args(Kind)) == set(NAMES.values())
+
+
+# Decisions.
+
+
+def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
+    aside(ring, "acme", 3)
+    rows = ask("viewer", "GET", f"{of(ring)}/set-aside?limit=2").json()
+    assert len(rows["rows"]) == 2 and rows["total"] == 3 and rows["next"]
+    last = ask("viewer", "GET", f"{of(ring)}/set-aside", params={"after": rows["next"]}).json()
+    assert len(last["rows"]) == 1 and last["next"] is None
+    addresses = [row["address"] for row in rows["rows"]]
+    gone = {"origin": "acme", "page": 7, "index": 7}
+    body = {"addresses": [*addresses, gone], "why": "nobody needs it"}
+    told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
+    assert told["discarded"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
+    assert {(event.who, event.why) for event in ring.events(name="Discarded")} == {("op", "nobody needs it")}
+    assert len(ring.overweight()) == 1
+
+
+def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue) -> None:
+    aside(ring, "acme", 3)
+    assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is False
+    one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
+    stays = ask("admin", "POST", f"{of(ring)}/set-aside/judge", json={"addresses": [one]}).json()
+    assert stays["judged"] == 0 and stays["refused"][0]["detail"]
+    ring.change_ring(service_weight=Weight(10_000, 1_000))
+    assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is True
+    body = {"all": True, "why": "larger blocks"}
+    assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=body).json()["judged"] == 3
+    assert ring.overweight() == [] and {event.who for event in ring.events(name="Rejudged")} == {"admin"}
+    for nonsense in ({}, {"all": True, "addresses": [one]}):
+        assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=nonsense).status_code == 422
+
+
+def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b"x")
+    body = {"origin": "acme", "reason": "their receiver is down", "until": "2099-01-01T00:00:00+01:00"}
+    assert ask("op", "POST", f"{of(ring)}/pause", json=body).status_code == 200
+    (paused,) = ring.paused()
+    assert (paused.origin, paused.who, paused.reason) == ("acme", "op", "their receiver is down")
+    (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
+    assert row["paused"]["who"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00+00:00"
+    assert row["why"] == "paused: their receiver is down"
+    assert ask("op", "POST", f"{of(ring)}/resume", json={"origin": "acme"}).json()["was_paused"] is True
+    assert ring.paused() == []
+    assert ask("op", "POST", f"{of(ring)}/pause", json={**body, "until": "2099-01-01"}).status_code == 422
+    assert ask("op", "POST", f"{of(ring)}/pause", json={"origin": "acme", "below": True}).status_code == 422
+
+
+def test_the_check_tells_what_is_broken(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b"x")
+    told = ask("op", "POST", f"{of(ring)}/check", json={}).json()
+    assert told["violations"] == [] and told["took_seconds"] >= 0
+
+
+# Execution by hand.
+
+DAG = """
+from airflow.sdk import DAG, Param
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+FORM = {"address": Param(type="string", pattern="^.+:[0-9]+:[0-9]+$"), "time_limit": Param(1, type="integer"),
+        "size_limit": Param(1, type="integer"), "connection": Param("c", type="string"), "ring": Param("", type="string")}
+with DAG("page_by_hand", schedule=None, params=FORM):
+    EmptyOperator(task_id="execute")
+"""
+
+
+def test_a_message_is_executed_by_a_run_of_whoever_asked(
+    ask: Ask, ring: MessageQueue, page: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_to_airflow(tmp_path, DAG)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "page_by_hand")
+    aside(ring, "acme")
+    (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
+    body = {"address": row["address"], "note": "for the quarter"}
+    assert ask("viewer", "POST", f"{of(ring)}/set-aside/execute", json=body).status_code == 403
+    told = ask("user", "POST", f"{of(ring)}/set-aside/execute", json=body).json()
+    assert told["dag_id"] == "page_by_hand" and told["url"].startswith("/dags/page_by_hand/runs/manual__")
+    headers = {"Authorization": f"Bearer {page.tokens['admin']}"}
+    run = page.client.get(f"/api/v2/dags/page_by_hand/dagRuns/{told['run_id']}", headers=headers).json()
+    assert run["triggering_user_name"] == "user" and run["run_type"] == "manual"
+    assert run["conf"] == {
+        "address": row["text"], "connection": "mq_page", "ring": ring.ring, "time_limit": 5_000, "size_limit": 1,
+    }  # fmt: skip
+    assert ring.overweight() != []
+
+
+def test_a_dag_that_is_not_there_is_told(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "no_such_dag")
+    aside(ring, "acme")
+    (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
+    told = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
+    assert told.status_code == 409 and "no_such_dag" in told.json()["detail"]
+
+
+def known_to_airflow(folder: Path, text: str) -> None:
+    """Have Airflow's database know a DAG."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+
+    (folder / "by_hand.py").write_text(text)
+    bag = DagBag(str(folder))
+    assert not bag.import_errors, json.dumps(bag.import_errors)
+    with create_session() as session:
+        if session.get(DagBundleModel, "page") is None:
+            session.add(DagBundleModel(name="page"))
+    sync_bag_to_db(bag, "page", None)

@@ -1,0 +1,388 @@
+"""Tests that try to break into the page's API: S1, S2, B9, B10, and what a foreign page could have a browser do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from tests.airflow.page.conftest import FORMULA, ROLES, SCRIPT, SECRET
+from tests.airflow.page.routes import MAY, OPEN, PEEK, READ, ROUTES, TRIGGER, WRITE, R, Route
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+Ask = Callable[..., Any]
+WRITES = [route for route in ROUTES if route.method == "POST"]
+
+
+def application() -> Any:
+    from airflow_mq.plugin import AirflowMqPlugin
+
+    return AirflowMqPlugin.fastapi_apps[0]["app"].app.app
+
+
+def declared() -> set[tuple[str, str]]:
+    """The routes that there are."""
+    return {(method, route.path) for route in application().routes for method in route.methods}
+
+
+def needs(dependant: Any) -> set[str]:
+    """What a route wants to know before it runs."""
+    own = {getattr(one.call, "__name__", "") for one in dependant.dependencies}
+    return own.union(*(needs(one) for one in dependant.dependencies))
+
+
+# Who is let in.
+
+
+def test_every_route_is_known_to_these_tests(page: SimpleNamespace) -> None:
+    open_ = {(method, path) for path in OPEN for method in ("GET", "HEAD")}
+    assert declared() - open_ == {(route.method, route.template) for route in ROUTES}
+
+
+def test_every_route_asks_who_it_is_and_every_write_that_it_was_meant(page: SimpleNamespace) -> None:
+    kinds = {(route.method, route.template): route for route in ROUTES}
+    for route in application().routes:
+        if route.path in OPEN:
+            continue
+        wanted = needs(route.dependant)
+        assert "get_user" in wanted and "asking" in wanted, f"{route.path} lets anybody in"
+        for method in route.methods:
+            takes = kinds[method, route.path].takes
+            assert method == "GET" or "meant" in wanted, f"{route.path} can be asked for by a foreign page"
+            assert takes != WRITE or "_writer" in wanted, f"{route.path} does not ask who may write"
+            assert takes != PEEK or "_peeker" in wanted, f"{route.path} does not ask who may read messages"
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+def test_strangers_are_let_in_nowhere(ask: Ask, route: Route) -> None:
+    for headers in (
+        {},
+        {"Authorization": "Bearer nonsense"},
+        {"Cookie": "_token=nonsense"},
+        {"Authorization": "Basic YTpi"},
+    ):
+        answer = ask(None, route.method, route.path, headers={**headers, "X-Airflow-Mq": "1"}, json=route.json)
+        assert answer.status_code in (401, 403), (headers, answer.text)
+        assert set(answer.json()) == {"detail"}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_everybody_may_do_what_their_role_says_and_no_more(ask: Ask, role: str) -> None:
+    seen = {}
+    for route in ROUTES:
+        answer = ask(role, route.method, route.path, json=route.json)
+        expected = route.status if route.takes in MAY[role] else 403
+        seen[route.method, route.template] = (answer.status_code, expected)
+    assert {key: pair for key, pair in seen.items() if pair[0] != pair[1]} == {}
+    can = ask(role, "GET", "/api/v1/me?conn_id=mq_page").json()["can"]
+    assert can == {name: name in MAY[role] for name in (READ, PEEK, WRITE, TRIGGER)}
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/v1/docs", "/docs/oauth2-redirect"])
+def test_what_the_api_is_made_of_is_not_told_to_strangers(ask: Ask, path: str) -> None:
+    assert ask(None, "GET", path).status_code == 404
+
+
+def test_who_is_not_signed_in_is_led_to_the_login(ask: Ask) -> None:
+    answer = ask(None, "GET", "/")
+    assert answer.status_code == 307 and "/login" in answer.headers["location"]
+
+
+# Whose doing it is.
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://airflow.test:8081"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://airflow.test"},
+        {"Origin": "http://evil.test"},
+        {"Origin": "http://airflow.test.evil.test"},
+        {"Origin": "http://airflow.test:8081"},
+        {"Origin": "null"},
+        {"Origin": "http://[bad"},
+        {},
+        {"Sec-Fetch-Site": "same-origin", "X-Airflow-Mq": ""},
+        {"Sec-Fetch-Site": "same-origin", "X-Airflow-Mq": "0"},
+        {"Sec-Fetch-Site": "same-origin", "Content-Type": "text/plain"},
+        {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"},
+        {"Sec-Fetch-Site": "same-origin", "Content-Type": "text/plain; application/json"},
+        {"Sec-Fetch-Site": "same-origin", "Content-Type": ""},
+    ],
+    ids=str,
+)
+def test_a_cookie_alone_changes_nothing(page: SimpleNamespace, ask: Ask, headers: dict[str, str]) -> None:
+    cookie = {"Cookie": f"_token={page.tokens['admin']}", "X-Airflow-Mq": "1", "Content-Type": "application/json"}
+    for route in WRITES:
+        answer = ask(None, "POST", route.path, headers={**cookie, **headers}, content=json.dumps(route.json))
+        assert answer.status_code == 403, (route.path, answer.text)
+
+
+@pytest.mark.parametrize("proof", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://airflow.test"}])
+def test_our_own_page_may_write_by_cookie(page: SimpleNamespace, ask: Ask, proof: dict[str, str]) -> None:
+    headers = {"Cookie": f"_token={page.tokens['op']}", "X-Airflow-Mq": "1", **proof}
+    assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "never"}).json()["was_paused"] is False
+
+
+def test_a_bearer_token_that_is_none_does_not_lend_the_cookie(page: SimpleNamespace, ask: Ask) -> None:
+    headers = {"Cookie": f"_token={page.tokens['admin']}", "Authorization": "Bearer nonsense"}
+    assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "a"}).status_code in (401, 403)
+
+
+def test_a_bearer_token_wants_json_too(ask: Ask) -> None:
+    answer = ask("admin", "POST", f"{R}/pause", headers={"Content-Type": "text/plain"}, content='{"origin": "a"}')
+    assert answer.status_code == 403
+
+
+def test_nothing_is_changed_by_looking(page: SimpleNamespace, ask: Ask) -> None:
+    with MessageQueue(page.uri, "full") as queue:
+        before = queue.pulse_of_ring(), queue.survey().messages, [one.origin for one in queue.paused()]
+        for route in ROUTES:
+            if route.takes in (READ, PEEK):
+                ask("admin", route.method, route.path, json=route.json)
+        assert (queue.pulse_of_ring(), queue.survey().messages, [one.origin for one in queue.paused()]) == before
+
+
+# What is shown.
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+def test_what_was_sent_is_data_and_never_a_page(ask: Ask, route: Route) -> None:
+    for role in ("admin", None):
+        answer = ask(role, route.method, route.path, json=route.json)
+        kind = answer.headers["content-type"]
+        assert kind == "application/json" or (kind == "text/csv; charset=utf-8" and route.path.endswith(".csv"))
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == "'none'" and policy["script-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'self'" and "unsafe" not in answer.headers["content-security-policy"]
+        assert kind != "application/json" or answer.json() is not None
+
+
+def test_script_text_comes_back_as_the_text_that_it_is(ask: Ask) -> None:
+    rows = ask("admin", "GET", f"{R}/messages", params={"origin": SCRIPT}).json()["rows"]
+    assert rows[0]["payload"]["text"] == SCRIPT and rows[0]["address"]["origin"] == SCRIPT
+    assert SCRIPT in [row["origin"] for row in ask("viewer", "GET", f"{R}/queues").json()["rows"]]
+    assert {row["address"]["origin"] for row in ask("viewer", "GET", f"{R}/set-aside").json()["rows"]} > {"archive"}
+
+
+def test_headers_keep_their_secrets(ask: Ask) -> None:
+    with_headers = ask("admin", "GET", f"{R}/messages", params={"origin": SCRIPT, "limit": 100})
+    assert SECRET not in with_headers.text
+
+
+def test_payloads_that_cannot_be_said_again_are_told_by_their_bytes(ask: Ask) -> None:
+    rows = ask("admin", "GET", f"{R}/messages", params={"origin": "odd/json", "limit": 100}).json()["rows"]
+    told = {row["payload"]["hex"][:12]: row["payload"] for row in rows}
+    assert told[b"NaN".hex()]["json"] is None and told[b"NaN".hex()]["text"] == "NaN"
+    assert told[b"[1e999]".hex()[:12]]["json"] is None
+    assert told[b"\xff\xfe".hex()]["text"] is None
+    assert told[b"{}".hex()]["json"] == {}
+    long = [one for one in told.values() if one["truncated"]]
+    assert long and all(one["shown"] == 4096 and one["json"] is None for one in long)
+    assert any(one["text"] and one["text"].startswith("\U0001f600") for one in long)
+
+
+@pytest.mark.parametrize("what", ["queues", "set-aside", "events"])
+def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
+    answer = ask("viewer", "GET", f"{R}/export/{what}.csv")
+    assert answer.headers["content-disposition"] == f'attachment; filename="airflow-mq-{what}.csv"'
+    cells = [cell for row in csv.reader(io.StringIO(answer.text)) for cell in row]
+    assert any(FORMULA in cell for cell in cells)
+    assert [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n")] == []
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", " =1", "\uff1d1", "\u200b=1"])
+def test_what_a_spreadsheet_may_take_for_a_formula_is_text(text: str) -> None:
+    from airflow_mq.api.exports import cell, line
+
+    assert cell(text) == f"'{text}"
+    assert next(
+        csv.reader(
+            io.StringIO(
+                line(
+                    [text],
+                ),
+                newline="",
+            )
+        )
+    ) == [f"'{text}"]
+
+
+def test_numbers_stay_numbers() -> None:
+    from airflow_mq.api.exports import cell
+
+    assert [cell(value) for value in (-1, 2.5, None, "plain", "a=b")] == ["-1", "2.5", "", "plain", "a=b"]
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../app.py", "..%2fapp.py", "%2e%2e/%2e%2e/plugin.py", "....//app.py", "/etc/passwd", "%2fetc%2fpasswd",
+        "..%5capp.py", "secret.txt", "secret.py", "link.js", "sub/", "", "%00.js", "index.html%00.js", "a" * 5_000 + ".js",
+    ],
+)  # fmt: skip
+def test_no_other_file_is_served(
+    page: SimpleNamespace, ask: Ask, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.api import app
+
+    built = tmp_path / "dist"
+    (built / "sub").mkdir(parents=True)
+    (built / "index.html").write_text("<title>page</title>")
+    (built / "secret.txt").write_text(SECRET)
+    (built / "secret.py").write_text(SECRET)
+    (tmp_path / "app.py").write_text(SECRET)
+    (tmp_path / "outside.js").write_text(SECRET)
+    (built / "link.js").symlink_to(tmp_path / "outside.js")
+    monkeypatch.setattr(app, "BUILT", built)
+    answer = ask(None, "GET", f"/static/{path}")
+    assert answer.status_code == 404, answer.text
+    assert SECRET not in answer.text
+
+
+def test_the_built_page_is_served(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.api import app
+
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text("<title>page</title>")
+    (tmp_path / "assets" / "page.js").write_text("export {}")
+    monkeypatch.setattr(app, "BUILT", tmp_path)
+    script = ask(None, "GET", "/static/assets/page.js")
+    assert script.status_code == 200 and script.headers["content-type"].startswith("text/javascript")
+    assert script.headers["x-content-type-options"] == "nosniff"
+    index = ask("viewer", "GET", "/")
+    assert index.text == "<title>page</title>" and index.headers["content-type"] == "text/html; charset=utf-8"
+
+
+# Stores at which something is wrong.
+
+WRONG = {
+    "mq_unreachable": 503, "mq_driver": 503, "mq_folder": 503, "mq_older": 503, "mq_newer": 503, "mq_broken": 503,
+    "mq_garbage": 503, "mq_stored": 503, "another_kind": 404, "nothing_of_this_name": 404, "../mq_page": 404,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("conn_id", WRONG)
+def test_a_store_that_cannot_be_used_is_an_answer_without_secrets(ask: Ask, conn_id: str) -> None:
+    for method, what, body in (("GET", "overview", None), ("GET", "queues", None), ("POST", "pause", {"origin": "a"})):
+        answer = ask("admin", method, f"/api/v1/stores/{conn_id}/rings/default/{what}", json=body)
+        assert answer.status_code in {WRONG[conn_id], 404 if conn_id.startswith("..") else WRONG[conn_id], 409}
+        assert answer.status_code != 500 and len(answer.json()["detail"]) > 8
+        for secret in (SECRET, "someone", "/nowhere", "Traceback", "psycopg", "sqlite3"):
+            assert secret not in answer.text
+
+
+def test_stores_are_listed_with_what_is_wrong(ask: Ask) -> None:
+    answer = ask("viewer", "GET", "/api/v1/stores")
+    told = {one["conn_id"]: one for one in answer.json()}
+    assert told["mq_page"]["error"] is None and {"full", "empty"} < set(told["mq_page"]["rings"])
+    assert told["mq_page"]["rings"][0] == "default"
+    assert {"mq_unreachable", "mq_newer", "mq_stored"} < set(told) and "another_kind" not in told
+    assert all(one["error"] for name, one in told.items() if name in WRONG)
+    assert SECRET not in answer.text and "/nowhere" not in answer.text
+    assert "upgrade" in told["mq_older"]["error"] and "airflow-mq" in told["mq_newer"]["error"]
+
+
+def test_a_ring_that_is_not_there_is_told(ask: Ask) -> None:
+    for method, what, body in (("GET", "overview", None), ("GET", "messages?origin=a", None), ("POST", "check", {})):
+        answer = ask("admin", method, f"/api/v1/stores/mq_page/rings/nowhere/{what}", json=body)
+        assert answer.status_code == 404 and "nowhere" in answer.json()["detail"]
+
+
+def test_an_empty_ring_has_an_answer_to_everything(ask: Ask) -> None:
+    base = R.replace("/full", "/empty")
+    for route in ROUTES:
+        if route.path.startswith(R) and route.template.rpartition("/")[2] not in ("queue", "messages"):
+            answer = ask("admin", route.method, route.path.replace(R, base), json=route.json)
+            assert answer.status_code in (200, route.status), (route, answer.text)
+
+
+def test_a_fault_of_ours_tells_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(MessageQueue, "glance", fail)
+    answer = ask("admin", "GET", f"{R}/overview")
+    assert answer.status_code == 500 and SECRET not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_what_takes_too_long_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.api import stores
+
+    monkeypatch.setattr(stores._Deadline, "__init__", lambda self, seconds: setattr(self, "until", 0.0))
+    answer = ask("admin", "GET", f"{R}/queues")
+    assert answer.status_code == 503 and "command line" in answer.json()["detail"]
+
+
+def test_too_many_at_once_are_sent_away(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    from threading import BoundedSemaphore
+
+    from airflow_mq.api import stores
+
+    monkeypatch.setattr(stores, "_room", BoundedSemaphore(1))
+    with stores.opened("mq_page", "full"):
+        answer = ask("admin", "GET", f"{R}/queues")
+    assert answer.status_code == 503 and answer.headers["retry-after"]
+    assert ask("admin", "GET", f"{R}/queues").status_code == 200
+
+
+# Code.
+
+
+def test_nothing_in_a_store_names_code(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring is full of names of functions; whatever is asked, none of them is looked up."""
+    from airflow_mq import codecs, loading
+
+    def fail(name: str) -> None:
+        raise AssertionError(f"{name} was loaded")
+
+    monkeypatch.setattr(loading, "load_named", fail)
+    monkeypatch.setattr(codecs, "load_named", fail)
+    for route in ROUTES:
+        assert ask("admin", route.method, route.path, json=route.json).status_code == route.status
+
+
+def test_the_api_imports_nothing_that_imports_by_name() -> None:
+    folder = Path(sys.modules["airflow_mq.api"].__file__ or "").parent
+    text = {path.name: path.read_text() for path in folder.glob("*.py")}
+    assert len(text) > 8
+    for name, source in text.items():
+        for word in ("load_named", "import_string", "pickle", "eval(", "exec(", "__import__", "subprocess", "yaml"):
+            assert word not in source, f"{name} has {word}"
+        assert name == "__init__.py" or "import_module" not in source
+
+
+def test_tasks_pay_nothing_for_the_page() -> None:
+    """Told by what is imported: a clock would tell of the machine."""
+    program = """
+        import sys
+        import airflow.plugins_manager, airflow.sdk, pluggy
+        before = set(sys.modules)
+        import airflow_mq.plugin, airflow_mq.provider
+        airflow_mq.provider.get_provider_info()
+        print(*sorted(set(sys.modules) - before))
+    """
+    run = [sys.executable, "-c", textwrap.dedent(program)]
+    fresh = set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split())
+    assert "airflow_mq.plugin" in fresh
+    assert fresh <= {"airflow_mq", "airflow_mq.api", "airflow_mq.plugin", "airflow_mq.provider"}

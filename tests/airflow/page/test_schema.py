@@ -1,0 +1,58 @@
+"""Whatever is asked of the page's API, by its own description, the answer is one that it describes, and never a fault."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from tests.airflow.page.conftest import ROLES
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+EXAMPLES = 8
+#: What is asked of: stores that are there, and one that is not; rings likewise.
+CONN_IDS = st.sampled_from(["mq_page", "mq_page", "mq_page", "mq_unknown", "mq_newer"])
+RINGS = st.sampled_from(["full", "full", "empty", "default", "nowhere"])
+
+
+def test_no_question_is_answered_with_a_fault(page: SimpleNamespace) -> None:
+    app = page.client.app
+    headers = {"Authorization": f"Bearer {page.tokens['admin']}"}
+    described = page.client.get("/airflow-mq/api/v1/openapi.json", headers=headers).json()
+    schema = schemathesis.openapi.from_dict(described)
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+    seen: dict[str, set[int]] = {}
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        # The check reads the whole store each time; one question is enough.
+        examples = 2 if operation.path.endswith("/check") else EXAMPLES
+
+        @settings(
+            max_examples=examples, derandomize=True, deadline=None, database=None, verbosity=Verbosity.quiet,
+            phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(case=operation.as_strategy(), conn_id=CONN_IDS, ring=RINGS, role=st.sampled_from(ROLES))
+        def ask(case: Any, conn_id: str, ring: str, role: str) -> None:
+            case.path_parameters = {"conn_id": conn_id, "ring": ring} if case.path_parameters else {}
+            asked = case.as_transport_kwargs(base_url="http://airflow.test/airflow-mq")
+            sent = {name: asked[name] for name in ("params", "json", "data") if asked.get(name) is not None}
+            if "data" in sent:
+                sent["content"] = sent.pop("data")
+            page.client.cookies.clear()
+            answer = page.client.request(
+                asked["method"], asked["url"], headers={"Authorization": f"Bearer {page.tokens[role]}"}, **sent
+            )
+            seen.setdefault(f"{case.method} {case.operation.path}", set()).add(answer.status_code)
+            assert answer.status_code != 500, f"{case.method} {asked['url']} {sent}: {answer.text}"
+            assert answer.status_code < 300 or answer.json()["detail"]
+
+        ask()
+    assert len(seen) == 20 and app is not None
+    # Not everything is refused before it is read.
+    assert sum(1 for codes in seen.values() if 200 in codes) >= 12, seen
