@@ -55,8 +55,9 @@ class EnqueueMessagesOperator(QueueOperator):
 
     :param messages: payloads (text, bytes, or anything that becomes JSON), or mappings with `payload` and, if
         they like, `origin`, `key`, `weight`, `headers` and `priority` (templated, unless it is an XCom)
-    :param files: a path with wildcards, or the address of an object store with wildcards; each file that matches is
-        a message, stored apart if it is larger than a page (templated)
+    :param files: a path with wildcards, or the address of an object store with wildcards, by a connection
+        (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`); each file that matches is a message, stored apart if
+        it is larger than a page (templated)
     :param sql: a query; each row is a message (templated)
     :param sql_conn_id: connection of the query, whose hook is a `DbApiHook` (templated)
     :param origin: the origin of all, or a function of the message, of the file's path, or of the row (as a
@@ -86,7 +87,7 @@ class EnqueueMessagesOperator(QueueOperator):
         self,
         *,
         messages: Any = None,
-        files: str | None = None,
+        files: Any = None,
         sql: str | None = None,
         sql_conn_id: str | None = None,
         origin: str | OriginOf | None = None,

@@ -127,6 +127,26 @@ def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQ
         assert store.find(tmp_path.name) == [] and queue.check() == []
 
 
+def test_files_of_an_object_store_by_a_connection(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+    from airflow.sdk import ObjectStoragePath
+    from airflow.sdk.io import attach
+    from fsspec.implementations.dirfs import DirFileSystem
+    from fsspec.implementations.local import LocalFileSystem
+
+    # Where names begin with a bucket's, and not with a slash.
+    store = DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True))
+    attach("s3", tmp_path.name, fs=store)
+    for name in ("1.csv", "2.csv", "note.txt"):
+        store.pipe_file(f"bucket/in/acme/{name}", name.encode())
+    address = f"s3://{tmp_path.name}@bucket/in/*/*.csv"
+
+    for files in (address, ObjectStoragePath(address)):
+        run.execute(enqueue(files=files, origin_pattern=r"/(?P<origin>[^/]+)/[^/]+$"))
+
+    # The same files have the same keys.
+    assert stored(sqlite_queue) == [("acme", b"1.csv"), ("acme", b"2.csv")]
+
+
 @pytest.mark.parametrize("address", ["{}", "file://{}"])
 def test_a_large_file_is_streamed(sqlite_queue: MessageQueue, run: Run, tmp_path: Path, address: str) -> None:
     size = 32 << 20
