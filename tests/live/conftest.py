@@ -16,12 +16,14 @@ import pytest
 from airflow_mq import Message, MessageQueue, RingConfig
 from airflow_mq.examples import orders
 from airflow_mq.store import parse, upgrade
-from airflow_mq.testing.live import LiveAirflow
+from airflow_mq.testing.live import USER, LiveAirflow
 from airflow_mq.testing.scratch import assert_sound
 from tests.live import processors
 from tests.postgres_server import Servers
 
 HERE = Path(__file__).parent
+#: Who may look, and change nothing.
+VIEWER = "viewer"
 REPOSITORY = HERE.parents[1]
 #: What these tests have otherwise in the repository's DAGs: a processor that writes down, a net that is soon there.
 CHANGES = {
@@ -132,6 +134,7 @@ class _Worlds(dict[str, World]):
             dags,
             metadata=metadata,
             parallelism=6,
+            settings={"core.simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer"},
             connections={
                 "airflow_mq_default": connection(store),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},

@@ -158,5 +158,5 @@ export type FairnessRow = {
 
 export type Fairness = { rows: FairnessRow[]; jain: number | null; blocks: number };
 export type Checked = { violations: { what: string; where: string; hint?: string }[]; took_seconds: number };
-export type Paged<T> = { rows: T[]; next: string | null; total?: number | null };
+export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; /** Whether all were counted that are sorted. */ counted?: boolean };
 export type Refusals = { refused: { address: Address; detail: string }[] };

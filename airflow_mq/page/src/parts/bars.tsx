@@ -2,7 +2,7 @@
 
 import type { Part, Weight } from "../types";
 import { bytes, millis, percent } from "../words";
-import { colour } from "./colours";
+import { colour, place } from "./colours";
 
 export type Dimension = "time" | "size";
 
@@ -61,7 +61,8 @@ function Stack({ bar, by, y }: { bar: Bar; by: Dimension; y: (share: number) => 
   const total = bar.by_queue.reduce((sum, one) => sum + one.weight[by], 0);
   const end = part(bar.used ?? bar.predicted, bar, by);
   // What servicing itself costs belongs to no queue; it lies on top, grey.
-  const shares = bar.by_queue.map((one) => ({ origin: one.origin, share: one.weight[by] / limit }));
+  const parts = [...bar.by_queue].sort((a, b) => place(a.origin) - place(b.origin));
+  const shares = parts.map((one) => ({ origin: one.origin, share: one.weight[by] / limit }));
   const scale = total / limit > end && total > 0 ? end / (total / limit) : 1;
   let at = 0;
   const stacked = shares.map((one) => {

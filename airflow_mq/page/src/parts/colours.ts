@@ -1,10 +1,13 @@
 /** A colour for each queue, the same in every picture while the page is open. */
 
-const COLOURS = 10;
+const COLOURS = 16;
 const given = new Map<string, number>();
 
-export function colour(origin: string | null): string {
-  if (origin === null) return "var(--rest)";
-  if (!given.has(origin)) given.set(origin, given.size % COLOURS);
-  return `var(--colour-${given.get(origin)})`;
+/** Where it stands in every stack: the same queue at the same place, the rest at the end. */
+export function place(origin: string | null): number {
+  if (origin === null) return Number.MAX_SAFE_INTEGER;
+  if (!given.has(origin)) given.set(origin, given.size);
+  return given.get(origin)!;
 }
+
+export const colour = (origin: string | null) => (origin === null ? "var(--rest)" : `var(--colour-${place(origin) % COLOURS})`);

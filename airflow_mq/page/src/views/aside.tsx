@@ -10,14 +10,22 @@ import { Pager, usePages } from "../parts/paging";
 import { Table, type Column } from "../parts/table";
 import type { AsideRow, Paged, Refusals } from "../types";
 import { bytes, count, key, many, span, weight, where } from "../words";
-import { useSettled } from "./queues";
+
+/** Why a message is set aside, by the name that is kept with it. */
+const REASONS: Record<string, string> = {
+  overweight: "weighs more than a whole block carries",
+  most: "weighs more than its queue may have of a block",
+  fraction: "weighs more than its part of a block",
+  size: "has more bytes than the ring takes",
+  attempts: "was tried too often",
+  swept: "was swept out of its queue",
+};
 
 type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[] };
 
 export function AsideView() {
   const here = useHere();
-  const [typed, setTyped] = useState("");
-  const reason = useSettled(typed.trim());
+  const [reason, setReason] = useState("");
   const pages = usePages(JSON.stringify([here.conn, here.ring, reason]));
   const rows = useRing<Paged<AsideRow>>("set-aside", { after: pages.after, limit: 50, reason });
   return (
@@ -25,13 +33,14 @@ export function AsideView() {
       <div className="row between">
         <h2>Set aside</h2>
         <div className="row">
-          <input
-            type="search"
-            aria-label="Search by reason"
-            placeholder="Search reasons"
-            value={typed}
-            onChange={(event) => setTyped(event.target.value)}
-          />
+          <select aria-label="Reason" value={reason} onChange={(event) => setReason(event.target.value)}>
+            <option value="">all reasons</option>
+            {Object.entries(REASONS).map(([name, words]) => (
+              <option key={name} value={name}>
+                {words}
+              </option>
+            ))}
+          </select>
           <a className="button" href={here.url("export/set-aside.csv")} download>
             CSV
           </a>
@@ -55,7 +64,7 @@ export function AsideView() {
 
 function None({ reason }: { reason: string }) {
   return reason ? (
-    <Empty title={`Nothing was set aside for a reason with “${reason}”`} />
+    <Empty title={`Nothing set aside ${REASONS[reason]}`} />
   ) : (
     <Empty title="Nothing is set aside">
       <p>
@@ -136,7 +145,7 @@ function AsideTable(props: {
     { name: "A block takes", right: true, cell: (row) => weight(row.limit) },
     { name: "Size", right: true, cell: (row) => bytes(row.size) },
     { name: "Fits now", cell: (row) => (row.fits_now === null ? "–" : row.fits_now ? "yes" : "no") },
-    { name: "Reason", cell: (row) => <span className="why">{row.reason}</span> },
+    { name: "Reason", cell: (row) => <span className="why">{REASONS[row.reason] ?? row.reason}</span> },
     {
       name: "Since",
       right: true,
@@ -185,11 +194,12 @@ function Execute({ deed, onDone, onClose }: Doing) {
   const [note, setNote] = useState("");
   const row = deed.rows[0]!;
   async function execute() {
-    const run = await here.post<{ dag_id: string; run_id: string; url: string }>("set-aside/execute", {
+    const run = await here.post<{ dag_id: string; run_id: string; url: string; paused?: boolean }>("set-aside/execute", {
       address: row.address,
       ...(note.trim() && { note: note.trim() }),
     });
-    here.tell(`${where(row.address)} is executed by ${run.dag_id}.`, { href: below(run.url), text: "See the run" });
+    const waits = run.paused ? " That DAG is paused: the run waits until somebody unpauses it." : "";
+    here.tell(`${where(row.address)} is executed by ${run.dag_id}.${waits}`, { href: below(run.url), text: "See the run" });
     onDone();
   }
   return (
@@ -215,7 +225,7 @@ function Chosen({ rows }: { rows: AsideRow[] }) {
 }
 
 const refusals = (answer: Refusals) =>
-  answer.refused.length ? ` ${many(answer.refused.length, "was", "were")} refused: ${answer.refused[0]!.detail}` : "";
+  answer.refused.length ? ` ${many(answer.refused.length, "stays", "stay")} as before: ${answer.refused[0]!.detail}` : "";
 
 function Judge({ deed, onDone, onClose }: Doing) {
   const here = useHere();
@@ -225,7 +235,7 @@ function Judge({ deed, onDone, onClose }: Doing) {
       addresses: deed.rows.map((row) => row.address),
       why: why.trim(),
     });
-    here.tell(`${many(answer.judged, "message")} judged again; what fits waits in its queue once more.${refusals(answer)}`);
+    here.tell(`${many(answer.judged, "message")} judged again and back in the queue.${refusals(answer)}`);
     onDone();
   }
   return (

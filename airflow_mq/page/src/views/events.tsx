@@ -6,8 +6,8 @@ import { useHere, useRing } from "../context";
 import { Empty, Loaded } from "../parts/notice";
 import { Pager, usePages } from "../parts/paging";
 import { Table, type Column } from "../parts/table";
-import type { EventRow, Paged } from "../types";
-import { clock, count, kind, kinds } from "../words";
+import type { EventRow, Paged, Weight } from "../types";
+import { clock, count, kind, kinds, weight } from "../words";
 import { useSettled } from "./queues";
 
 export function EventsView() {
@@ -87,7 +87,15 @@ function detail(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (typeof value !== "object") return String(value);
   return Object.entries(value)
-    .filter(([, one]) => one !== null && one !== "" && one !== undefined)
-    .map(([name, one]) => `${name.replaceAll("_", " ")}: ${typeof one === "object" ? JSON.stringify(one) : String(one)}`)
+    .filter(([name, one]) => one !== null && one !== "" && one !== undefined && !(name === "success" && one === true))
+    .map(([name, one]) => said(name, one))
     .join(" · ");
+}
+
+function said(name: string, value: unknown): string {
+  if (name === "id") return `id ${String(value).slice(0, 12)}…`;
+  if (name === "why" || name === "reason") return String(value);
+  if (value !== null && typeof value === "object" && "time" in value && "size" in value)
+    return `${name.replaceAll("_", " ")} ${weight(value as Weight)}`;
+  return `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : String(value)}`;
 }

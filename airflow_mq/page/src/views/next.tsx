@@ -169,7 +169,7 @@ function Outcome({ blocks, by }: { blocks: DryBlock[]; by: Dimension }) {
   if (taken.length === 0)
     return (
       <Empty title="The next block takes nothing">
-        <p>Nothing is ready that would fit, or nothing waits.</p>
+        <p>Nothing waits, or what waits is in flight, paused or too heavy. Its queue says which.</p>
         {blocks[0] && <LeftOut block={blocks[0]} />}
       </Empty>
     );

@@ -47,13 +47,15 @@ function Why({ queue }: { queue: Queue }) {
   return (
     <section className="card" aria-label="Why it waits">
       <h3>Why it waits</h3>
-      <p>{queue.why}</p>
+      <p className="sentence">{queue.why}</p>
       {changes.length > 0 && (
         <>
           <h4>What would change that</h4>
           <ul>
             {changes.map((one) => (
-              <li key={one}>{one}</li>
+              <li key={one}>
+                <span className="sentence">{one}</span>
+              </li>
             ))}
           </ul>
         </>
@@ -91,6 +93,7 @@ function said(value: unknown): string {
   if (value === null || value === undefined) return "–";
   if (typeof value === "object" && "time" in value && "size" in value) return weight(value as Weight);
   if (typeof value === "object") return Object.entries(value).map(([name, one]) => `${name} ${String(one)}`).join(", ");
+  if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "number" ? count(value) : String(value);
 }
 

@@ -109,7 +109,7 @@ function QueueTable({ rows, sort, onSort }: { rows: QueueRow[]; sort: string; on
     { name: "Share received / promised", right: true, sort: "received", cell: (row) => <Share row={row} /> },
     { name: "In", right: true, cell: (row) => rate(row.in_rate) },
     { name: "Out", right: true, cell: (row) => rate(row.out_rate) },
-    { name: "Why it waits", cell: (row) => <span className="why">{row.why}</span> },
+    { name: "Why it waits", cell: (row) => <span className="why sentence">{row.why}</span> },
   ];
   return (
     <Table

@@ -1,0 +1,371 @@
+"""The page in Airflow's UI, in a real browser: what it shows, what it does, and to whom.
+
+With AIRFLOW_MQ_PICTURES=docs/images the pictures in the docs are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+
+from airflow_mq import Weight
+from airflow_mq.testing.scratch import assert_sound
+from tests.browser import browser as new_browser
+from tests.live.conftest import VIEWER, World
+
+RING = "page"
+WEIGHT = Weight(20, 900)
+LIMIT = Weight(2_500, 200_000)
+HEAVY = Weight(7_501, 462_666)
+#: As the example has them: one that is loud, and quiet ones.
+TENANTS = {
+    "loud-mart": 700, "dune": 260, "harbour": 180, "typo-trade": 160, "ember": 130, "grove": 110,
+    "acme/orders": 100, "cobalt": 90, "juniper": 80, "fjord": 70, "iris": 64, "birch": 62,
+}  # fmt: skip
+NASTY = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+VIEWS = {
+    "ring": "The ready ring", "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks",
+    "aside": "Set aside", "events": "Events", "check": "Integrity",
+}  # fmt: skip
+PICTURES = os.environ.get("AIRFLOW_MQ_PICTURES")
+#: View, scheme and width of what the docs show.
+PICTURED = {
+    *((view, "light", 1280) for view in ("ring", "queues", "blocks", "next", "aside")),
+    ("ring", "dark", 1280), ("blocks", "dark", 1280), ("ring", "dark", 400), ("aside", "light", 400),
+}  # fmt: skip
+PATIENCE = 30_000
+
+
+@dataclass
+class Seen:
+    """A page of the browser, and what went wrong on it."""
+
+    page: Page
+    address: str
+    wrong: list[str] = field(default_factory=list)
+
+    def open(self, view: str, ring: str = RING, **of: str) -> Locator:
+        asked = "&".join(
+            f"{name}={value}" for name, value in {"conn": "airflow_mq_default", "ring": ring, **of}.items()
+        )
+        self.page.goto(f"{self.address}/plugin/airflow-mq#/{view}?{asked}")
+        shown = self.page.locator(".amq")
+        expect(shown.get_by_role("navigation", name="Message queue")).to_be_visible()
+        return shown
+
+    def row(self, name: str) -> Locator:
+        return self.page.locator(".amq tr", has=self.page.get_by_role("rowheader", name=name))
+
+    def confirm(self, button: str, **fields: str) -> None:
+        """Fill in a dialog and go on, until it is gone."""
+        dialog = self.page.get_by_role("dialog")
+        for label, text in fields.items():
+            dialog.get_by_label(label.capitalize()).fill(text)
+        dialog.get_by_role("button", name=button).click()
+        expect(dialog).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with new_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def world(worlds: dict[str, World]) -> World:
+    """A ring with something of everything."""
+    world = worlds["sqlite"]
+    # Small pages of their own order: what is in flight holds up its page, and no more.
+    world.make_ring(RING, service_weight=LIMIT, high=True, ordered=False, heap_size=1_500)
+    number = 0
+    with world.queue(RING) as queue:
+        for tenant, many in TENANTS.items():
+            said = [json.dumps({"ring": RING, "number": number + n, "seconds": 0}).encode() for n in range(many)]
+            queue.enqueue_messages(tenant, said, weight=WEIGHT)
+            number += many
+        for n in range(3):
+            heavy = json.dumps({"ring": RING, "number": 10_000 + n, "seconds": 0}).encode()
+            queue.enqueue_message(f"log/old-archive-{n}", heavy, weight=HEAVY)
+        for _ in range(4):
+            block = queue.plan_block()
+            queue.report(block, [batch.answer() for batch in block.batches()])
+            queue.settle_block(block)
+    # One by a DAG, in a run that can be looked at.
+    assert world.run_block("in_place", RING) == "success"
+    with world.queue(RING) as queue:
+        queue.pause("harbour", "their supplier sends rubbish")
+        queue.enqueue_message("nasty", NASTY.encode(), weight=WEIGHT)
+        queue.enqueue_message("iris", b'{"order": 7}', weight=WEIGHT, priority="high")
+        queue.plan_block(limit=Weight(900, 40_000), lease=86_400)
+    world.make_ring("page-empty")
+    return world
+
+
+@contextmanager
+def signed_in(chromium: Browser, world: World, user: str = "admin", **how: Any) -> Iterator[Seen]:
+    """The page as somebody sees it; in the end, nothing may have gone wrong on it."""
+    context: BrowserContext = chromium.new_context(viewport={"width": 1280, "height": 900}, **how)
+    context.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    airflow = world.airflow
+    passwords = json.loads((airflow.home / "passwords.json").read_text())
+    asked = {"username": user, "password": passwords[user]}
+    token = context.request.post(f"{airflow.url}/auth/token", data=asked).json()["access_token"]
+    context.add_cookies([{"name": "_token", "value": token, "url": airflow.url, "httpOnly": True}])
+    seen = Seen(context.new_page(), airflow.url)
+    seen.page.on("pageerror", lambda error: seen.wrong.append(str(error)))
+    seen.page.on("console", lambda said: seen.wrong.append(said.text) if said.type == "error" else None)
+    own = (airflow.url, "data:", "blob:")
+    seen.page.on("request", lambda asked: None if asked.url.startswith(own) else seen.wrong.append(asked.url))
+    try:
+        yield seen
+        assert seen.wrong == []
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def seen(chromium: Browser, world: World) -> Iterator[Seen]:
+    with signed_in(chromium, world) as one:
+        yield one
+
+
+def assert_accessible(page: Page, what: str) -> None:
+    found = Axe().run(page, context=".amq").response["violations"]
+    bad = [
+        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert bad == [], what
+
+
+def picture(page: Page, *name: object) -> None:
+    if PICTURES and name in PICTURED:
+        page.screenshot(path=Path(PICTURES) / f"page-{'-'.join(map(str, name))}.png")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) -> None:
+    with signed_in(chromium, world, color_scheme=scheme, reduced_motion="reduce") as seen:
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        seen.page.add_init_script(f"localStorage.setItem('theme', {scheme!r})")
+        for view, title in [*VIEWS.items(), ("queue", "dune")]:
+            shown = seen.open(view, origin="dune" if view == "queue" else "")
+            expect(shown.get_by_role("heading", name=title, exact=True)).to_be_visible()
+            expect(shown.get_by_text("Loading…")).to_have_count(0)
+            expect(shown.get_by_role("alert")).to_have_count(0)
+            assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
+            assert seen.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == scheme
+            assert_accessible(seen.page, f"{view}, {scheme}, {width}")
+            picture(seen.page, view, scheme, width)
+
+
+def test_it_is_in_the_menu(seen: Seen) -> None:
+    seen.page.goto(seen.address)
+    seen.page.get_by_role("button", name="Browse").click()
+    seen.page.get_by_role("menuitem", name="Message queue").click()
+    expect(seen.page.get_by_role("heading", name="Message queue", level=1)).to_be_visible()
+
+
+def test_the_ring_says_what_its_table_says(seen: Seen) -> None:
+    shown = seen.open("ring")
+    drawn = shown.get_by_role("img", name=re.compile("The ready ring: .* It is the turn of"))
+    expect(drawn).to_be_visible()
+    titles = drawn.locator("g.arc title").all_text_contents()
+    names = shown.get_by_role("rowheader").get_by_role("link").all_text_contents()
+    assert [title.partition(":")[0] for title in titles] == names
+    assert any(title.startswith("harbour:") and title.endswith("paused") for title in titles)
+    assert drawn.locator("path.flight").count() > 0
+    shown.get_by_role("row", name=re.compile("harbour")).get_by_role("link", name="harbour").press("Enter")
+    expect(shown.get_by_text("their supplier sends rubbish").first).to_be_visible()
+
+
+def test_queues_are_searched_and_sorted(seen: Seen) -> None:
+    shown = seen.open("queues")
+    expect(seen.row("loud-mart")).to_be_visible()
+    shown.get_by_label("Search queues by their origin").fill("acme/")
+    expect(seen.row("loud-mart")).to_have_count(0)
+    expect(seen.row("acme/orders")).to_be_visible()
+    shown.get_by_label("Search queues by their origin").fill("nobody")
+    expect(shown.get_by_role("heading", name="No origin contains “nobody”")).to_be_visible()
+    shown.get_by_label("Search queues by their origin").fill("")
+    shown.get_by_label("Sort by").select_option("messages")
+    expect(seen.row("loud-mart")).to_be_visible()
+    depths = [int(one.replace(",", "")) for one in shown.locator("td[data-name=Depth]").all_text_contents()]
+    assert depths == sorted(depths, reverse=True)
+
+
+def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
+    shown = seen.open("queue", origin="nasty", priority="regular")
+    shown.get_by_role("button", name=re.compile("Look into page")).click()
+    payload = shown.locator("pre", has_text="onerror")
+    expect(payload).to_have_text(NASTY)
+    assert payload.locator("*").count() == 0
+    shown.get_by_role("button", name="Hex").click()
+    expect(shown.locator("pre", has_text=NASTY[:4].encode().hex(" "))).to_be_visible()
+    shown.get_by_role("button", name="JSON").click()
+    expect(shown.get_by_text("This is not JSON.")).to_be_visible()
+    assert seen.page.title() not in ("1", "2")
+
+
+def test_a_block_leads_to_its_run_and_tasks(seen: Seen) -> None:
+    shown = seen.open("blocks")
+    shown.locator("tr", has=seen.page.get_by_role("link", name="in_place")).get_by_role("button").first.click()
+    card = shown.get_by_role("region", name=re.compile("^Block "))
+    expect(card.get_by_role("link", name="loud-mart")).to_be_visible()
+    assert card.locator(".tasks a").count() > 0
+    card.locator(".tasks a").first.click()
+    expect(seen.page).to_have_url(re.compile("/dags/in_place/runs/.*/tasks/"))
+    seen.page.go_back()
+    expect(shown.get_by_role("heading", name="Blocks over time")).to_be_visible()
+
+
+def test_another_limit_is_tried_by_keyboard(seen: Seen) -> None:
+    shown = seen.open("next")
+    taken = shown.get_by_role("table", name="What the next blocks take")
+    expect(taken).to_be_visible()
+    before = taken.inner_text()
+    slider = shown.get_by_label(re.compile("^Time limit"))
+    slider.focus()
+    slider.press("Home")
+    expect(shown.get_by_text("250 ms", exact=True)).to_be_visible()
+    expect(taken).not_to_have_text(before, use_inner_text=True)
+    shown.get_by_role("button", name="As it is").click()
+    expect(shown.get_by_text("2,500 ms", exact=True)).to_be_visible()
+
+
+def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
+    shown = seen.open("queue", origin="grove", priority="regular")
+    shown.get_by_role("button", name="Pause").click()
+    seen.page.keyboard.press("Escape")
+    expect(seen.page.get_by_role("dialog")).to_have_count(0)
+    shown.get_by_role("button", name="Pause").click()
+    seen.confirm("Pause", reason="the auditors are here", until="2099-01-01T12:00")
+    expect(shown.get_by_text("the auditors are here").first).to_be_visible()
+    with world.queue(RING) as queue:
+        (paused,) = [one for one in queue.paused() if one.origin == "grove"]
+    assert (paused.reason, paused.until is None) == ("the auditors are here", False)
+    shown.get_by_role("button", name="Resume").click()
+    seen.confirm("Resume")
+    expect(shown.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_a_message_is_executed_to_the_end(seen: Seen, world: World) -> None:
+    world.airflow.wait_dag("overweight_by_hand")
+    world.airflow.unpause("overweight_by_hand")
+    shown = seen.open("aside")
+    shown.get_by_role("button", name=re.compile("^Execute log.old-archive-0:")).click()
+    seen.confirm("Execute", note="asked for by the auditors")
+    link = shown.get_by_role("link", name="See the run")
+    expect(link).to_be_visible()
+    run = (link.get_attribute("href") or "").rpartition("/")[2]
+    link.click()
+    expect(seen.page).to_have_url(re.compile("/dags/overweight_by_hand/runs/"))
+    assert world.airflow.wait("overweight_by_hand", unquote(run)) == "success"
+    assert world.processed(RING)[10_000] == 1
+    seen.open("aside")
+    expect(seen.row("log/old-archive-1")).to_be_visible()
+    expect(seen.row("log/old-archive-0")).to_have_count(0)
+    with world.queue(RING) as queue:
+        assert_sound(queue)
+
+
+def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
+    with world.queue(RING) as queue:
+        for n in range(3):
+            queue.enqueue_message(f"odd-{n}", b"{}", weight=HEAVY)
+        block = queue.plan_block(limit=Weight(2_400, 150_000))
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        queue.settle_block(block)
+    shown = seen.open("aside")
+    for n in range(3):
+        shown.get_by_role("checkbox", name=re.compile(f"Choose odd-{n}:")).check()
+    bar = shown.get_by_role("group", name="With the chosen messages")
+    expect(bar.get_by_text("3 chosen")).to_be_visible()
+    bar.get_by_role("button", name="Judge again").click()
+    seen.confirm("Judge again", reason="perhaps they fit")
+    expect(shown.get_by_text(re.compile("judged again"))).to_be_visible()
+    shown.get_by_role("checkbox", name=re.compile("Choose odd-1:")).check()
+    bar.get_by_role("button", name="Discard").click()
+    seen.confirm("Discard for good", reason="nobody wants it")
+    expect(shown.get_by_text("1 message discarded.")).to_be_visible()
+    expect(seen.row("odd-1")).to_have_count(0)
+    with world.queue(RING) as queue:
+        (event,) = queue.events(origin="odd-1", name="Discarded")
+    assert "nobody wants it" in event.detail and "admin" in event.detail
+    shown = seen.open("events")
+    shown.get_by_label("Kind of event").select_option("Discarded")
+    expect(shown.locator("tbody tr")).to_have_count(1)
+
+
+def test_the_store_is_checked_and_exported(seen: Seen) -> None:
+    shown = seen.open("check")
+    shown.get_by_role("button", name="Check now").click()
+    expect(shown.get_by_text("All is sound.")).to_be_visible()
+    with seen.page.expect_download() as loaded:
+        shown.get_by_role("link", name="queues.csv").click()
+    text = loaded.value.path().read_text()
+    assert "loud-mart" in text
+
+
+def test_a_viewer_is_told_why_not(chromium: Browser, world: World) -> None:
+    with signed_in(chromium, world, VIEWER) as seen:
+        shown = seen.open("aside")
+        discard = shown.get_by_role("button", name=re.compile("^Discard log.")).first
+        expect(discard).to_be_visible()
+        assert discard.get_attribute("aria-disabled") == "true"
+        assert len(discard.get_attribute("title") or "") > 20
+        discard.click(force=True)
+        expect(seen.page.get_by_role("dialog")).to_have_count(0)
+        assert_accessible(seen.page, "what a viewer sees")
+
+
+def test_what_is_old_says_so_until_it_is_not(chromium: Browser, world: World) -> None:
+    def break_off(route: Route) -> None:
+        route.abort()
+
+    with signed_in(chromium, world) as seen:
+        shown = seen.open("ring")
+        expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
+        seen.page.route("**/overview", break_off)
+        expect(shown.get_by_text("Stale.")).to_be_visible()
+        expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
+        seen.page.unroute("**/overview", break_off)
+        shown.get_by_role("button", name="Ask again").click()
+        expect(shown.get_by_text("Stale.")).to_have_count(0)
+        seen.wrong.clear()  # the browser itself told of the answers that never came
+
+
+def test_what_is_empty_teaches(seen: Seen) -> None:
+    shown = seen.open("ring", "page-empty")
+    expect(shown.get_by_role("heading", name="This ring is empty")).to_be_visible()
+    for view, title in (("blocks", "No block yet"), ("aside", "Nothing is set aside"), ("events", "No events yet")):
+        shown = seen.open(view, "page-empty")
+        expect(shown.get_by_role("heading", name=title)).to_be_visible()
+
+
+def test_without_a_connection_it_says_how_to_make_one(seen: Seen) -> None:
+    seen.page.route("**/api/v1/stores", lambda route: route.fulfill(json=[]))
+    seen.page.goto(f"{seen.address}/plugin/airflow-mq")
+    expect(seen.page.get_by_role("heading", name="No message queue is connected yet")).to_be_visible()
+    assert_accessible(seen.page, "no connection")
+
+
+def test_it_stands_alone_too(seen: Seen) -> None:
+    answer = seen.page.goto(f"{seen.address}/airflow-mq/#/ring?conn=airflow_mq_default&ring={RING}")
+    assert answer is not None and "script-src 'self'" in answer.headers["content-security-policy"]
+    expect(seen.page.get_by_role("heading", name="The ready ring")).to_be_visible()
+    assert_accessible(seen.page, "alone")
