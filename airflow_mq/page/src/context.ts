@@ -19,6 +19,14 @@ export const HereContext = createContext<Here | null>(null);
 
 type Query = Record<string, string | number | boolean | null | undefined>;
 
+/** What Airflow has to grant. */
+const NEEDED: Record<Can, (conn: string) => string> = {
+  read: () => "see plugins",
+  peek: (conn) => `read the connection ${conn}`,
+  write: (conn) => `edit the connection ${conn}`,
+  trigger: () => "trigger the DAG that executes it",
+};
+
 export function useHere() {
   const here = useContext(HereContext)!;
   const path = (what: string) => `${ringPath(here.conn, here.ring)}/${what}`;
@@ -31,7 +39,7 @@ export function useHere() {
       href(view, { conn: here.conn, ring: here.ring, ...of }),
     /** Why the user may not do this, or null. */
     refusal: (what: Can) =>
-      here.me.can[what] ? null : (here.me.why?.[what] ?? `${here.me.user} may not do this: Airflow grants no permission for it.`),
+      here.me.can[what] ? null : (here.me.why?.[what] ?? `${here.me.user} may not: it needs the right to ${NEEDED[what](here.conn)}.`),
   };
 }
 

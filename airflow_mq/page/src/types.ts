@@ -94,7 +94,7 @@ export type MessageRow = {
 };
 
 export type Part = { origin: string | null; weight: Weight; messages: number };
-export type Task = { task_id: string; map_index: number; name: string | null; url: string };
+export type Task = { task_id: string; map_index: number; name: string | null; url: string; state?: string | null };
 
 export type BlockRow = {
   id: number;

@@ -149,6 +149,7 @@ function Chosen({ block }: { block: BlockRow | undefined }) {
                   {task.map_index >= 0 && ` [${task.map_index}]`}
                   {task.name && ` ${task.name}`}
                 </a>
+                {task.state && <span className="muted"> {task.state}</span>}
               </li>
             ))}
           </ul>

@@ -61,6 +61,11 @@ export function QueuesView() {
           ) : (
             <>
               <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
+              {data.counted === false && (
+                <p className="muted" role="status">
+                  Not every queue is counted yet: the order is that of those that are, and gets better by itself.
+                </p>
+              )}
               <Pager pages={pages} of={data} />
             </>
           )
