@@ -29,6 +29,8 @@ log = logging.getLogger("airflow_mq.metrics")
 PREFIX = "mq"
 #: How many blocks of the ledger fairness is told of, where nothing is set.
 BLOCKS = 20
+#: In a ring in which more queues have messages, nobody asks how fair it is at every block: each is looked at for that.
+FEW_QUEUES = 1_000
 #: Origins that get metrics of their own, at the very most: backends pay for each name for ever.
 MOST_ORIGINS = 1_000
 #: Bytes of a name that a ring or an origin makes up at most.
@@ -148,8 +150,10 @@ def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | No
         yield Sample("block.used", max((its / most for its, most in zip(used, limit) if most), default=0.0))
         for what in ("processed", "failed", "set_aside", "went_back", "expired"):
             yield Sample(f"messages.{what}", summary[what])
-        yield from _standing(queue)
-        yield from _fairness(queue)
+        found = queue.backlog(origins_told())
+        yield from _of_backlog(found)
+        if found.queues <= FEW_QUEUES:
+            yield from _fairness(queue)
 
     _attempt(queue, samples)
 
@@ -166,16 +170,18 @@ def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sam
 
 
 def _standing(queue: MessageQueue) -> Iterator[Sample]:
-    found = queue.backlog(origins_told())
-    yield from of_backlog(found)
+    yield from _of_backlog(queue.backlog(origins_told()))
+
+
+def _of_backlog(found: Backlog) -> Iterator[Sample]:
+    yield from _of_ring(found)
     for one in found.deepest:
         yield Sample("origin.depth.messages", one.messages, one.name)
         yield Sample("origin.depth.bytes", one.size, one.name)
         yield Sample("origin.oldest_age", one.age or 0.0, one.name)
 
 
-def of_backlog(found: Backlog) -> Iterator[Sample]:
-    """The figures of a ring's backlog."""
+def _of_ring(found: Backlog) -> Iterator[Sample]:
     yield Sample("depth.messages", found.messages)
     yield Sample("depth.bytes", found.size)
     yield Sample("depth.queues", found.queues)

@@ -134,6 +134,20 @@ def test_nothing_is_looked_at_where_nobody_listens(
     assert run.whole()["processed"] == 1
 
 
+def test_fairness_is_not_told_at_every_block_of_a_crowd(
+    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_mq.metrics.FEW_QUEUES", 2)
+    lines = statsd()
+    fill(sqlite_queue, {"a": [b"yield"], "b": [b"yield"], "b2": [b"yield"]})
+
+    run.whole()
+
+    heard = lines.heard()
+    assert heard["airflow.mq.default.depth.queues"] == ["3|g", "3|g"]
+    assert not any("fairness" in name for name in heard)
+
+
 def test_a_block_does_not_fail_with_its_metrics(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
