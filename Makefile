@@ -16,7 +16,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tour lint format test quick bench page docs matrix constraints clean
+.PHONY: help venv demo recording tour lint format test quick bench page docs matrix constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ venv: $(STAMP) ## Make .venv with the package and all it needs for tests (again 
 
 demo: $(STAMP) ## Files of many tenants, through Airflow and Spark, with the UI on loopback (DEMO="..." passes arguments on)
 	@$(BIN)/python -m airflow_mq.demo $(DEMO)
+
+recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
+	@$(BIN)/python -m tests.terminal.recording build/demo.cast docs/images/demo.svg -- \
+	  $(BIN)/python -m airflow_mq.demo --leave
 
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own
 	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh

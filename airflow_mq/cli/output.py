@@ -51,15 +51,13 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows for people; a column whose name ends in `>` holds numbers."""
-        from rich.table import Table
-        from rich.text import Text
+        from rich.console import Console
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(shown(cell)) for cell in row))
-        self._print(table)
+        from .tables import layout
+
+        width = Console(file=sys.stdout).width if sys.stdout.isatty() else None
+        for table in layout(columns, list(rows), width, shown):
+            self._print(table)
 
     def fields(self, pairs: Mapping[str, Any]) -> None:
         """Names and values, one pair a line."""

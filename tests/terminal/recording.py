@@ -24,7 +24,7 @@ from tests.terminal.emulator import Emulated
 
 WIDTH, HEIGHT = 92, 34
 #: The screen is looked at every so many seconds of the recording, and each look stays for so many; the last for more.
-EVERY, STAYS, LAST = 3.0, 0.6, 8.0
+EVERY, STAYS, LAST = 5.0, 0.6, 8.0
 #: Of a cell, and of the frame around all.
 ACROSS, DOWN, EDGE = 8.4, 18, 12
 COLOURS = {
@@ -164,6 +164,7 @@ def picture(path: Path) -> str:
 
 def main() -> int:
     cast, svg, *rest = sys.argv[1:]
+    Path(cast).parent.mkdir(parents=True, exist_ok=True)
     code = record(rest[1:], Path(cast)) if rest else 0
     Path(svg).write_text(picture(Path(cast)), encoding="utf-8")
     return code
