@@ -131,12 +131,13 @@ class Run:
                 getattr(self, task)()
 
 
-class _Always(dict[Any, Any]):
+class _Always:
+    """The same under any key, also one that has no hash, as aliases of assets in Airflow 3.1."""
+
     def __init__(self, value: Any) -> None:
-        super().__init__()
         self.value = value
 
-    def __missing__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Any:
         return self.value
 
 

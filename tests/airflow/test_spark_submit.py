@@ -245,6 +245,7 @@ def test_through_the_exchange_a_job_knows_neither_address_nor_token(
 def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import airflow
     import airflow.providers.apache.spark.hooks.spark_submit as hook
 
     import airflow_mq.spark.java as java
@@ -257,6 +258,8 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
         hook.SparkSubmitHook, "_start_yarn_application_status_tracking", lambda self, name: None, raising=True
     )
     monkeypatch.setattr(hook.SparkSubmitHook, "query_yarn_application_status", lambda self, name: "SUCCEEDED")
+    # Before Airflow 3.3 there is nowhere to remember a job, and a retry submits again.
+    tries = 1 if airflow.__version__ >= "3.3" else 2
     remembered: dict[str, Any] = {}
     store = SimpleNamespace(get=remembered.get, set=remembered.__setitem__)
 
@@ -273,7 +276,7 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
         process()
         # The task died here, and is tried again.
         process()
-        assert len(submitted.argv) == jobs and len(remembered) == jobs
+        assert len(submitted.argv) == jobs * tries and len(remembered) == (jobs if tries == 1 else 0)
         run.settle(exchange=str(tmp_path / "exchange"))
 
     argv = submitted.argv[0]
