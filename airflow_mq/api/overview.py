@@ -17,7 +17,7 @@ router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 #: How many queues are drawn one by one.
 ARCS = 60
 #: Seconds that the first answer waits for exact totals.
-WAIT = 0.05
+WAIT = 0.03
 #: How many set-aside messages are counted.
 MOST_ASIDE = 10_000
 #: How many queues are looked at for what they were promised.

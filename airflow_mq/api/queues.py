@@ -71,7 +71,7 @@ def _chosen(
     if search:
         wanted = search.casefold()
         names = [name for name in names if wanted in origin_of(name).casefold()]
-    by_name = sorted(names, key=lambda name: (origin_of(name), priority_of(name)))
+    by_name = sorted(names, key=origin_of)
     if sort == "messages":
         return sorted(by_name, key=lambda name: -depths[name].messages)
     if sort == "bytes":

@@ -301,7 +301,7 @@ def _from_the_head(unit: Unit, shelf: SqlShelf, most: int, ticket_floor: int, lo
     for row in unit.ready_books(shelf.ring_id, max(ticket_floor, LEAST_REGULAR) - 1, most, shelf.now):
         places.setdefault(row.origin, (True, row.ticket or 0))
     for name, id_ in unit.rows("first_news", ring=shelf.ring_id, after=look_floor - 1, limit=NEWS):
-        if not is_high(name):
+        if not is_high(name) and len(places) < 3 * most:
             places.setdefault(name, (True, id_))
     if len(places) < most:
         # What was sent to other rings of the store lies between.

@@ -84,7 +84,7 @@ class Surveying(QueueBase):
         """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
         with self.store.loose() as unit:
             version = unit.only("floors", ring=self.ring_id)[2]
-            return version, unit.rows("pulse", ring=self.ring_id, now=0)[0][0]
+            return version, unit.rows("latest_id")[0][0]
 
 
 _NOTHING: tuple[int, frozenset[int]] = (0, frozenset())
