@@ -1,0 +1,60 @@
+"""Who uses the package gets its types: the wheel says that it has some, and a program of theirs passes mypy --strict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from __future__ import annotations
+
+from airflow_mq import BadFormat, Delivery, Done, MessageQueue, Outcome, Processor, Processors, RingConfig, Weight
+from airflow_mq.queue import TypedQueue
+
+
+def process(delivery: Delivery) -> Outcome:
+    return Done(used=Weight(5, len(delivery.payload))) if delivery.payload.isascii() else BadFormat()
+
+
+def serve(store: str) -> int:
+    with MessageQueue(store) as queue:
+        queue.create_ring("night", RingConfig(order="rotation"))
+        sent = queue.enqueue_messages("acme", [b"one", b"two"])
+        words: TypedQueue[str] = queue.typed(str)
+        words.enqueue("acme", "three")
+        block = queue.plan_block(limit=Weight(1_000, 1 << 20))
+        for batch in block.batches():
+            queue.report(block, batch.answers([Done() for payload in batch.payloads]))
+        settled = queue.settle_block(block)
+        return sent.count + settled.processed + queue.service_queues(process).processed
+
+
+RULES = Processors([Processor("orders", "shop.orders:process", origins=("acme/*",))])
+wrong: str = RULES.route("acme/orders")
+"""
+
+
+def test_a_program_of_somebody_else_is_checked_strictly(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "--config-file=", "program.py"],
+        cwd=tmp_path, capture_output=True, text=True, env={"MYPYPATH": str(ROOT), "PATH": ""},
+    )  # fmt: skip
+    # Types are really seen: the one mistake at the end is found, and nothing else.
+    assert [line.partition(": error: ")[2] for line in done.stdout.splitlines() if ": error: " in line] == [
+        'Incompatible types in assignment (expression has type "Processor | None", variable has type "str")  [assignment]'
+    ], done.stdout + done.stderr
+
+
+def test_the_wheel_says_that_it_has_types_and_carries_what_is_read_at_run_time(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(["git", "ls-files", "airflow_mq"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert {"airflow_mq/py.typed", "airflow_mq/store/queries/sqlite/floors.sql"} <= names
+    assert {name for name in tracked if name.endswith((".py", ".sql"))} <= names
+    assert not {name for name in names if name.startswith(("tests", "docs"))}
