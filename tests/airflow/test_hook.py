@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -319,13 +320,15 @@ def test_testing_ends_in_time_whatever_hangs(hook: Hook, monkeypatch: pytest.Mon
     import airflow_mq.hooks as hooks
 
     monkeypatch.setattr(hooks, "TEST_SECONDS", 0.2)
-    monkeypatch.setattr(store, "schema_status", lambda address, timeout: time.sleep(2), raising=False)
+    hangs = threading.Event()
+    monkeypatch.setattr(store, "schema_status", lambda address, timeout: hangs.wait(60), raising=False)
     began = time.monotonic()
 
     ok, said = hook(**POSTGRES).test_connection()
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     assert not ok and "does not answer" in said
+    hangs.set()
 
 
 # -- the test button on real stores --
@@ -354,7 +357,7 @@ def test_an_unreachable_host_is_given_up_in_time(hook: Hook, black_hole: int) ->
 
     ok, said = hook(**{**POSTGRES, "host": "127.0.0.1", "port": black_hole}).test_connection()
 
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert not ok and "does not answer" in said and CANARY not in said
 
 

