@@ -87,12 +87,13 @@ class Tokens(Places):
             self.hear()
             self.look_around()
 
-    @rule(place=places, count=st.integers(1, 3), stages=st.integers(2, 4))
-    def hand_along(self, place: Place, count: int, stages: int) -> None:
+    @rule(place=places, count=st.integers(1, 3), stages=st.integers(2, 4), expires=st.none() | st.just(20))
+    def hand_along(self, place: Place, count: int, stages: int, expires: int | None) -> None:
         """Messages go from stage to stage, each time to where fewest are: who lends them is often gone by then."""
+        more = {} if expires is None else {"expires": expires}
         fresh = [b"%d-" % next(self.serial) for _ in range(count)]
-        self.do(lambda store: store.queues[place[0]].enqueue_messages(place[1], fresh).count)
-        self.put(Entry(place, payload) for payload in fresh)
+        self.do(lambda store: store.queues[place[0]].enqueue_messages(place[1], fresh, **more).count)
+        self.put(self.entry(place, payload, more) for payload in fresh)
         for _ in range(stages):
             self.hear()
             self.look_around()
@@ -101,9 +102,15 @@ class Tokens(Places):
                     break
                 self.complete_some([holder], Done())
             if holder is None:
-                return
+                break
             place = min(self.here, key=lambda one: len(self.here[one]))
             self.transfer_some([holder], place)
+        if expires is not None:
+            # Nobody wants it any more, wherever it is by now.
+            self.wait(expires + 1.0)
+            self.hear()
+            self.look_around()
+            self.take_one(*place, None)
 
     def take_one(self, ring: int, origin: str | None, lease: float | None) -> Holder | None:
         settled = not any(holder.ring == ring and not self.lives(holder) for holder in self.holders)
