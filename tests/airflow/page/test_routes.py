@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
+from tests.airflow.conftest import connection_of
+from tests.airflow.page.conftest import fill
+from tests.airflow.page.routes import ROUTES
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -264,3 +267,17 @@ def known_to_airflow(folder: Path, text: str) -> None:
         if session.get(DagBundleModel, "page") is None:
             session.add(DagBundleModel(name="page"))
     sync_bag_to_db(bag, "page", None)
+
+
+@pytest.mark.postgres
+def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(pg_uri)
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_SERVER", connection_of(pg_uri))
+    for route in ROUTES:
+        answer = ask("admin", route.method, route.path.replace("mq_page", "mq_server"), json=route.json)
+        assert answer.status_code == route.status, (route, answer.text)
+    told = {one["conn_id"]: one for one in ask("viewer", "GET", "/api/v1/stores").json()}["mq_server"]
+    assert (told["kind"], told["error"]) == ("postgresql", None)
+    overview = ask("viewer", "GET", "/api/v1/stores/mq_server/rings/full/overview").json()
+    with MessageQueue(pg_uri, "full") as queue:
+        assert overview["waiting_messages"] == len(queue) and overview["exact"]
