@@ -29,8 +29,10 @@ PAGES = sorted(
 )
 #: Whose Python runs in a test of its own, which also looks at what came of it.
 TOLD_ELSEWHERE = {"commands.md", "fairness.md", "paths.md", "preimages.md", "set-aside.md"}
-#: A placeholder that a person replaces, or a service that is not there: the command is read, and not run.
-ONLY_READ = re.compile(r"\b(HASH|TOKEN|ADDRESS|ID)\b|^airflow-mq (receive kafka|weights measure)|postgresql://|s3://")
+#: A placeholder that a person replaces, a picture of a moment, or a service that is not there: the command is read, and not run.
+ONLY_READ = re.compile(
+    r"\b(HASH|TOKEN|ADDRESS|ID)\b|^airflow-mq (receive kafka|weights measure|top)|postgresql://|s3://"
+)
 OF_AIRFLOW = re.compile(
     r"airflow\.(sdk|providers)|airflow_mq\.(block|operators|sensors|triggers|hooks|testing\.live)|\bblock\("
 )
@@ -82,7 +84,7 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         if not command.startswith("airflow-mq ") or re.search(r"[|;]|\$\(|&&", command):
             subprocess.run(["sh", "-n", "-c", command], check=True)
             continue
-        command, _, into = command.partition(" > ")
+        command, _, into = command.replace(" >> ", " > ").partition(" > ")
         words = shlex.split(command, comments=True)[1:]
         expected = 1 if "# exit code 1" in into + command else 0
         if ONLY_READ.search(command):
