@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-EXTRAS ?= test,dev,airflow,spark,kafka,java,openlineage
+EXTRAS ?= test,dev,airflow,spark,kafka,java,openlineage,docs
 PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical
@@ -59,9 +59,7 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 page: ## Build the page in Airflow's UI from its sources (needs Node 18 or later)
 	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
 
-docs: EXTRAS := $(EXTRAS),docs
 docs: $(STAMP) ## Build the documentation as a site, in build/site; any broken link fails
-	$(install)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Open build/site/index.html; for the search, python3 -m http.server -d build/site"
 
