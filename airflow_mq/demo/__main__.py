@@ -55,6 +55,7 @@ def _perform(stage: Stage, console: Console, file: Path, stays_up: bool, loud: i
     if stays_up:
         user, password = stage.airflow.login
         console.print(f"\nAirflow: [bold]{stage.airflow.url}[/]  user {user}  password {password}", highlight=False)
+        console.print(f"The ring: {stage.airflow.url}/plugin/airflow-mq", highlight=False)
         console.print("Ctrl-C ends it.")
         try:
             while True:
