@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 from pluggy import HookimplMarker
 
@@ -81,13 +83,15 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
     return released
 
 
-#: The page in the UI's menu. What is below Airflow's address is said without a slash in front, so that it is found
-#: behind a path prefix, too.
+#: Where the files of the page are. Airflow 3.1 loads nothing by a path without a slash in front, so the prefix behind
+#: which Airflow may be is said, too.
+STATIC = f"{urlsplit(conf.get('api', 'base_url', fallback='') or '').path.rstrip('/')}/airflow-mq/static"
+#: The page in the UI's menu.
 PAGE = {
     "name": "Message queue",
-    "bundle_url": "airflow-mq/static/page.js",
-    "icon": "airflow-mq/static/icon.svg",
-    "icon_dark_mode": "airflow-mq/static/icon-dark.svg",
+    "bundle_url": f"{STATIC}/page.js",
+    "icon": f"{STATIC}/icon.svg",
+    "icon_dark_mode": f"{STATIC}/icon-dark.svg",
     "destination": "nav",
     "category": "browse",
     "url_route": "airflow-mq",
