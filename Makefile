@@ -71,7 +71,8 @@ constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o constraints.txt
 
 clean: ## Remove .venv, caches and build results
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info \
+	  airflow_mq/page/node_modules
 	find airflow_mq tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # -- how the environment is made --
