@@ -319,7 +319,7 @@ def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
     end_tree(parent.pid)
 
     # How it ended is for this process to hear, and no 0: a task would take its killed job for a good one.
-    assert parent.wait(5) == -signal.SIGTERM
+    assert parent.wait(5) in (-signal.SIGTERM, 128 + signal.SIGTERM)  # the shell, or what it says of its child
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
     assert time.monotonic() - began < 6
 
