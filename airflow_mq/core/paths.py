@@ -15,7 +15,7 @@ first in the next one, at most one for each member of the ring at a time.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -54,16 +54,20 @@ class State(Enum):
     OUT = auto()
 
 
+#: A queue that had no turn yet, by its place among its siblings: its deficit (negative), its place, its name.
+Unmet = tuple[int, int, str]
+
 #: What queues, which are no groups, have for members.
 _NOBODY: list[Member] = []
 _NOTHING: list[tuple[int, int, Member]] = []
+_UNMET: list[Unmet] = []
 
 
 class Member:
     """A queue or a group, among its siblings."""
 
     __slots__ = ("base", "deficit", "heap", "is_group", "known", "level", "members", "met", "meter", "name", "parent",
-                 "place", "present", "share", "state", "used")  # fmt: skip
+                 "passed", "place", "present", "share", "state", "unmet", "used")  # fmt: skip
 
     def __init__(self, name: str, parent: Member | None, place: int, deficit: int, level: int | None = None) -> None:
         self.name, self.parent, self.place = name, parent, place
@@ -80,6 +84,8 @@ class Member:
         # Of a group: who is in it, who may have a turn, how many are not out, and where newcomers start.
         self.members: list[Member] = [] if self.is_group else _NOBODY
         self.heap: list[tuple[int, int, Member]] = [] if self.is_group else _NOTHING
+        #: Queues that nobody looked at yet, the next of them last; and those whom nobody will look at in this block.
+        self.unmet = self.passed = _UNMET
         self.present = 0
         self.level = level or 0
 
@@ -99,12 +105,25 @@ class Member:
 
     def first(self) -> Member | None:
         """The member of this group whose turn is next."""
-        while self.heap:
-            deficit, _, member = self.heap[0]
-            if member.state is State.OPEN and deficit == -member.deficit:
+        heap, unmet = self.heap, self.unmet
+        while heap:
+            deficit, place, member = heap[0]
+            if member.state is not State.OPEN or deficit != -member.deficit:
+                heappop(heap)
+            elif unmet and unmet[-1] < (deficit, place):
+                break
+            else:
                 return member
-            heappop(self.heap)
-        return None
+        return self._meet() if unmet else None
+
+    def _meet(self) -> Member:
+        """Look at the next queue that nobody looked at yet."""
+        deficit, place, name = self.unmet.pop()
+        queue = Member(name, self, place, -deficit)
+        queue.state = State.OPEN
+        self.members.append(queue)
+        heappush(self.heap, (deficit, place, queue))
+        return queue
 
     def rival(self, member: Member) -> Member | None:
         """The member whose turn is next when this one, which is the first, has had its own."""
@@ -134,37 +153,66 @@ class Member:
         if self.state is State.OPEN:
             self.enqueue()
 
+    def _present_deficits(self) -> Iterator[int]:
+        """Those of all members that are not out; of queues that nobody looked at, the largest."""
+        yield from (-queues[-1][0] for queues in (self.unmet, self.passed) if queues)
+        yield from (one.deficit for one in self.members if one.state is not State.OUT)
+
     def now(self) -> int:
         """Where somebody starts who joins this group now."""
-        return min(self.level, max((one.deficit for one in self.members if one.state is not State.OUT), default=_ANY))
+        return min(self.level, max(self._present_deficits(), default=_ANY))
 
     def end_level(self) -> int:
         """Where somebody starts who joins after this block."""
-        found = [one.deficit for one in self.members if one.state is not State.OUT]
-        return min(self.level, max(found) if found else min(one.deficit for one in self.members))
+        best = max(self._present_deficits(), default=None)
+        return min(self.level, best if best is not None else min(one.deficit for one in self.members))
 
 
 class Tree:
-    """All ready queues in their groups."""
+    """All ready queues in their groups; there may be a hundred thousand, of which a block meets a few."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, guaranteed: Iterable[str] = ()) -> None:
         self.shelf = shelf
         line = shelf.line()
         branches = shelf.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
         self.groups: dict[str, Member] = {ROOT: self.root}
+        #: Queues that were visited, or are asked for by name; and all that are in the line.
         self.queues: dict[str, Member] = {}
+        self._line = {origin for origin, _ in line}
         #: Groups that are known, or appear now. A queue of the same name is a member of its own group.
-        above = {home_of(origin) for origin, _ in line}
+        above = {origin[: origin.rfind(SEPARATOR) + 1] for origin in self._line}
         self._paths = {path for path in branches if path}.union(above, *map(groups_of, above))
         self._place = 0
+        self._line_up(line, {*guaranteed, *shelf.owed})
+
+    def _line_up(self, line: Iterable[tuple[str, int]], wanted: Container[str]) -> None:
+        groups, paths = self.groups, self._paths
         for origin, deficit in line:
-            self._enter(self._queue(origin, deficit))
+            path = origin + SEPARATOR
+            if path not in paths:
+                path = origin[: origin.rfind(SEPARATOR) + 1]
+            group = groups.get(path) or self._group(path)
+            if origin in wanted:
+                self._enter(self._queue(origin, deficit))
+                continue
+            if not group.unmet:
+                group.unmet = []
+                self._enter(group)
+            self._place += 1
+            group.unmet.append((-deficit if deficit < group.level else -group.level, self._place, origin))
+        for group in groups.values():
+            group.unmet.sort(reverse=True)
+            group.present += len(group.unmet)
 
     def join(self, origin: str, deficit: int) -> None:
         """A queue became ready meanwhile."""
-        queue = self.queues.get(origin) or self._queue(origin, deficit)
+        queue = self.queues.get(origin)
+        if queue is None:
+            if origin in self._line:
+                return
+            queue = self._queue(origin, deficit)
         if queue.state is State.OUT and queue.parent is not None:
             queue.lower(queue.parent.now())
             self._enter(queue)
@@ -250,18 +298,28 @@ class Tree:
 
     def only_met(self) -> None:
         """Queues that were not visited yet get no turn in this block."""
-        for queue in self.queues.values():
-            if not queue.met:
-                self.wait(queue)
+        for group in self.groups.values():
+            for member in group.members:
+                if not (member.is_group or member.met):
+                    self.wait(member)
+            if group.unmet:
+                group.passed, group.unmet = group.unmet, _UNMET
 
 
 def _soon(member: Member, most: int) -> Iterator[str]:
-    if not member.is_group:
-        yield member.name
+    first = member.first()
+    if first is None:
         return
-    below = [entry[2] for entry in member.heap[:most] if entry[2].state is State.OPEN]
+    below: list[Member | str] = [first]
+    if most > 1:
+        entries: list[tuple[int, int, Member | str]] = [*member.unmet[-most:]]
+        entries += [one for one in member.heap[:most] if one[2].state is State.OPEN and one[0] == -one[2].deficit]
+        below = list(dict.fromkeys(one for _, _, one in sorted(entries)))[:most]
     for one in below:
-        yield from _soon(one, max(most // len(below), 1))
+        if isinstance(one, Member) and one.is_group:
+            yield from _soon(one, max(most // len(below), 1))
+        else:
+            yield one.name if isinstance(one, Member) else one
 
 
 class Turn:
@@ -323,7 +381,8 @@ class PathRounds:
         """Guarantees first, then what is owed, then turn after turn."""
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
-        self.tree = Tree(self.shelf)
+        guaranteed = list(guaranteed)
+        self.tree = Tree(self.shelf, guaranteed)
         self.ring.entrants = []
         try:
             for path in guaranteed:
@@ -410,7 +469,7 @@ class PathRounds:
         return Turn(allowance, self.parts, [one.meter for one in self.tree.path(queue) if one.meter is not None])
 
     def _visit(self, queue: Member, book: Book, turn: Turn, *, charged: bool = True) -> bool:
-        queue.met = True
+        queue.met, self.tree.queues[queue.name] = True, queue
         self.ring.bump(queue.name)
         entry = self.ledger.entry(queue.name)
         spent = self.parts(entry.granted)

@@ -27,6 +27,8 @@ from .unit import Unit
 PREFIX = "mq_"
 #: Rows of mail that are in memory at the same time while a long call is written.
 ROWS_AT_ONCE = 64
+#: How much of the file each connection keeps in memory at most.
+CACHE_KIB = 16 << 10
 
 
 class SqliteUnit(Unit):
@@ -175,6 +177,8 @@ def configure(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
+    # A hundred thousand books, read in the order of their tickets, are more than it keeps in memory by itself.
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
 
 
 @contextmanager

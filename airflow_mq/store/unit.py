@@ -121,7 +121,7 @@ class Unit(ABC):
 
     def line(self, ring: int) -> list[tuple[int, str, int]]:
         """All ready books in the ring's order: ticket, origin, deficit."""
-        return [tuple(row) for row in self.rows("line", ring=ring)]
+        return self.rows("line", ring=ring)
 
     def branches(self, ring: int) -> list[tuple[str, int, int, str]]:
         """All groups: path, deficit, level, and of the outermost who is owed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...core.book import Book
 from ...core.errors import StoreCorrupt
-from ...core.priority import told
+from ...core.priority import origin_of, told
 from ..rows import BookRow
 from ..thaw import standing_of
 from .groups import Groups
@@ -49,6 +49,7 @@ class Books(Groups):
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
         ordered = standing.ordered if standing.ordered is not None else self.config.ordered
         if self.config.paths:
+            self.standings.setdefault(origin_of(origin), standing)
             book.standing = self._within_groups(origin, standing)
         if row.paused or self.is_paused_below(origin):
             book.passed_by = "paused"

@@ -36,9 +36,9 @@ class Groups(Memory):
         return self.standings[origin]
 
     def _load_standings(self, origins: Iterable[str]) -> None:
-        """What is set for these queues and for the groups that hold them."""
+        """What is set for the groups that hold these queues; what is set for a queue comes with its book."""
         if self.config.paths:
-            names = {name for origin in map(origin_of, origins) for name in (origin, *names_above(origin))}
+            names = {name for origin in map(origin_of, origins) for name in names_above(origin)}
             self._fetch_standings(sorted(names - self.standings.keys()))
 
     def _fetch_standings(self, names: list[str]) -> None:
@@ -53,15 +53,19 @@ class Groups(Memory):
             return standing
         return replace(standing, most=Weight(*map(min, *mosts, standing.most or UNLIMITED)))
 
-    def is_paused_below(self, origin: str) -> bool:
-        """Whether this origin is paused together with a group that holds it, or all below it."""
-        if not self.config.paths:
-            return False
+    def paused_groups(self) -> frozenset[str]:
+        """The names below which everything is paused."""
         if self._paused_groups is None:
             rows = self.unit.rows("paused_groups", ring=self.ring_id, now=self.now)
             self._paused_groups = frozenset(row[0] for row in rows)
+        return self._paused_groups
+
+    def is_paused_below(self, origin: str) -> bool:
+        """Whether this origin is paused together with a group that holds it, or all below it."""
+        if not (self.config.paths and self.paused_groups()):
+            return False
         whose = origin_of(origin)
-        return bool(self._paused_groups) and not self._paused_groups.isdisjoint((whose, *names_above(whose)))
+        return not self.paused_groups().isdisjoint((whose, *names_above(whose)))
 
     def _save_branches(self) -> None:
         if not self.changed_branches:

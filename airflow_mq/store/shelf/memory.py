@@ -64,7 +64,7 @@ class Memory(Shelf):
         self.after_save: list[Callable[[], object]] = []
         #: Of a ring with paths: ready books by their tickets, how groups stood when they were loaded, what is
         #: set under names, and which groups are paused.
-        self.whole_line: list[tuple[int, str]] | None = None
+        self.whole_line: list[tuple[int, str, int]] | None = None
         self.known_branches: dict[str, int] | None = None
         self.standings: dict[str, Standing] = {}
         self._paused_groups: frozenset[str] | None = None

@@ -48,13 +48,17 @@ class Slices(Books):
     def line(self) -> list[tuple[str, int]]:
         """All ready origins in the ring's order, with their deficits, but for those in paused groups."""
         self.load_branches()
-        rows = [row for row in self.unit.line(self.ring_id) if not is_high(row[1])]
-        self.whole_line = [(ticket, origin) for ticket, origin, _ in rows]
+        rows = self.unit.line(self.ring_id)
+        if self.config.high:
+            rows = [row for row in rows if not is_high(row[1])]
+        self.whole_line = rows
         fresh = self._news(None)
         for _, origin in fresh:
             self.ring.meet(origin)
-        rows += [(ticket, origin, self.books[origin].deficit) for ticket, origin in fresh]
-        return [(origin, deficit) for _, origin, deficit in sorted(rows) if not self.is_paused_below(origin)]
+        rows = sorted(rows + [(ticket, origin, self.books[origin].deficit) for ticket, origin in fresh])
+        if self.paused_groups():
+            rows = [row for row in rows if not self.is_paused_below(row[1])]
+        return [(origin, deficit) for _, origin, deficit in rows]
 
     def _news(self, below: int | None) -> list[tuple[int, str]]:
         """Origins that were not ready and have mail, each at the place of its first one."""

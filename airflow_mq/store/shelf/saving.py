@@ -40,7 +40,7 @@ class Saving(Pages):
             known.ticket for origin, known in self.origins.items() if known.ticket is not None and not is_high(origin)
         ]
         if self.whole_line is not None:
-            unseen = (ticket for ticket, origin in self.whole_line if origin not in self.origins)
+            unseen = (ticket for ticket, origin, _ in self.whole_line if origin not in self.origins)
             tickets += [ticket for ticket in (next(unseen, None),) if ticket is not None]
         elif not self.rest_done:
             tickets.append(self.ticket_cursor + 1)
