@@ -270,7 +270,8 @@ class Blocks(QueueBase):
     def _settle_claims(
         self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
     ) -> Settlement:
-        config, limit = shelf.config, row.details_json["limit"]
+        said = row.details_json
+        config, limit = shelf.config, said["limit"]
         shelf.expect(claims)
         settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims)
         parts = parts_of(config.service_weight or limit)
@@ -278,7 +279,7 @@ class Blocks(QueueBase):
         for claim in claims:
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
             book = shelf.book(claim.origin)
-            if row.details_json["order"] == "deficit":
+            if said["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
                 charge_overrun(shelf, book, parts(result.overrun))
             drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured)

@@ -131,7 +131,5 @@ class BlockRow(NamedTuple):
         """The details, which SQLite hands over as text."""
         with codec.reading(f"what is stored of block {self.id}"):
             plain = json.loads(self.details) if isinstance(self.details, str) else self.details
-            for name in ("limit", "planned", "overhead"):
-                time, size = plain[name]
-                plain[name] = Weight(int(time), int(size))
-            return {**plain, "messages": int(plain["messages"])}
+            weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}
+            return {**plain, **weights, "messages": int(plain["messages"])}
