@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+
+# The same examples in each run, so that a change is judged by what it changed; MQ_MODEL_EXAMPLES=1000 draws anew.
+# How long one takes says more of the machine than of the code.
+settings.register_profile(
+    "same", derandomize=not os.environ.get("MQ_MODEL_EXAMPLES"), deadline=None, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.load_profile("same")
 
 #: What shares a Spark session, a cluster or a broker, and so has to run in one process.
 TOGETHER = (
