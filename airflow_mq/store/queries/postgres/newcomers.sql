@@ -2,5 +2,7 @@
 -- look went. Takes no lock.
 SELECT s.origin, min(CASE WHEN b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END), max(s.id)
 FROM (SELECT m.id, m.origin FROM {s}mail m WHERE m.ring = %(ring)s AND m.id >= %(start)s ORDER BY m.id LIMIT %(limit)s) s
-LEFT JOIN {s}book b ON b.ring = %(ring)s AND b.origin = s.origin
+LEFT JOIN LATERAL (
+  SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = %(ring)s AND k.origin = s.origin LIMIT 1
+) b ON true
 GROUP BY s.origin
