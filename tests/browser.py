@@ -1,4 +1,4 @@
-"""A Chromium for tests: the one on the PATH; else Playwright's, else Debian's, fetched when there is none."""
+"""A Chromium for tests: the one that is installed; else Playwright's, else Debian's, fetched when there is none."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ QUIET = [
 NONE = "no Chromium: install one so that `chromium` is on the PATH, or run `python -m playwright install chromium`"
 
 
-def on_path() -> str | None:
-    """A Chromium that is installed."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+def installed() -> str | None:
+    """A Chromium that is installed; where packages put theirs is looked at, too, whatever the PATH leaves out."""
+    places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin"))
+    return next(filter(None, (shutil.which(name, path=places) for name in NAMES)), None)
 
 
 def chromium(kit: Any) -> str:
@@ -32,7 +33,7 @@ def chromium(kit: Any) -> str:
     for fetch in ([], *ways()):
         if fetch:
             subprocess.run(fetch, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        found = on_path() or (own if os.path.exists(own) else None)
+        found = installed() or (own if os.path.exists(own) else None)
         if found:
             return found
     raise RuntimeError(NONE)
