@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq import settings
+from airflow_mq.core.weight import Weight
 
 if TYPE_CHECKING:
     from airflow_mq.queue import Backlog, MessageQueue
@@ -147,7 +148,7 @@ def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | No
         used, limit = summary["used"], summary["limit"]
         yield Sample("block.time", used[0])
         yield Sample("block.size", used[1])
-        yield Sample("block.used", max((its / most for its, most in zip(used, limit) if most), default=0.0))
+        yield Sample("block.used", Weight(*used).part_of(Weight(*limit)))
         for what in ("processed", "failed", "set_aside", "went_back", "expired"):
             yield Sample(f"messages.{what}", summary[what])
         found = queue.backlog(origins_told())

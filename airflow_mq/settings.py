@@ -16,9 +16,9 @@ def configuration() -> Any:
     return conf
 
 
-def text(name: str) -> str:
-    """An option that is text; empty, where nothing is said."""
-    return str(configuration().get(SECTION, name, fallback="") or "")
+def text(name: str, default: str = "") -> str:
+    """An option that is text."""
+    return str(configuration().get(SECTION, name, fallback=default) or "")
 
 
 def number(name: str, default: int) -> int:

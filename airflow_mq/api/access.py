@@ -53,16 +53,17 @@ class Asking:
 
     def may_trigger(self, dag_id: str) -> bool:
         """Whether they may start runs of this DAG."""
+        return self._may_with_dag(dag_id, "POST", DagAccessEntity.RUN)
+
+    def may_see_tasks(self, dag_id: str) -> bool:
+        """Whether they may see how the tasks of this DAG fared."""
+        return self._may_with_dag(dag_id, "GET", DagAccessEntity.TASK_INSTANCE)
+
+    def _may_with_dag(self, dag_id: str, method: Any, entity: DagAccessEntity) -> bool:
         details = DagDetails(id=dag_id, **_team("dag", dag_id))
         return bool(
-            get_auth_manager().is_authorized_dag(
-                method="POST", access_entity=DagAccessEntity.RUN, details=details, user=self.user
-            )
+            get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=self.user)
         )
-
-    def team_of_dag(self, dag_id: str) -> dict[str, Any]:
-        """The team of a DAG, as the auth manager wants to hear it."""
-        return _team("dag", dag_id)
 
     def _may_use(self, conn_id: str, method: Any) -> bool:
         details = ConnectionDetails(conn_id=conn_id, **_team("connection", conn_id))

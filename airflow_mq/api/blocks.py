@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select, tuple_
 
-from airflow_mq.core.weight import LARGEST, Weight
+from airflow_mq.core.weight import LARGEST, Weight, total_weight
 from airflow_mq.queue import ForeseenBlock
 
 from . import shapes
@@ -72,7 +70,7 @@ def blocks(
 
 def _tasks_of(who: Asking, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The tasks of runs, of those DAGs whose tasks they may see; what Airflow has forgotten is not told."""
-    permitted = {dag_id: _may_see(who, dag_id) for dag_id, _ in runs}
+    permitted = {dag_id: who.may_see_tasks(dag_id) for dag_id, _ in runs}
     wanted = [run for run in runs if permitted[run[0]]]
     if not wanted:
         return {}
@@ -100,17 +98,6 @@ def _tasks_of(who: Asking, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, s
     return found
 
 
-def _may_see(who: Asking, dag_id: str) -> bool:
-    return bool(
-        get_auth_manager().is_authorized_dag(
-            method="GET",
-            access_entity=DagAccessEntity.TASK_INSTANCE,
-            details=DagDetails(id=dag_id, **who.team_of_dag(dag_id)),
-            user=who.user,
-        )
-    )
-
-
 @router.post("/dry-run", dependencies=[Depends(meant)])
 def dry_run(conn_id: str, ring: str, body: DryRun, who: Reader) -> dict[str, Any]:
     """What the next blocks would take, under other settings if they are said; nothing of it is done."""
@@ -123,7 +110,7 @@ def dry_run(conn_id: str, ring: str, body: DryRun, who: Reader) -> dict[str, Any
 
 def _foreseen(one: ForeseenBlock) -> dict[str, Any]:
     taken = sorted((its for its in one.queues if its.messages), key=lambda its: -max(its.weight))
-    whole = [sum(its.weight[part] for its in taken) for part in (0, 1)]
+    whole = total_weight([its.weight for its in taken])
     return {
         "n": one.number, "order": one.order, "limit": shapes.weight(one.limit),
         "used": shapes.weight(one.planned.plus(one.overhead)), "messages": one.messages, "queues": len(taken),
@@ -131,7 +118,7 @@ def _foreseen(one: ForeseenBlock) -> dict[str, Any]:
             {
                 "origin": its.origin, "priority": its.priority, "weight": shapes.weight(its.weight),
                 "messages": its.messages, "set_aside": its.set_aside, "reason": its.reason,
-                "share": max(its.weight[part] / (whole[part] or 1) for part in (0, 1)),
+                "share": its.weight.part_of(whole),
             }
             for its in taken[:MOST_QUEUES]
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -32,13 +33,14 @@ def overview(conn_id: str, ring: str, who: Reader) -> dict[str, Any]:
         survey = counted(conn_id, queue, WAIT)
         paused, asides = len(queue.paused()), queue.count_set_aside(MOST_ASIDE)
         last = queue.block_glances(limit=1)
+    totals = _totals(seen, survey)
     arcs = [shapes.arc(one, is_head=place == 0) for place, one in enumerate(seen.queues)]
     return {
         "ring": ring, "order": config.order, "limit": shapes.weight(config.service_weight), "high": config.high,
-        "paths": config.paths, "now": shapes.moment(seen.now), "ready": seen.ready, **_totals(seen, survey),
+        "paths": config.paths, "now": shapes.moment(seen.now), "ready": seen.ready, **totals,
         "in_flight": seen.in_flight, "set_aside": asides, "paused": paused,
         "oldest": shapes.moment(min((one.oldest for one in seen.queues if one.oldest), default=None)),
-        "head": arcs[0]["origin"] if arcs else None, "arcs": arcs, "rest": _rest(seen, survey),
+        "head": arcs[0]["origin"] if arcs else None, "arcs": arcs, "rest": _rest(seen, totals),
         "last_block": shapes.block(last[0]) if last else None, "version": seen.version,
     }  # fmt: skip
 
@@ -53,8 +55,7 @@ def _totals(seen: RingGlance, survey: Survey) -> dict[str, Any]:
     }
 
 
-def _rest(seen: RingGlance, survey: Survey) -> dict[str, int]:
-    totals = _totals(seen, survey)
+def _rest(seen: RingGlance, totals: Mapping[str, int]) -> dict[str, int]:
     return {
         "queues": totals["queues"] - len(seen.queues),
         "messages": totals["waiting_messages"] - sum(one.messages for one in seen.queues),

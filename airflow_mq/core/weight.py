@@ -39,6 +39,10 @@ class Weight(NamedTuple):
         """The larger of the two, part by part."""
         return Weight(max(self.time, other.time), max(self.size, other.size))
 
+    def part_of(self, limit: Weight) -> float:
+        """How much of a limit this is, by the part of which it is the most; a part without a limit does not count."""
+        return max((its / most for its, most in zip(self, limit) if most), default=0.0)
+
     @classmethod
     def of(cls, value: Any) -> Weight:
         """Check what a caller gave as a weight: a pair, or a mapping with `time` and `size`."""

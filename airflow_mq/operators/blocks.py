@@ -34,6 +34,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_mq import lineage, tracing
 from airflow_mq.core.errors import Busy, MessageQueueError, TokenRefused, UnknownBlock
+from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import watching
@@ -595,7 +596,7 @@ def summary_of(said: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
 
 def readable(summary: Mapping[str, Any]) -> str:
     """What a block came to, for people."""
-    share = max((100 * used / most for used, most in zip(summary["used"], summary["limit"]) if most), default=0.0)
+    share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
     used, limit = ("/".join(f"{part:,}" for part in summary[name]) for name in ("used", "limit"))
     counts = ", ".join(
         f"{summary[name]:,} {words}"

@@ -96,9 +96,7 @@ def weight_of(config: RingConfig, messages: int, size: int) -> Weight:
 
 def blocks_of(config: RingConfig, weight: Weight) -> float | None:
     """How many full blocks a weight is, by the part of which a block has the least."""
-    if config.service_weight is None:
-        return None
-    return max((used / most for used, most in zip(weight, config.service_weight) if most), default=0.0)
+    return None if config.service_weight is None else weight.part_of(config.service_weight)
 
 
 def _depth(row: Sequence[int | str], now: int) -> Depth:

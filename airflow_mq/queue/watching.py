@@ -236,7 +236,7 @@ class Watcher:
         ring = self.queue.ring_id
         ready, messages, size, origins, fresh, fresh_size, kept, delayed = unit.rows("ring_totals", ring=ring)[0]
         ahead = [id_ for (data,) in unit.rows("books_ahead", ring=ring) for id_ in codec.unpack_numbers(data)[0]]
-        for _, items, its_size in unit.rows_for("mail_facts", {"id": ahead}, ring=ring) if ahead else ():
+        for _, items, its_size in _facts(unit, ring, ahead):
             fresh, fresh_size = fresh - items, fresh_size - its_size
         stored = messages + fresh
         waiting = max(0, stored - kept - in_flight)
@@ -317,13 +317,15 @@ class _Teller:
         for name, items, size, first, mails in self.unit.rows_for(
             "uncut_of", asked, ring=shelf.ring_id, limit=_MOST_MAILS
         ):
-            ahead = sorted(shelf.origins[name].ahead)
-            for _, its_items, its_size in (
-                self.unit.rows_for("mail_facts", {"id": ahead}, ring=shelf.ring_id) if ahead else ()
-            ):
+            for _, its_items, its_size in _facts(self.unit, shelf.ring_id, sorted(shelf.origins[name].ahead)):
                 items, size = items - its_items, size - its_size
             found[name] = _Uncut(max(0, items), max(0, size), first, mails == _MOST_MAILS)
         return found
+
+
+def _facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
+    """Of mails that lie in pages already, though they are counted as new: id, messages, bytes."""
+    return unit.rows_for("mail_facts", {"id": ids}, ring=ring) if ids else []
 
 
 def _in_turn(unit: Unit, shelf: SqlShelf, limit: int, search: str) -> list[str]:

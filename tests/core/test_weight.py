@@ -95,3 +95,9 @@ def test_weighing_by_length() -> None:
 def test_what_is_no_weigher(value: object) -> None:
     with pytest.raises(ConfigRefused):
         LinearWeigher.from_json(value)
+
+
+def test_the_part_of_a_limit_that_is_used_most_counts() -> None:
+    assert Weight(50, 30).part_of(Weight(100, 40)) == 0.75
+    assert Weight(50, 30).part_of(Weight(100, 0)) == 0.5
+    assert Weight(50, 30).part_of(Weight(0, 0)) == 0.0
