@@ -24,7 +24,7 @@ from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator
 
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue, weight_of
-from airflow_mq.operators.blocks import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Processors
 
 if TYPE_CHECKING:

@@ -1,0 +1,122 @@
+"""Plan a block, and say how it is cut into parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_mq import tracing
+from airflow_mq.core.errors import Busy
+from airflow_mq.links import BlockLink
+from airflow_mq.operators import watching
+from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, weight_of
+from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
+from airflow_mq.processors import Part, Processors
+
+if TYPE_CHECKING:
+    from airflow_mq import Block, MessageQueue
+
+#: How often a plan is begun anew because what it claimed had no processor.
+PLANS = 3
+
+
+class ServiceQueuesOperator(QueueOperator):
+    """Plan a block: claim what fits a weight, and say how it is cut into parts.
+
+    Returns a list of parts to map `ProcessMessagesOperator` over; nothing to do gives an empty list, and the
+    mapped task is skipped. The XCom `block` says which block it is. One plan at a time per ring, whoever asks:
+    a plan waits for its turn, and then takes what is not in flight.
+
+    :param processors: who takes which origin (`Processors`, or what its `to_json` wrote)
+    :param limit: what the block may cost, `[time, size]`; without it the ring's service weight (templated)
+    :param lease: seconds until anybody may release the block unless it is renewed; the ring's if left out (templated)
+    :param share_below: processors with fewer messages than this share a Spark job
+    :param patience: seconds to wait for somebody else who services the ring; then there is nothing to do this time
+    """
+
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit", "lease")
+    operator_extra_links = (BlockLink(),)
+
+    def __init__(
+        self,
+        *,
+        processors: Processors | str,
+        limit: Any = None,
+        lease: Any = None,
+        share_below: int = 10_000,
+        patience: float = 60.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.processors = processors
+        self.limit = limit
+        self.lease = lease
+        self.share_below = share_below
+        self.patience = patience
+
+    def execute(self, context: Any) -> list[Part]:
+        """Plan, and return the parts."""
+        processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
+        with self.opened(context) as queue:
+            release_finished(queue, ti, self.log)
+            block = self._plan(queue, processors, key_of(context))
+            trace = {} if block is None else watching.planned(queue, block, began)
+            ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block, trace))
+            if block is None:
+                self.log.info("Somebody else services the ring %r; there is nothing to do this time.", queue.ring)
+                return []
+            return self._parts(queue, processors, block)
+
+    def _plan(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
+        block: Block | None = None
+        for _ in range(PLANS):
+            block = self._plan_patiently(queue, key)
+            nobody = processors.unrouted_of(block.origins) if block else []
+            if block is None or not nobody:
+                return block
+            self._treat_unrouted(queue, processors, block, nobody)
+            if len(nobody) < len(block.origins):
+                # The others are served; what nobody takes goes back when the block settles.
+                return block
+            queue.release_block(block)
+        return block and self._plan_patiently(queue, key)
+
+    def _plan_patiently(self, queue: MessageQueue, key: str) -> Block | None:
+        limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
+        give_up = time.monotonic() + self.patience
+        while True:
+            try:
+                return queue.plan_block(key, limit, lease=lease)
+            except Busy as error:
+                if time.monotonic() > give_up:
+                    return None
+                self.log.info("%s", error)
+
+    def _treat_unrouted(self, queue: MessageQueue, processors: Processors, block: Block, nobody: Sequence[str]) -> None:
+        shown = ", ".join(map(repr, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
+        if processors.unrouted == "refuse":
+            queue.release_block(block)
+            raise AirflowFailException(
+                f"no processor takes {shown}; the block was released. Add a processor for them, or let "
+                "Processors(unrouted='pause') pause such queues"
+            )
+        for origin in nobody:
+            queue.pause(origin, "no processor takes this origin")
+        self.log.warning("Paused %s: no processor takes them. Resume them when there is one.", shown)
+
+    def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
+        counts: dict[str, int] = {}
+        for claim in block.claims:
+            counts[claim.whose] = counts.get(claim.whose, 0) + claim.messages
+        parts = processors.parts(counts, self.share_below)
+        self.log.info(
+            "Block %d of ring %r holds %d messages of %d queues, planned at %s of %s, until %s.",
+            block.id, queue.ring, block.messages, len(counts), block.planned.plus(block.overhead), block.limit,
+            f"{block.deadline:%H:%M:%S} UTC",
+        )  # fmt: skip
+        for part in parts:
+            self.log.info("  %-30s %8d messages, %s", part["name"], part["messages"], part["where"])
+        return parts
