@@ -59,7 +59,7 @@ def version(session: Session, args: Namespace) -> bool:
     else:
         session.out.fields(told)
         if status.state in ("missing", "older"):
-            session.out.remark("run `airflow-mq db upgrade`")
+            session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq db upgrade`")
         elif status.state == "newer":
             session.out.remark("install a newer airflow-mq here")
     return status.state == "current"

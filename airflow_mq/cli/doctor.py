@@ -58,7 +58,7 @@ def _schema(status: SchemaStatus) -> Finding:
     if status.state == "current":
         return fine("schema", f"version {status.version}, as expected")
     if status.state == "missing":
-        return wrong("schema", "the store has no tables yet", "run `airflow-mq db upgrade`")
+        return wrong("schema", status.lacks or "the store has no tables yet", "run `airflow-mq db upgrade`")
     if status.state == "older":
         return wrong("schema", facts, "run `airflow-mq db upgrade`")
     return wrong("schema", facts, "install a newer airflow-mq here")

@@ -38,6 +38,7 @@ The tree::
         ├── AddressRefused
         ├── NetworkFileSystem
         ├── SchemaMissing
+        │   └── StoreMissing
         ├── SchemaTooOld
         ├── SchemaTooNew
         ├── StoreUnreachable
@@ -216,6 +217,10 @@ class NetworkFileSystem(StoreError):
 
 class SchemaMissing(StoreError):
     """The store has no schema yet; run `airflow-mq db upgrade`."""
+
+
+class StoreMissing(SchemaMissing):
+    """The file of the SQLite store does not exist; correct its path, or make a store by `airflow-mq db upgrade`."""
 
 
 class SchemaTooOld(StoreError):

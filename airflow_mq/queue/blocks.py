@@ -103,9 +103,9 @@ class Blocks(QueueBase):
         if key is not None:
             check_key(key)
             with self.store.reading() as unit:
-                known = unit.block("block_by_key", ring=self.ring_id, key=key)
-                if known is not None and known.deadline > unit.now():
-                    return self._block(unit, known)
+                known = self._planned_under(unit, key)
+                if known is not None and known.deadline > moment(unit.now()):
+                    return known
         self.release_dead_blocks()
         if weigher is None:
             return Planner(self, key, limit, seconds, None, seed).plan_at_once()
@@ -117,6 +117,11 @@ class Blocks(QueueBase):
                 if not left:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def _planned_under(self, unit: Unit, key: str | None) -> Block | None:
+        """The block that lives under this key, whoever planned it."""
+        row = None if key is None else unit.block("block_by_key", ring=self.ring_id, key=key)
+        return None if row is None else self._block(unit, row)
 
     def block(self, token: str) -> Block:
         """A block that was planned before, by its token."""
@@ -208,10 +213,9 @@ class Blocks(QueueBase):
         limit = Weight.of(limit)
         seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
         with self._working(passes_in_flight=False) as (unit, shelf):
-            if key is not None:
-                known = unit.block("block_by_key", ring=self.ring_id, key=key)
-                if known is not None:
-                    return self._block(unit, known)
+            known = self._planned_under(unit, key)
+            if known is not None:
+                return known
             _, page = find_set_aside(shelf, address)
             refuse_claimed_by_hand(unit, self.ring_id, address)
             weight = Scales(shelf).weight(address.book, page, address.index)

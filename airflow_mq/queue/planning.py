@@ -40,18 +40,11 @@ class Planner:
     def plan_at_once(self) -> Block:
         """The ring's own weigher: everything in one transaction."""
         with self.queue._working(passes_in_flight=False) as (unit, shelf):
-            twin = self._twin(unit)
+            twin = self.queue._planned_under(unit, self.key)
             if twin is not None:
                 return twin
             self.walk(shelf)
             return self._write(unit, shelf)
-
-    def _twin(self, unit: Unit) -> Block | None:
-        """The block that somebody else planned under this key while we waited for the ring."""
-        if self.key is None:
-            return None
-        row = unit.block("block_by_key", ring=self.queue.ring_id, key=self.key)
-        return None if row is None else self.queue._block(unit, row)
 
     def plan_holding(self) -> Block:
         """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
@@ -64,7 +57,7 @@ class Planner:
             with queue._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token or locked.state.version != shelf.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
-                twin = self._twin(unit)
+                twin = queue._planned_under(unit, self.key)
                 if twin is not None:
                     return twin
                 shelf.unit, shelf.state = unit, locked.state

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_mq.core.errors import AddressRefused, NetworkFileSystem
+from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, StoreMissing
 
 SQLITE_FORM = "sqlite:///folder/store.db or, absolute, sqlite:////folder/store.db"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -34,6 +34,21 @@ def checked_file(path: str, root: Path | None = None) -> Path:
         reason = getattr(error, "strerror", None) or "links that lead in a circle"
         raise AddressRefused(f"the SQLite file {path!r} cannot be looked at: {reason}") from None
     return place
+
+
+def lacking(path: Path) -> str | None:
+    """What does not exist of a store on SQLite: its file, or the directory too; nothing, if it is there."""
+    if os.path.isfile(path):
+        return None
+    return f"there is no file {path}" if os.path.isdir(path.parent) else f"there is no directory {path.parent}"
+
+
+def missing_store(lacks: str) -> StoreMissing:
+    """What to tell of a store that is not there."""
+    return StoreMissing(
+        f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
+        "else make one by `airflow-mq db upgrade`"
+    )
 
 
 def refuse_network_file_system(path: Path, *, mounts: Path = MOUNTS) -> None:

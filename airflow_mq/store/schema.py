@@ -20,7 +20,7 @@ from ..core.errors import (
 )
 from . import postgres, sqlite
 from .address import StoreAddress
-from .files import refuse_network_file_system
+from .files import lacking, missing_store, refuse_network_file_system
 from .sql import migrations
 
 _TABLE = {
@@ -38,6 +38,8 @@ class SchemaStatus:
 
     version: int | None
     expected: int
+    #: What does not exist, where that is the file of a store, and not its tables.
+    lacks: str | None = None
 
     @property
     def state(self) -> str:
@@ -51,6 +53,8 @@ class SchemaStatus:
     def require(self) -> None:
         """Raise what a client has to be told unless the schema is current."""
         facts = f"the store has schema version {self.version}, this client expects {self.expected}"
+        if self.lacks:
+            raise missing_store(self.lacks)
         if self.state == "missing":
             raise SchemaMissing()
         if self.state == "older":
@@ -71,14 +75,13 @@ def expected_version() -> int:
 
 def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
     """Read a store's schema version; creates and changes nothing."""
-    version = _sqlite_version(address, timeout) if address.driver == "sqlite" else _postgres_version(address)
-    return SchemaStatus(version, expected_version())
+    if address.path is None:
+        return SchemaStatus(_postgres_version(address), expected_version())
+    lacks = lacking(address.path)
+    return SchemaStatus(None if lacks else _sqlite_version(address, timeout), expected_version(), lacks)
 
 
 def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
-    assert address.path is not None
-    if not address.path.exists():
-        return None
     with sqlite.translated():
         connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
         try:

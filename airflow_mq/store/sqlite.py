@@ -19,6 +19,7 @@ from ..core.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from .files import lacking, missing_store
 from .rows import Locked, StateRow
 from .sql import statement
 from .store import Outgoing, Store
@@ -88,8 +89,9 @@ class SqliteStore(Store[sqlite3.Connection]):
     def _connect(self) -> sqlite3.Connection:
         path = self.address.path
         assert path is not None
-        if not path.exists():
-            raise SchemaMissing(f"there is no store at {path}; run `airflow-mq db upgrade` to make one")
+        # Before SQLite makes an empty one.
+        if lacks := lacking(path):
+            raise missing_store(lacks)
         with translated():
             connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
             configure(connection)

@@ -35,6 +35,16 @@ def test_nothing_else_makes_tables(empty: Terminal) -> None:
     assert empty.json("db", "version", code=1)["state"] == "missing"
 
 
+def test_a_file_that_is_gone_is_no_store_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, lacks in (("", "there is no file"), ("nowhere/", f"there is no directory {tmp_path}/nowhere")):
+        at = ["--store", f"sqlite:///{tmp_path}/{folder}store.db"]
+        for what, code in (("footprint", 4), ("top", 4), ("doctor", 1), ("db version", 1)):
+            assert main([*at, *what.split()]) == code
+            told = capsys.readouterr()
+            assert lacks in told.out + told.err and "airflow-mq db upgrade" in told.out + told.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_statements_can_be_printed(empty: Terminal) -> None:
     text = empty("db", "sql").out
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from airflow_mq.core.errors import AddressRefused, NetworkFileSystem
+from airflow_mq import MessageQueue
+from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, SchemaMissing, StoreMissing
+from airflow_mq.store import upgrade
 from airflow_mq.store.address import parse, refuse_network_file_system, sqlite_address
 
 
@@ -221,3 +224,22 @@ def test_where_nothing_can_be_told_nothing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sandbox").write_text("1 0 0:1 / / rw - 9p none rw\n")
     refuse_network_file_system(tmp_path / "store.db", mounts=tmp_path / "sandbox")
     refuse_network_file_system(tmp_path / "store.db")
+
+
+# -- files that are gone --
+
+
+def test_a_store_whose_file_is_gone_is_not_one_without_tables(tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "store.db"
+    with pytest.raises(StoreMissing, match=f"there is no directory {path.parent}, .*db upgrade"):
+        MessageQueue(f"sqlite:///{path}")
+    assert not path.parent.exists()
+    upgrade(parse(f"sqlite:///{path}"))
+    with MessageQueue(f"sqlite:///{path}") as queue:
+        path.rename(path.with_name("away"))
+        with ThreadPoolExecutor() as pool, pytest.raises(StoreMissing, match=f"there is no file {path}, "):
+            pool.submit(queue.enqueue_message, "acme", b"x").result()
+        path.touch()
+        with pytest.raises(SchemaMissing) as caught:
+            MessageQueue(f"sqlite:///{path}")
+    assert not isinstance(caught.value, StoreMissing)

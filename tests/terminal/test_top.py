@@ -190,7 +190,8 @@ def test_json_is_a_frame_a_line_and_survives_the_store(uri: str) -> None:
         assert [one["origin"] for one in first["turns"]] == ["loud", "quiet", "other"]
         assert first["totals"]["waiting"] == 51 and first["limit"] == {"time": 40, "size": 2000}
         path.rename(path.with_name("away"))
-        assert next(frame for frame in frames if "error" in frame)["error"]
+        away = next(frame for frame in frames if "error" in frame)
+        assert away["error"] == "StoreMissing" and f"there is no file {path}" in away["message"]
         path.with_name("away").rename(path)
         assert next(frame for frame in frames if "turns" in frame)["turns"]
         process.send_signal(signal.SIGINT)

@@ -299,6 +299,7 @@ def test_stores_are_listed_with_what_is_wrong(ask: Ask) -> None:
     assert {"mq_unreachable", "mq_newer", "mq_stored"} < set(told) and "another_kind" not in told
     assert all(one["error"] for name, one in told.items() if name in WRONG)
     assert SECRET not in answer.text and "/nowhere" not in answer.text
+    assert "file of the SQLite store does not exist" in told["mq_stored"]["error"]
     assert "upgrade" in told["mq_older"]["error"] and "airflow-mq" in told["mq_newer"]["error"]
 
 
