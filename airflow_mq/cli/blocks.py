@@ -25,7 +25,9 @@ def list_blocks(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         session.out.value([_plain(one, now) for one in found])
     elif not found:
-        session.out.remark("no blocks here; a block is made by MessageQueue.plan_block, and lives until it is settled")
+        session.out.remark(
+            "no blocks here; each run of a DAG with block() is one, and so is what MessageQueue.plan_block plans"
+        )
     else:
         rows = [
             (one.id, _state(one, now), one.key, one.messages, str(one.planned), str(one.limit), one.deadline, one.token)

@@ -91,6 +91,19 @@ def set_origin(session: Session, args: Namespace) -> None:
     session.out.remark(f"{args.origin} is set, from the next block on")
 
 
+def show_origin(session: Session, args: Namespace) -> None:
+    """Tell how an origin is served."""
+    with session.queue() as queue:
+        found = queue.settings_of(args.origin)
+    if session.out.as_json:
+        session.out.value({"origin": args.origin, **asdict(found)})
+        return
+    session.out.fields({
+        "origin": args.origin, "share": found.share, "least": found.least or "-", "most": found.most or "-",
+        "messages": "one after the other" if found.ordered else "at once",
+    })  # fmt: skip
+
+
 PAUSE = Command(
     "pause", "let servicing pass an origin by; enqueuing goes on", pause,
     (
@@ -154,6 +167,11 @@ ORIGIN = Group(
             "share, a least and a most are of the whole group of this name.",
             example="$ origin set acme --share 4 --most 300000/500000000",
         ),
+        Command(
+            "show", "tell how an origin is served", show_origin, (_ORIGIN,),
+            about="What is not set for it is as the ring says.",
+            example="$ origin show acme",
+        ),
     ),
-    example="$ origin set acme --share 4",
+    example="$ origin set acme --share 4\n$ origin show acme",
 )  # fmt: skip

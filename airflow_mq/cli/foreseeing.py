@@ -11,7 +11,7 @@ from ..core.config import ORDERS, RingConfig
 from ..core.priority import PRIORITIES, queue_name
 from .command import Command, Option, option
 from .history import as_percent
-from .looking import HOW_TO_BEGIN
+from .looking import NOTHING_READY
 from .session import Session
 from .values import address, positive, seed, setting, weight, words
 
@@ -30,7 +30,7 @@ def dry_run(session: Session, args: Namespace) -> None:
         session.out.value(_plain(block))
         return
     if not block.queues:
-        session.out.remark(f"the next block would find nothing: {HOW_TO_BEGIN}")
+        session.out.remark(f"the next block would find nothing: {NOTHING_READY}")
         return
     rows = [
         (queue_name(one.origin, one.priority), one.messages, str(one.weight), one.set_aside, one.expired,
@@ -53,7 +53,7 @@ def forecast(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         session.out.value([_plain(block) for block in found])
     elif not found:
-        session.out.remark(f"the next blocks would find nothing: {HOW_TO_BEGIN}")
+        session.out.remark(f"the next blocks would find nothing: {NOTHING_READY}")
     else:
         rows = [
             (block.number, block.messages, len(block.origins), str(block.planned), str(block.limit), _served(block))

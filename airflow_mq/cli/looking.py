@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..queue import Peeked
 
 HOW_TO_BEGIN = "no messages here; send one: airflow-mq enqueue acme 'an order'"
+NOTHING_READY = "nothing is ready; send something: airflow-mq enqueue acme 'an order'"
 _COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
 
 
@@ -73,7 +74,7 @@ def order(session: Session, args: Namespace) -> None:
             [{**_plain(name, one), "priority": its, "note": notes[name] or None} for name, its, one in found]
         )
     elif not found:
-        session.out.remark(f"the ring is empty: {HOW_TO_BEGIN}")
+        session.out.remark(f"the ring is empty: {NOTHING_READY}")
     else:
         rows = [
             (place, *_row(queue_name(name, its), one), notes[name])

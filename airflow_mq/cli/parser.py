@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .command import COMMON, EXIT_CODES, Command, Entry, Group, Option, UsageError, example_text
+from .command import COMMON, EXIT_CODES, USAGE, Command, Entry, Group, Option, UsageError, example_text
 from .output import without_passwords
 from .tree import ABOUT, TREE
 
 PROGRAM_NAME = "airflow-mq"
 
 
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Folds prose to the terminal; what is indented, as examples are, stays as it is written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = super()._fill_text(text, width, indent).splitlines()
+        return "\n".join(line if line.startswith(" ") else textwrap.fill(line, width) for line in lines)
+
+
 class Parser(argparse.ArgumentParser):
     """Raises what is wrong instead of printing a page of usage; never repeats a password."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("formatter_class", _Layout)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(value), action.choices, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{meant}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Raise it."""
@@ -38,6 +56,9 @@ def make_parser() -> Parser:
 def parse_line(words: Sequence[str]) -> argparse.Namespace:
     """Read a command line."""
     parser = make_parser()
+    if not words:
+        parser.print_help()
+        parser.exit(USAGE)
     args, unread = parser.parse_known_args(words)
     command: Command | None = getattr(args, "command", None)
     if args.version:

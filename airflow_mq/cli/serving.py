@@ -99,8 +99,8 @@ SERVICE = Command(
         option("--slice-seconds", type=float, metavar="S", help="or after so many seconds (default: 1)"),
         TRACEBACK,
     ),
-    about="The function gets a Delivery (payload, origin, page, index, meter) and returns nothing or true when the\n"
-    "message is done, false when it is done without success, or an outcome such as Yield() or BadFormat().\n"
+    about="The function gets a Delivery (payload, origin, page, index, meter) and returns nothing or true when the "
+    "message is done, false when it is done without success, or an outcome such as Yield() or BadFormat(). "
     "What it raises counts as not now: the message stays, and is tried again by a later call.",
     example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
 )  # fmt: skip

@@ -110,13 +110,13 @@ def message_id(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ArgumentTypeError(f"the id of a message is written in hexadecimal, not {text!r}") from None
+        raise ArgumentTypeError(f"ids and hashes are written in hexadecimal, not {text!r}") from None
 
 
 def count(text: str) -> int:
     """A whole number, zero or more."""
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"a whole number, not {text!r}")
+        raise ArgumentTypeError(f"a whole number, 0 or more, not {text!r}")
     return int(text)
 
 

@@ -56,6 +56,8 @@ def _perform(stage: Stage, console: Console, file: Path, stays_up: bool, loud: i
         user, password = stage.airflow.login
         console.print(f"\nAirflow: [bold]{stage.airflow.url}[/]  user {user}  password {password}", highlight=False)
         console.print(f"The ring: {stage.airflow.url}/plugin/airflow-mq", highlight=False)
+        program = Path(sys.executable).with_name("airflow-mq")
+        console.print(f"At a terminal: {program} --store {stage.store} top", highlight=False)
         console.print("Ctrl-C ends it.")
         try:
             while True:

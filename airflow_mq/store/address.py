@@ -183,10 +183,8 @@ def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
     if separator and scheme in ("postgresql", "postgres"):
         return _parse_postgres(rest)
     found = _SCHEME.match(uri)
-    raise AddressRefused(
-        f"{f'an address that starts with {found[0]}:' if found else 'this'} is not known; "
-        f"a store is at {SQLITE_FORM} or at {POSTGRES_FORM}"
-    )
+    what = f"that starts with {found[0]}:" if found else "that does not begin with its kind"
+    raise AddressRefused(f"an address {what} is not known; a store is at {SQLITE_FORM} or at {POSTGRES_FORM}")
 
 
 # -- SQLite --

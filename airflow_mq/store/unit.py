@@ -82,7 +82,10 @@ class Unit(ABC):
         rows = self.rows("ring_by_name", name=name)
         if not rows:
             known = ", ".join(repr(row[0]) for row in self.rows("ring_names"))
-            raise UnknownRing(f"there is no ring {name!r} in this store; it has {known or 'none'}; create it first")
+            raise UnknownRing(
+                f"there is no ring {name!r} in this store; it has {known or 'none'}; "
+                f"`airflow-mq ring create {name}` makes it"
+            )
         return RingRow(*rows[0])
 
     def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:

@@ -59,7 +59,16 @@ def test_the_head_is_forced(mq: Terminal) -> None:
 def test_how_an_origin_is_served(mq: Terminal) -> None:
     said = mq.json("origin", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
     assert said == {"origin": "acme", "share": 4, "least": None, "most": {"time": 10, "size": 20}, "ordered": False}
+    assert mq.json("origin", "show", "acme") == said
+    assert "10/20" in (told := mq("origin", "show", "acme").out) and "at once" in told
     mq("origin", "set", "acme", "--defaults")
+    assert mq.json("origin", "show", "acme") == {
+        "origin": "acme",
+        "share": 1,
+        "least": None,
+        "most": None,
+        "ordered": True,
+    }
     assert "say --share" in mq("origin", "set", "acme", code=2).err
     assert "say --share" in mq("origin", "set", "acme", "--defaults", "--share", "2", code=2).err
     assert mq("origin", "set", "acme", "--share", "0", code=2)

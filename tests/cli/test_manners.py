@@ -62,7 +62,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ([], 2),
         (["db"], 2),
         (["nothing"], 2),
         (["footprint", "--colour"], 2),
@@ -85,6 +84,57 @@ def test_errors_are_one_line_and_a_code(
     out, err = capsys.readouterr()
     told = json.loads(err)
     assert out == "" and told["exit_code"] == code and told["message"] and told["error"]
+
+
+def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: airflow-mq") and "A first look:" in out and err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["enqueu", "acme", "x"], "there is no command 'enqueu'; did you mean enqueue?"),
+        (["overweight", "lst"], "there is no command 'lst'; did you mean list?"),
+        (["xyzzy"], "there is no command 'xyzzy' ("),
+        (["--store", "queue.db", "footprint"], "a store is at sqlite:///"),
+        (["--store", "sqlite:///x.db", "events", "--limit", "-1"], "a whole number, 0 or more"),
+        (["--store", "sqlite:///x.db", "blob", "get", "xyz"], "hashes are written in hexadecimal"),
+    ],
+)
+def test_an_error_says_what_would_be_right(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words)
+    assert told in capsys.readouterr().err
+
+
+def test_help_is_folded_and_its_examples_are_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["simulate", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "  airflow-mq simulate scenario.toml --order deficit --order rotation --svg out.svg" in lines
+    assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
+
+
+@pytest.mark.postgres
+def test_why_a_server_is_not_reached(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words of ours, without the driver's."""
+    user, _, rest = pg_uri.removeprefix("postgresql://").partition(":")
+    place = rest.partition("@")[2]
+    server, _, database = place.partition("/")
+    wrong = {
+        f"{user}:{CANARY}@{place}": "it refuses the user or the password",
+        f"{user}@{place}": "it wants a password",
+        f"{user}:{rest.partition('@')[0]}@{server}/nowhere": "it has no database of this name",
+        f"{user}:{CANARY}@127.0.0.1:1/{database}": "nothing listens at this host and port",
+        f"{user}:{CANARY}@nowhere.invalid/{database}": "there is no host of this name",
+    }
+    for address, told in wrong.items():
+        assert main(["--store", f"postgresql://{address}", "footprint"]) == 4
+        err = capsys.readouterr().err
+        assert f"cannot be reached: {told} (postgresql://" in err and CANARY not in err
 
 
 def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

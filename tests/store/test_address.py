@@ -91,8 +91,8 @@ def test_the_form_and_the_address_know_the_same_ssl_modes() -> None:
 @pytest.mark.parametrize(
     ("uri", "says"),
     [
-        ("", "this is not known"),
-        ("store.db", "this is not known"),
+        ("", "does not begin with its kind is not known"),
+        ("store.db", "does not begin with its kind is not known"),
         ("mysql://u:p@h/d", "starts with mysql:"),
         ("postgresql+psycopg://u:p@h/d", "starts with postgresql+psycopg:"),
         ("sqlite+aiosqlite:///store.db", "starts with sqlite+aiosqlite:"),
@@ -170,7 +170,7 @@ def test_other_options_of_libpq_are_refused_by_name(name: str) -> None:
         ("postgresql://:p@h/d", "no user"),
         ("postgresql:u:p@h/d", "starts with postgresql:"),
         ("postgresql:/u:p@h/d", "starts with postgresql:"),
-        ("host=h dbname=d user=u password=p", "this is not known"),
+        ("host=h dbname=d user=u password=p", "does not begin with its kind is not known"),
         ("postgresql://u:p@h1,h2/d", "neither several hosts"),
         ("postgresql://u:p@h1:1,h2:2/d", "one host"),
         ("postgresql://u:p@%2Fvar%2Frun%2Fpostgresql/d", "Unix socket"),
