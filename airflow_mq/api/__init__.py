@@ -6,7 +6,9 @@ application is built when the first one comes, and nothing of it is imported bef
     access       who asks, and what they may do: Airflow's own authentication and auth manager
     guard        what a browser is told of every answer, and the proof that a write was meant
     stores       connections of our type, opened for one request, and errors as answers
-    survey       depths of all queues at once, for totals and for sorting
+    counting     depths of all queues at once, for totals and for sorting
+    answers      what each route answers: the description that is checked against every answer
+    tasks        the tasks behind a block: their logs, and their Spark jobs
     overview, queues, blocks, deciding, exports
                  the routes, by what is looked at
 """

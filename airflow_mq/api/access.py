@@ -59,6 +59,10 @@ class Asking:
         """Whether they may see how the tasks of this DAG fared."""
         return self._may_with_dag(dag_id, "GET", DagAccessEntity.TASK_INSTANCE)
 
+    def may_see_xcoms(self, dag_id: str) -> bool:
+        """Whether they may see what the tasks of this DAG left behind."""
+        return self._may_with_dag(dag_id, "GET", DagAccessEntity.XCOM)
+
     def _may_with_dag(self, dag_id: str, method: Any, entity: DagAccessEntity) -> bool:
         details = DagDetails(id=dag_id, **_team("dag", dag_id))
         return bool(

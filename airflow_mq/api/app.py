@@ -17,7 +17,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from airflow_mq import __version__
 
-from . import blocks, deciding, exports, overview, queues
+from . import answers, blocks, deciding, exports, overview, queues
 from .access import Reader
 from .guard import Guarded
 from .settings import overweight_dag, refresh_seconds
@@ -50,7 +50,7 @@ def guarded_app() -> Any:
 def create_app() -> FastAPI:
     """The application."""
     app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    api = APIRouter(prefix="/api/v1")
+    api = APIRouter(prefix="/api/v1", responses=answers.REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
     for part in (overview.router, queues.router, blocks.router, deciding.router, deciding.writing, exports.router):
@@ -64,7 +64,7 @@ def create_app() -> FastAPI:
     return app
 
 
-def me(who: Reader, conn_id: str | None = None) -> dict[str, Any]:
+def me(who: Reader, conn_id: str | None = None) -> answers.Me:
     """Who asks, and what they may do: with the messages and queues of one store, if it is said which."""
     return {
         "user": who.name,
@@ -78,7 +78,7 @@ def me(who: Reader, conn_id: str | None = None) -> dict[str, Any]:
     }
 
 
-def stores(who: Reader) -> list[dict[str, Any]]:
+def stores(who: Reader) -> list[answers.Store]:
     """The connections of our type, and the rings of their stores; one that does not answer holds up no other."""
     names = connection_ids()
     with ThreadPoolExecutor(min(len(names), 8) or 1) as pool:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
-from urllib.parse import quote
+from typing import Annotated, Literal
 
-from airflow.models.taskinstance import TaskInstance
-from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select, tuple_
 
 from airflow_mq.core.weight import LARGEST, Weight, total_weight
 from airflow_mq.queue import ForeseenBlock
 
-from . import shapes
-from .access import Asking, Reader
+from . import answers, shapes
+from .access import Reader
 from .guard import meant
 from .stores import opened
+from .tasks import tasks_of
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
-#: Tasks that are named of a run.
-MOST_TASKS = 50
 #: Queues of a foreseen block that are told one by one.
 MOST_QUEUES = 200
 Kind = Literal[
@@ -55,51 +49,21 @@ class DryRun(BaseModel):
 def blocks(
     conn_id: str, ring: str, who: Reader,
     before: Annotated[int | None, Query(ge=0, le=1 << 62)] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> dict[str, Any]:  # fmt: skip
+) -> answers.Blocks:  # fmt: skip
     """Blocks, the latest first, each with its run and the tasks of it."""
     with opened(conn_id, ring) as queue:
         found = queue.block_glances(before, limit)
     rows = [shapes.block(one) for one in found]
     runs = {(run["dag_id"], run["run_id"]) for one in rows if (run := one["run"])}
-    tasks = _tasks_of(who, runs)
+    tasks = tasks_of(who, runs)
     for one in rows:
         if one["run"]:
             one["tasks"] = tasks.get((one["run"]["dag_id"], one["run"]["run_id"]), [])
-    return {"rows": rows, "next": found[-1].id if len(found) == limit else None}
-
-
-def _tasks_of(who: Asking, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The tasks of runs, of those DAGs whose tasks they may see; what Airflow has forgotten is not told."""
-    permitted = {dag_id: who.may_see_tasks(dag_id) for dag_id, _ in runs}
-    wanted = [run for run in runs if permitted[run[0]]]
-    if not wanted:
-        return {}
-    columns = (
-        TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.map_index, TaskInstance.state,
-        TaskInstance.rendered_map_index,
-    )  # fmt: skip
-    asked = (
-        select(*columns)
-        .where(tuple_(TaskInstance.dag_id, TaskInstance.run_id).in_(wanted))
-        .order_by(TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index)
-        .limit(MOST_TASKS * len(wanted))
-    )
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    with create_session() as session:
-        for dag_id, run_id, task_id, map_index, state, name in session.execute(asked):
-            url = f"{shapes.run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
-            if map_index >= 0:
-                url += f"/mapped/{map_index}"
-            its = found.setdefault((dag_id, run_id), [])
-            if len(its) < MOST_TASKS:
-                its.append(
-                    {"task_id": task_id, "map_index": map_index, "name": name or task_id, "state": state, "url": url}
-                )
-    return found
+    return {"rows": rows, "next": str(found[-1].id) if len(found) == limit else None}
 
 
 @router.post("/dry-run", dependencies=[Depends(meant)])
-def dry_run(conn_id: str, ring: str, body: DryRun, who: Reader) -> dict[str, Any]:
+def dry_run(conn_id: str, ring: str, body: DryRun, who: Reader) -> answers.Forecast:
     """What the next blocks would take, under other settings if they are said; nothing of it is done."""
     limit = None if body.limit is None else Weight(body.limit.time, body.limit.size)
     seed = None if body.seed is None else body.seed.encode()[:64]
@@ -108,24 +72,26 @@ def dry_run(conn_id: str, ring: str, body: DryRun, who: Reader) -> dict[str, Any
     return {"blocks": [_foreseen(one) for one in found]}
 
 
-def _foreseen(one: ForeseenBlock) -> dict[str, Any]:
+def _foreseen(one: ForeseenBlock) -> answers.ForeseenBlock:
     taken = sorted((its for its in one.queues if its.messages), key=lambda its: -max(its.weight))
     whole = total_weight([its.weight for its in taken])
+    left_out: list[answers.LeftOut] = [
+        {"origin": its.origin, "priority": shapes.priority(its.priority), "reason": its.reason}
+        for its in one.queues
+        if not its.messages
+    ]
     return {
         "n": one.number, "order": one.order, "limit": shapes.weight(one.limit),
         "used": shapes.weight(one.planned.plus(one.overhead)), "messages": one.messages, "queues": len(taken),
         "by_queue": [
             {
-                "origin": its.origin, "priority": its.priority, "weight": shapes.weight(its.weight),
+                "origin": its.origin, "priority": shapes.priority(its.priority), "weight": shapes.weight(its.weight),
                 "messages": its.messages, "set_aside": its.set_aside, "reason": its.reason,
                 "share": its.weight.part_of(whole),
             }
             for its in taken[:MOST_QUEUES]
         ],
-        "left_out": [
-            {"origin": its.origin, "priority": its.priority, "reason": its.reason}
-            for its in one.queues if not its.messages
-        ][:MOST_QUEUES],
+        "left_out": left_out[:MOST_QUEUES],
     }  # fmt: skip
 
 
@@ -133,7 +99,7 @@ def _foreseen(one: ForeseenBlock) -> dict[str, Any]:
 def events(
     conn_id: str, ring: str, who: Reader, kind: Kind | None = None, origin: str | None = None,
     after: Annotated[str, Query(pattern="^[0-9]{0,24}$")] = "", limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-) -> dict[str, Any]:  # fmt: skip
+) -> answers.Events:  # fmt: skip
     """What became of messages, the latest first; go on with what `next` says, also where a page of them is empty."""
     before = min(int(after), (1 << 63) - 1) if after else None
     with opened(conn_id, ring) as queue:

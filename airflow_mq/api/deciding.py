@@ -22,7 +22,7 @@ from airflow_mq.core.judging import REASONS
 from airflow_mq.core.message import Address
 from airflow_mq.queue import MessageQueue, SetAside
 
-from . import shapes
+from . import answers, shapes
 from .access import Reader, Writer
 from .guard import meant
 from .settings import overweight_dag
@@ -105,7 +105,7 @@ def set_aside(
     conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
     reason: Literal[tuple(REASONS)] | None = None,  # type: ignore[valid-type]
     before_block: Annotated[int | None, Query(ge=0, le=1 << 62)] = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> answers.Asides:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
 
     `before_block`: only those that a block before this one set aside.
@@ -138,7 +138,7 @@ def _matching(
 
 
 @writing.post("/set-aside/execute")
-def execute(conn_id: str, ring: str, body: Execute, who: Reader) -> dict[str, Any]:
+def execute(conn_id: str, ring: str, body: Execute, who: Reader) -> answers.Executing:
     """Have Airflow execute one set-aside message: start the DAG for it, its form filled in, as whoever asks."""
     dag_id = overweight_dag()
     if not who.may_trigger(dag_id):
@@ -188,11 +188,11 @@ def _is_paused(dag_id: str) -> bool:
 
 
 @writing.post("/set-aside/judge")
-def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> dict[str, Any]:
+def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> answers.Judged:
     """Judge set-aside messages by what the ring allows now; those that fit go back into their queues."""
     if body.all == bool(body.addresses):
         raise HTTPException(422, "say which: addresses, or all")
-    refused: list[dict[str, Any]] = []
+    refused: list[answers.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         if body.all:
             result = queue.judge_all_again(body.why)
@@ -209,15 +209,15 @@ def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> dict[str, Any]:
 
 
 @writing.post("/set-aside/discard")
-def discard(conn_id: str, ring: str, body: Discard, who: Writer) -> dict[str, Any]:
+def discard(conn_id: str, ring: str, body: Discard, who: Writer) -> answers.Discarded:
     """Drop set-aside messages for good; an event keeps who did, and why."""
-    refused: list[dict[str, Any]] = []
+    refused: list[answers.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         count = _each(body.addresses, lambda address: queue.discard_overweight(address, body.why) > 0, refused)
     return {"discarded": count, "refused": refused}
 
 
-def _each(asked: Iterable[AddressAsked], act: Callable[[Address], bool], refused: list[dict[str, Any]]) -> int:
+def _each(asked: Iterable[AddressAsked], act: Callable[[Address], bool], refused: list[answers.Stayed]) -> int:
     """Decide about each by itself: one that is refused stops none of the others."""
     count = 0
     for one in asked:
@@ -229,12 +229,12 @@ def _each(asked: Iterable[AddressAsked], act: Callable[[Address], bool], refused
     return count
 
 
-def _refusal(address: Address, why: str) -> dict[str, Any]:
+def _refusal(address: Address, why: str) -> answers.Stayed:
     return {"address": shapes.address(address), "detail": why}
 
 
 @writing.post("/pause")
-def pause(conn_id: str, ring: str, body: Pause, who: Writer) -> dict[str, Any]:
+def pause(conn_id: str, ring: str, body: Pause, who: Writer) -> answers.Paused:
     """Let servicing pass a queue by; sending to it goes on."""
     until: datetime | None = body.until
     with opened(conn_id, ring, who.name) as queue:
@@ -243,7 +243,7 @@ def pause(conn_id: str, ring: str, body: Pause, who: Writer) -> dict[str, Any]:
 
 
 @writing.post("/resume")
-def resume(conn_id: str, ring: str, body: Resume, who: Writer) -> dict[str, Any]:
+def resume(conn_id: str, ring: str, body: Resume, who: Writer) -> answers.Resumed:
     """Service a queue again."""
     with opened(conn_id, ring, who.name) as queue:
         was = queue.resume(body.origin)
@@ -251,7 +251,7 @@ def resume(conn_id: str, ring: str, body: Resume, who: Writer) -> dict[str, Any]
 
 
 @writing.post("/check")
-def check(conn_id: str, ring: str, who: Writer) -> dict[str, Any]:
+def check(conn_id: str, ring: str, who: Writer) -> answers.Checked:
     """Look over everything that is stored, and tell every violation. It reads all of it: one at a time."""
     if not _checking.acquire(blocking=False):
         raise HTTPException(409, "somebody checks a ring at the moment; wait until that is done")
@@ -262,5 +262,5 @@ def check(conn_id: str, ring: str, who: Writer) -> dict[str, Any]:
     finally:
         _checking.release()
     hint = "take a copy of the store, and see `airflow-mq check` and the disaster recovery guide before you go on"
-    told = [{"what": one.what, "where": one.where, "hint": hint} for one in found[:1_000]]
+    told: list[answers.Violation] = [{"what": one.what, "where": one.where, "hint": hint} for one in found[:1_000]]
     return {"violations": told, "count": len(found), "took_seconds": round(time.monotonic() - began, 3)}

@@ -18,7 +18,11 @@ from airflow_mq.queue import MessageQueue, QueueGlance, SetAside
 from .access import Reader
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}/export")
+CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+
+router = APIRouter(
+    prefix="/stores/{conn_id}/rings/{ring}/export", default_response_class=StreamingResponse, responses=CSV
+)
 
 #: Rows of a file, and of one look into the store.
 MOST, AT_ONCE = 100_000, 500

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 from fastapi import APIRouter, Query
 
 from airflow_mq.queue import MessageQueue, RingGlance, Survey
 
-from . import shapes
+from . import answers, shapes
 from .access import Reader
 from .counting import counted
 from .stores import opened
@@ -26,7 +25,7 @@ LOOKED_AT = 200
 
 
 @router.get("/overview")
-def overview(conn_id: str, ring: str, who: Reader) -> dict[str, Any]:
+def overview(conn_id: str, ring: str, who: Reader) -> answers.Overview:
     """Whose turn it is, who waits, and the latest block. Totals of a large ring are exact at the second look."""
     with opened(conn_id, ring) as queue:
         seen, config = queue.glance(ARCS), queue.config
@@ -45,7 +44,14 @@ def overview(conn_id: str, ring: str, who: Reader) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _totals(seen: RingGlance, survey: Survey) -> dict[str, Any]:
+class _Totals(TypedDict):
+    queues: int
+    waiting_messages: int
+    waiting_bytes: int
+    exact: bool
+
+
+def _totals(seen: RingGlance, survey: Survey) -> _Totals:
     """Of all queues; at least what is seen, where they are still being counted."""
     return {
         "queues": max(len(survey.depths), len(seen.queues)),
@@ -55,7 +61,7 @@ def _totals(seen: RingGlance, survey: Survey) -> dict[str, Any]:
     }
 
 
-def _rest(seen: RingGlance, totals: Mapping[str, int]) -> dict[str, int]:
+def _rest(seen: RingGlance, totals: _Totals) -> answers.Rest:
     return {
         "queues": totals["queues"] - len(seen.queues),
         "messages": totals["waiting_messages"] - sum(one.messages for one in seen.queues),
@@ -64,15 +70,17 @@ def _rest(seen: RingGlance, totals: Mapping[str, int]) -> dict[str, int]:
 
 
 @router.get("/fairness")
-def fairness(conn_id: str, ring: str, who: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50) -> dict[str, Any]:
+def fairness(
+    conn_id: str, ring: str, who: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50
+) -> answers.Fairness:
     """What each queue was promised and got of the latest blocks, the one that was wronged most first."""
     with opened(conn_id, ring) as queue:
         told = queue.fairness(blocks, most=_few(queue))
-    rows = [
+    rows: list[answers.Fair] = [
         {
-            "origin": one.origin, "priority": one.priority, "share": one.share, "promised": one.promised,
-            "received": one.received, "error": one.error, "longest_wait": one.longest_wait, "late": one.late,
-            "blocks": one.contended,
+            "origin": one.origin, "priority": shapes.priority(one.priority), "share": one.share,
+            "promised": one.promised, "received": one.received, "error": one.error,
+            "longest_wait": one.longest_wait, "late": one.late, "blocks": one.contended,
         }
         for one in sorted(told.origins, key=lambda one: -abs(one.error or 0.0))[:1_000]
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 
@@ -16,7 +16,7 @@ from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance
 from airflow_mq.queue.glancing import LATELY, Received
 
-from . import shapes
+from . import answers, shapes
 from .access import Peeker, Reader
 from .counting import counted
 from .stores import opened
@@ -39,7 +39,7 @@ def queues(
     conn_id: str, ring: str, who: Reader,
     prefix: str = "", search: str = "", sort: Sort = "origin", after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> dict[str, Any]:  # fmt: skip
+) -> answers.Queues:  # fmt: skip
     """Queues, so many origins at a time, by name or with the deepest first; of a sorted table `counted` says whether
     everything was counted when it was sorted."""
     place = _read_cursor(after, sort if not search else f"{sort}?")
@@ -50,16 +50,17 @@ def queues(
             origins = list(dict.fromkeys(one.origin for one in found))
             more = len(origins) > limit
             found = [one for one in found if one.origin in set(origins[:limit])]
-            return {**_table(queue, found, got), "next": _cursor(sort, origins[limit - 1]) if more else None,
+            return {"rows": _rows(queue, found, got), "next": _cursor(sort, origins[limit - 1]) if more else None,
                     "total": None, "counted": True}  # fmt: skip
         survey = counted(conn_id, queue, WAIT)
         names = _chosen(dict(survey.depths), got, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        told = _table(queue, queue.glance_at(wanted), got, survey.depths)
+        rows = _rows(queue, queue.glance_at(wanted), got, survey.depths)
     more = start + limit < len(names)
     key = sort if not search else f"{sort}?"
-    return {**told, "next": _cursor(key, start + limit) if more else None, "total": len(names), "counted": survey.done}
+    following = _cursor(key, start + limit) if more else None
+    return {"rows": rows, "next": following, "total": len(names), "counted": survey.done}
 
 
 def _chosen(
@@ -116,29 +117,27 @@ def _received(conn_id: str, queue: MessageQueue) -> Mapping[tuple[str, str], Rec
     return known[1]
 
 
-def _table(
+def _rows(
     queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
     depths: Mapping[str, QueueDepth] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> list[answers.Queue]:  # fmt: skip
     paused = {one.origin: one for one in queue.paused()}
     depths = depths or {}
-    return {
-        "rows": [
-            row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()),
-                depths.get(book_name(one.origin, one.priority)))
-            for one in found
-        ]
-    }  # fmt: skip
+    return [
+        row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()),
+            depths.get(book_name(one.origin, one.priority)))
+        for one in found
+    ]  # fmt: skip
 
 
-def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth | None = None) -> dict[str, Any]:
+def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth | None = None) -> answers.Queue:
     """A line of the table."""
     minutes = LATELY / 60
     # Where nothing old is left, what blocks took lately came lately, too.
     old = one.messages > one.lately + one.set_aside
     deeper = depth is not None and one.more and depth.messages > one.messages
     return {
-        "origin": one.origin, "priority": one.priority,
+        "origin": one.origin, "priority": shapes.priority(one.priority),
         "messages": depth.messages if depth is not None and deeper else one.messages,
         "bytes": depth.size if depth is not None and deeper else one.size, "more": one.more and not deeper,
         "ready": one.ready, "in_flight": one.in_flight, "set_aside": one.set_aside,
@@ -149,7 +148,7 @@ def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth
     }  # fmt: skip
 
 
-def _pause(pause: Paused | None) -> dict[str, Any] | None:
+def _pause(pause: Paused | None) -> answers.Pause | None:
     if pause is None:
         return None
     return {"reason": pause.reason, "who": pause.who, "since": shapes.moment(pause.since),
@@ -171,7 +170,7 @@ def _why(one: QueueGlance, pause: Paused | None) -> str:
 
 
 @router.get("/queue")
-def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> dict[str, Any]:
+def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> answers.OneQueue:
     """One queue: its figures, why it waits, its pages, and how it is set."""
     with opened(conn_id, ring) as opened_queue:
         found = opened_queue.glance_at([(origin, priority)])
@@ -180,10 +179,11 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
         if not found and not pages:
             raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
         got = _received(conn_id, opened_queue)
-        told = _table(opened_queue, found, got)["rows"]
+        nothing = QueueGlance(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
+        (told,) = _rows(opened_queue, found or [nothing], got)
         explained = _explained(opened_queue, origin, priority)
     return {
-        **(told[0] if told else {"origin": origin, "priority": priority}),
+        **told,
         "explain": explained,
         "pages": [
             {"page": one.page, "first": one.first, "remaining": one.messages, "remaining_bytes": one.size,
@@ -192,12 +192,12 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
         ],
         "settings": {
             "share": settings.share, "least": shapes.weight(settings.least), "most": shapes.weight(settings.most),
-            "ordered": settings.ordered,
+            "ordered": bool(settings.ordered),
         },
     }  # fmt: skip
 
 
-def _explained(queue: MessageQueue, origin: str, priority: str) -> dict[str, Any]:
+def _explained(queue: MessageQueue, origin: str, priority: str) -> answers.Explained:
     if queue.has_many_news():
         sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
         return {"reason": "new", "sentence": sentence, "block": None, "changes": []}
@@ -213,7 +213,7 @@ def _explained(queue: MessageQueue, origin: str, priority: str) -> dict[str, Any
 def messages(
     conn_id: str, ring: str, origin: str, who: Peeker, priority: Priority = "regular",
     page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None, limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> dict[str, Any]:  # fmt: skip
+) -> answers.Messages:  # fmt: skip
     """The first messages of a queue, or of one of its pages: looked at, not touched."""
     with opened(conn_id, ring) as queue:
         found = queue.peek(origin, page=page, limit=limit, priority=priority)

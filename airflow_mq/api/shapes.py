@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast, overload
 from urllib.parse import quote, urlsplit
 
 from airflow.configuration import conf
@@ -17,42 +17,62 @@ from airflow_mq.core.message import Address
 from airflow_mq.core.weight import ZERO, Weight
 from airflow_mq.queue import BlockGlance, Peeked, QueueGlance, SetAside
 
+from . import answers
+
 #: How much of a message is shown.
 SHOWN = 4096
+#: Levels of JSON that are told as such.
+DEEPEST = 100
 #: How many queues of a block are told one by one.
 QUEUES = 20
 #: Headers that hold no secret by what they are; of others only the name is told.
 PLAIN_HEADERS = frozenset({"content-type", "content-encoding", "traceparent"})
 
 
-def weight(value: Weight | Sequence[int] | None) -> dict[str, int] | None:
+@overload
+def weight(value: Weight | Sequence[int]) -> answers.Weight: ...
+@overload
+def weight(value: Weight | Sequence[int] | None) -> answers.Weight | None: ...
+def weight(value: Weight | Sequence[int] | None) -> answers.Weight | None:
     """A weight."""
     return None if value is None else {"time": int(value[0]), "size": int(value[1])}
 
 
+@overload
+def moment(value: datetime) -> str: ...
+@overload
+def moment(value: datetime | None) -> str | None: ...
 def moment(value: datetime | None) -> str | None:
     """A time."""
     return None if value is None else value.isoformat()
 
 
-def address(value: Address) -> dict[str, Any]:
+def address(value: Address) -> answers.Address:
     """Where a message lies."""
-    return {"origin": value.origin, "page": value.page, "index": value.index, "priority": value.priority}
-
-
-def arc(one: QueueGlance, *, is_head: bool) -> dict[str, Any]:
-    """A queue's part of the ring."""
     return {
-        "origin": one.origin, "priority": one.priority, "messages": one.messages, "bytes": one.size, "more": one.more,
-        "in_flight": one.in_flight, "paused": one.passed_by == "paused", "is_head": is_head,
+        "origin": value.origin, "page": value.page, "index": value.index, "priority": priority(value.priority),
     }  # fmt: skip
 
 
-def block(one: BlockGlance) -> dict[str, Any]:
+def priority(name: str) -> answers.Priority:
+    """A priority, as one of those that there are."""
+    return cast("answers.Priority", name)
+
+
+def arc(one: QueueGlance, *, is_head: bool) -> answers.Arc:
+    """A queue's part of the ring."""
+    return {
+        "origin": one.origin, "priority": priority(one.priority), "messages": one.messages, "bytes": one.size,
+        "more": one.more, "in_flight": one.in_flight, "paused": one.passed_by == "paused",
+        "is_head": is_head,
+    }  # fmt: skip
+
+
+def block(one: BlockGlance) -> answers.Block:
     """A block, and the run of Airflow's that planned it."""
     largest = sorted(one.entries, key=lambda entry: (-max(entry.granted), -entry.messages))
-    told = [
-        {"origin": entry.origin, "priority": entry.priority, "weight": weight(entry.granted),
+    told: list[answers.Taken] = [
+        {"origin": entry.origin, "priority": priority(entry.priority), "weight": weight(entry.granted),
          "messages": entry.messages, "reason": entry.reason}
         for entry in largest[:QUEUES] if entry.messages
     ]  # fmt: skip
@@ -72,7 +92,7 @@ def block(one: BlockGlance) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run_of(key: str | None) -> dict[str, str] | None:
+def run_of(key: str | None) -> answers.Run | None:
     """The run that planned a block under this key, if it was one of Airflow's."""
     dag_id, first, rest = (key or "").partition("/")
     run_id, last, task_id = rest.rpartition("/")
@@ -87,20 +107,20 @@ def run_url(dag_id: str, run_id: str) -> str:
     return f"{root}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
-def event(one: Event) -> dict[str, Any]:
+def event(one: Event) -> answers.Event:
     """What became of a message."""
-    detail = {
+    detail: answers.EventDetail = {
         "id": None if one.id is None else one.id.hex(), "weight": weight(one.weight), "success": one.success,
         "error": one.error, "why": one.why, "who": one.who, "text": one.detail,
     }  # fmt: skip
     at = None if one.at is None else datetime.fromtimestamp(one.at, timezone.utc).isoformat()
     return {
-        "id": str(one.seq), "at": at, "kind": one.name, "origin": one.origin, "priority": one.priority,
-        "page": one.page, "index": one.index, "block": one.block, "detail": detail,
+        "id": str(one.seq), "at": at, "kind": one.name, "origin": one.origin,
+        "priority": priority(one.priority), "page": one.page, "index": one.index, "block": one.block, "detail": detail,
     }  # fmt: skip
 
 
-def set_aside(one: SetAside, most: Weight | None) -> dict[str, Any]:
+def set_aside(one: SetAside, most: Weight | None) -> answers.Aside:
     """A message that waits for a person."""
     limit = weight(one.limit)
     if limit is None and one.most_bytes is not None:
@@ -113,7 +133,7 @@ def set_aside(one: SetAside, most: Weight | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def message(one: Peeked, id_: bytes) -> dict[str, Any]:
+def message(one: Peeked, id_: bytes) -> answers.Message:
     """A message that was looked at: a part of it, as bytes and as what they may mean."""
     return {
         "address": address(one.address), "text": str(one.address), "id": id_.hex(), "size": _size(one.payload),
@@ -128,7 +148,7 @@ def _size(data: bytes) -> int:
     return data.size if isinstance(data, Reference) else len(data)
 
 
-def payload(data: bytes) -> dict[str, Any]:
+def payload(data: bytes) -> answers.Payload:
     """The beginning of a payload, in hexadecimal, and as text and JSON where it is that."""
     if isinstance(data, Reference):
         return {"shown": 0, "truncated": True, "text": None, "json": None, "hex": "", "kept_apart": data.hash.hex()}
@@ -158,7 +178,20 @@ def _json(text: str) -> Any:
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError):
         return None
-    return found
+    return None if _is_deep(found) else found
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it has more levels than what writes our answers goes down."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for one in level
+            if isinstance(one, (dict, list))
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _refuse(name: str) -> NoReturn:

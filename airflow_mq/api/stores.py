@@ -33,6 +33,7 @@ from airflow_mq.hooks import Target, target_of, told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
 
+from . import answers
 from .settings import connections
 
 ENVIRONMENT = "AIRFLOW_CONN_"
@@ -149,16 +150,16 @@ def _status(error: MessageQueueError) -> int:
     return 503
 
 
-def told_of(conn_id: str) -> dict[str, Any]:
+def told_of(conn_id: str) -> answers.Store:
     """A connection, and the rings of its store, or why they cannot be told."""
-    told: dict[str, Any] = {"conn_id": conn_id, "kind": None, "rings": [], "error": None}
+    told: answers.Store = {"conn_id": conn_id, "kind": None, "rings": [], "error": None}
     try:
         where = target(conn_id)
         told["kind"] = where.address.driver
         with opened(conn_id, where.ring) as queue:
             told["rings"] = sorted(queue.rings(), key=lambda name: name != where.ring)
     except HTTPException as refused:
-        told["error"] = refused.detail
+        told["error"] = str(refused.detail)
     except MessageQueueError as error:
         told["error"] = told_safely(error)
     return told

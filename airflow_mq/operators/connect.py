@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_mq.operators.jobs import JobListener
 from airflow_mq.operators.processes import end_tree
 
 #: Where PySpark looks for the server, and for the token.
@@ -89,15 +90,16 @@ class ConnectClient:
         self.log = log
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self) -> None:
-        """Run it to its end; raises if that is not a good one."""
+    def run(self, listener: JobListener | None = None) -> None:
+        """Run it to its end, with somebody who listens; raises if that is not a good one."""
         token, last = self.environment.get(TOKEN), ""
         with subprocess.Popen(  # noqa: S603 - this Python, and the author's words
             self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",
         ) as self._process:  # fmt: skip
             try:
-                for line in self._process.stdout or ():
+                lines: Iterable[str] = self._process.stdout or ()
+                for line in lines if listener is None else listener.lines(lines):
                     shown = (line.replace(token, "***") if token else line).rstrip()
                     self.log.info("%s", shown)
                     last = shown or last

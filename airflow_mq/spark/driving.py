@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ..core.errors import TokenRefused
 from ..processors import Part, Processors
-from .job import Arguments
+from .job import Arguments, say
 from .reporting import keeping_lease
 from .running import Manner, Side, Tally, Task, load_function, run_share
 from .store_side import StoreChannel, live_block, manner_of, tasks_of
@@ -170,6 +170,7 @@ class OwnSpark(Spark):
             if conf.get("spark.app.name", "job.py") == "job.py":
                 conf.setAppName(f"airflow_mq {self.part['name']}")
             self._context = SparkContext.getOrCreate(conf)
+            say_application(self._context.applicationId, self._context.uiWebUrl)
             if self.cancelled:
                 self.cancel()
         return self._context
@@ -224,6 +225,7 @@ class RemoteSpark(Spark):
             from pyspark.sql import SparkSession
 
             self._session = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).create()
+            say_application(self._session.conf.get("spark.app.id", None), None)
         return self._session
 
     @property
@@ -250,6 +252,12 @@ class RemoteSpark(Spark):
         """End the session, not the server."""
         if self._session is not None:
             _quietly("the session did not end cleanly", self._session.stop)
+
+
+def say_application(id_: str | None, url: str | None) -> None:
+    """Tell whoever started the job which application it is: before any message has a word in what is printed."""
+    if id_:
+        say(f"Spark application {id_}, at {url}" if url else f"Spark application {id_}")
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

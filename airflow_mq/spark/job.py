@@ -111,9 +111,13 @@ def run(arguments: Arguments) -> int:
 
 
 def _say(code: int, text: str) -> int:
-    # One line, whatever is in it.
-    print(f"airflow_mq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    say(text)
     return code
+
+
+def say(text: str) -> None:
+    """Say something to whoever started the job: one line, whatever is in it."""
+    print(f"airflow_mq: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def leave(code: int) -> NoReturn:

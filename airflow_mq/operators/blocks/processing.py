@@ -26,6 +26,7 @@ from airflow_mq.operators.blocks.submitting import (
 )
 from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
+from airflow_mq.operators.jobs import SPARK_JOB, JobListener
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 
@@ -96,6 +97,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._trace: dict[str, str] = {}
         self._touched: lineage.Touched | None = None
         self._client: ConnectClient | None = None
+        self._listener: JobListener | None = None
 
     def execute(self, context: Any) -> None:
         """Process the part; end well if there is nothing left to do."""
@@ -159,6 +161,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 self.log.info("%s: %d messages have an answer.", part["name"], take_back(queue, token, folder))
 
     def _submit(self, context: Any) -> None:
+        self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
         server = server_of(BaseHook.get_connection(self._conn_id), self._conn_id)
         try:
             if server is None:
@@ -183,7 +186,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         said = {name: str(value) for name, value in (self.env_vars or {}).items()}
         environment = {**said, **server.environment, **self._trace, **self._store}
         self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
-        self._client.run()
+        self._client.run(self._listener)
 
     def _take_settings(self, context: Any, processor: Processor) -> None:
         """What the processor's author says to Spark, in place of what the task's author said."""
@@ -202,6 +205,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         connection = BaseHook.get_connection(self._conn_id)
         made = super()._get_hook()
         made.__class__ = MessageSparkHook
+        made.listener = self._listener
         on_cluster = made._connection["deploy_mode"] == "cluster"
         made.environment = {**job_environment(made._connection["master"], on_cluster), **self._trace, **self._store}
         refuse_other_master(made, connection, self._conn_id)

@@ -6,13 +6,14 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.operators.jobs import JobListener
 from airflow_mq.operators.processes import end_tree
 from airflow_mq.processors import Part, Processors
 from airflow_mq.spark import job as spark_job
@@ -31,6 +32,11 @@ class MessageSparkHook(SparkSubmitHook):
 
     #: What the job is told by its environment.
     environment: Mapping[str, str] = {}
+    #: Hears what the job prints.
+    listener: JobListener | None = None
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(itr if self.listener is None else self.listener.lines(itr))
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)

@@ -56,7 +56,7 @@ export type QueueRow = {
   priority: Priority;
   messages: number;
   bytes: number;
-  ready: boolean;
+  ready: number;
   in_flight: number;
   set_aside: number;
   oldest: string | null;

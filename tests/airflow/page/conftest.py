@@ -125,7 +125,7 @@ def fill(uri: str) -> None:
 
 #: What is nearly JSON, or JSON that cannot be said again.
 ODD = [
-    b"NaN", b"[1e999]", b'"\\ud800"', b"[" * 3_000 + b"]" * 3_000, b"9" * 5_000, b'{"a": 1, "a": 2}', b"\xff\xfe",
+    b"NaN", b"[1e999]", b'"\\ud800"', b"[" * 3_000 + b"]" * 3_000, b"[" * 400 + b"]" * 400, b"9" * 5_000, b'{"a": 1, "a": 2}', b"\xff\xfe",
     "\U0001f600".encode() * 1_500, b"{}", b"null",
 ]  # fmt: skip
 

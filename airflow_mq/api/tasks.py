@@ -1,0 +1,90 @@
+"""The tasks of runs that planned blocks: how they fared, where their logs are, and which Spark job each of them was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select, tuple_
+
+from . import answers, shapes
+from .access import Asking
+
+#: Tasks that are named of a run.
+MOST_TASKS = 50
+#: The XCom in which a task leaves what its Spark job is (`airflow_mq.operators.jobs`, which tasks alone import).
+JOB = "spark_job"
+#: What an application may be called, and where Spark may show it: whoever writes XComs could say anything else, too.
+JOB_ID = re.compile(r"[\w.:-]{1,200}")
+JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
+
+#: A run: its DAG and its id.
+RunKey = tuple[str, str]
+
+
+def tasks_of(who: Asking, runs: Collection[RunKey]) -> dict[RunKey, list[answers.Task]]:
+    """The tasks of runs, of those DAGs whose tasks they may see; what Airflow has forgotten is not told."""
+    wanted = _permitted(runs, who.may_see_tasks)
+    if not wanted:
+        return {}
+    columns = (
+        TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.map_index, TaskInstance.state,
+        TaskInstance.rendered_map_index, TaskInstance.try_number, TaskInstance.duration,
+    )  # fmt: skip
+    asked = (
+        select(*columns)
+        .where(tuple_(TaskInstance.dag_id, TaskInstance.run_id).in_(wanted))
+        .order_by(TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index)
+        .limit(MOST_TASKS * len(wanted))
+    )
+    found: dict[RunKey, list[answers.Task]] = {}
+    with create_session() as session:
+        jobs = _jobs(session, _permitted(wanted, who.may_see_xcoms))
+        for dag_id, run_id, task_id, map_index, state, name, tries, seconds in session.execute(asked):
+            its = found.setdefault((dag_id, run_id), [])
+            if len(its) < MOST_TASKS:
+                its.append({
+                    "task_id": task_id, "map_index": map_index, "name": name or task_id, "state": state,
+                    "tries": tries or 0, "seconds": seconds, "url": _url(dag_id, run_id, task_id, map_index),
+                    "job": jobs.get((dag_id, run_id, task_id, map_index)),
+                })  # fmt: skip
+    return found
+
+
+def _permitted(runs: Collection[RunKey], may: Any) -> list[RunKey]:
+    """The runs of those DAGs of which this is permitted."""
+    permitted = {dag_id: may(dag_id) for dag_id in {dag_id for dag_id, _ in runs}}
+    return [run for run in runs if permitted[run[0]]]
+
+
+def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str, int], answers.Job]:
+    """What tasks of runs left of their Spark jobs."""
+    if not runs:
+        return {}
+    asked = select(
+        XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.value
+    ).where(tuple_(XComModel.dag_id, XComModel.run_id).in_(runs), XComModel.key == JOB)  # fmt: skip
+    told = {(*task,): _job(value) for *task, value in session.execute(asked)}
+    return {task: job for task, job in told.items() if job is not None}
+
+
+def _job(value: Any) -> answers.Job | None:
+    """What an XCom says of a Spark job, as far as it can be one."""
+    if not isinstance(value, dict):
+        return None
+    id_, url = (
+        said if isinstance(said := value.get(name), str) and pattern.fullmatch(said) else None
+        for name, pattern in (("id", JOB_ID), ("url", JOB_URL))
+    )
+    return {"id": id_, "url": url} if id_ or url else None
+
+
+def _url(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
+    """Where Airflow's UI shows the log of a task."""
+    url = f"{shapes.run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
+    return url if map_index < 0 else f"{url}/mapped/{map_index}"

@@ -1,0 +1,55 @@
+"""Which Spark application a task's job is, and where Spark shows it: heard from what the job prints.
+
+Kept as the XCom `spark_job` from the moment that it is known, so that a running job can be looked at. What is printed
+after the driver has said it may be words of a message, and is not listened to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+#: The XCom, `{"id": …, "url": …}`.
+SPARK_JOB = "spark_job"
+#: Our own driver, before it handles any message.
+DRIVER = re.compile(r"airflow_mq: Spark application ([\w.:-]{1,200})(?:, at (https?://\S{1,500}))?$")
+#: Those who submit to a cluster, of an application on YARN, a pod of Kubernetes, and a driver of Spark's own cluster.
+SUBMITTED = re.compile(r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|\bpod name: ([\w.-]{1,200}-driver)$")
+TRACKED = re.compile(r"\btracking URL: (https?://\S{1,500})$")
+
+
+class JobListener:
+    """Listens to a job.
+
+    :param tell: called with what is known whenever that is more than before.
+    """
+
+    def __init__(self, tell: Callable[[dict[str, str | None]], Any]) -> None:
+        self.tell = tell
+        self.known: dict[str, str | None] = {"id": None, "url": None}
+        self._listening = True
+
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """The same lines."""
+        for line in lines:
+            if self._listening:
+                self.hear(line.strip())
+            yield line
+
+    def hear(self, line: str) -> None:
+        """Take in a line."""
+        if said := DRIVER.search(line):
+            self._listening = False
+            self._learn(*said.groups())
+        elif said := SUBMITTED.search(line):
+            self._learn(said[1] or said[2], None)
+        elif said := TRACKED.search(line):
+            self._learn(None, said[1])
+
+    def _learn(self, id_: str | None, url: str | None) -> None:
+        """The first word counts."""
+        more = {"id": self.known["id"] or id_, "url": self.known["url"] or url}
+        if more != self.known:
+            self.known = more
+            self.tell(dict(more))
