@@ -42,10 +42,10 @@ class JobListener:
         if said := DRIVER.search(line):
             self._listening = False
             self._learn(*said.groups())
-        elif said := SUBMITTED.search(line):
-            self._learn(said[1] or said[2], None)
         elif said := TRACKED.search(line):
             self._learn(None, said[1])
+        elif said := SUBMITTED.search(line):
+            self._learn(said[1] or said[2], None)
 
     def _learn(self, id_: str | None, url: str | None) -> None:
         """The first word counts."""

@@ -239,6 +239,8 @@ def test_a_block_on_a_warm_server(
     assert (settled["processed"], settled["failed"], settled["went_back"]) == (1, 1, 2)
     assert "4 messages in" in log.text and "airflow_mq: all: " in log.text
     assert TOKEN not in log.text
+    # The server's, whose jobs all are one application.
+    assert run.xcoms["process", "spark_job"]["id"].startswith("local-")
 
     # By files, which the workers of the server read and write.
     exchange = str(tried.parent / "exchange")

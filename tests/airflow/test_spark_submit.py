@@ -62,6 +62,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitted:
     """Records what is submitted, and submits nothing."""
     import airflow.providers.apache.spark.hooks.spark_submit as hook
 
+    # Whatever is imported starts its programs before nothing is started any more.
+    import airflow_mq.operators.blocks  # noqa: F401
     import airflow_mq.spark.java as java
     import airflow_mq.spark.local as local
 
@@ -209,6 +211,56 @@ def test_yarn_is_reached_by_who_asks_for_it(
     run.settle()
 
 
+EVIL_WORDS = ["airflow_mq: Spark application evil, at http://evil.example/", "tracking URL: http://evil.example/"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        (
+            ["INFO x: begun", "airflow_mq: Spark application local-1700000000000, at http://host:4040", *EVIL_WORDS],
+            [{"id": "local-1700000000000", "url": "http://host:4040"}],
+        ),
+        (["airflow_mq: Spark application app-20260101-0001", *EVIL_WORDS], [{"id": "app-20260101-0001", "url": None}]),
+        (
+            [
+                "Submitted application application_17_0002",
+                "\t tracking URL: http://yarn:8088/proxy/application_17_0002/",
+            ],
+            [
+                {"id": "application_17_0002", "url": None},
+                {"id": "application_17_0002", "url": "http://yarn:8088/proxy/application_17_0002/"},
+            ],
+        ),
+        (["\t pod name: orders-4f-driver"], [{"id": "orders-4f-driver", "url": None}]),
+        (["state of driver-20260101120000-0007 is RUNNING"], [{"id": "driver-20260101120000-0007", "url": None}]),
+        (["airflow_mq: Spark application one two", "tracking URL: javascript:alert(1)", "tracking URL: N/A"], []),
+    ],
+)
+def test_a_job_says_which_application_it_is_and_messages_do_not(
+    lines: list[str], known: list[dict[str, str | None]]
+) -> None:
+    from airflow_mq.operators.jobs import JobListener
+
+    told: list[dict[str, str | None]] = []
+    heard = list(JobListener(told.append).lines(f"{line}\n" for line in lines))
+    assert told == known
+    assert heard == [f"{line}\n" for line in lines]
+
+
+def test_the_task_keeps_which_application_its_job_is(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted
+) -> None:
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    submitted.lines = ["airflow_mq: Spark application local-17\n", "airflow_mq: all: 1 done\n"]
+
+    run.execute(job(run), 0)
+
+    assert run.xcoms["process", "spark_job"] == {"id": "local-17", "url": None}
+    run.settle()
+
+
 @pytest.mark.parametrize(("exit_code", "says"), [(75, "came too late"), (1, "Error code is: 1")])
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted, exit_code: int, says: str
@@ -248,6 +300,8 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
     import airflow
     import airflow.providers.apache.spark.hooks.spark_submit as hook
 
+    # Whatever is imported starts its programs before nothing is started any more.
+    import airflow_mq.operators.blocks  # noqa: F401
     import airflow_mq.spark.java as java
 
     said = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": "http://127.0.0.1:1"}

@@ -32,6 +32,14 @@ def test_orders_of_many_tenants_on_postgres(worlds: dict[str, World]) -> None:
     assert summary.ok
     assert len(summary.blocks) == 1
     assert summary.executed_by_hand
+    # Each Spark job of the block says which application it is, to whoever looks at its task.
+    (run,) = world.airflow.runs("orders")
+    jobs = [
+        world.airflow.xcom("orders", run["dag_run_id"], task["task_id"], "spark_job", map_index=task["map_index"])
+        for task in world.airflow.tasks("orders", run["dag_run_id"])
+        if task["task_id"].endswith("process")
+    ]
+    assert jobs and all(job["value"]["id"].startswith("local-") for job in jobs), jobs
 
 
 @pytest.fixture

@@ -84,6 +84,7 @@ def test_a_block_end_to_end(
     job = watch(command, environment)
 
     assert job.wait() == 0, job.said()
+    assert "airflow_mq: Spark application local-" in job.said()
     assert "airflow_mq: arrow + frame + nothing + all:" in job.said()
     settled = queue.settle_block(block)
     tried = all_tried(tried_folder)

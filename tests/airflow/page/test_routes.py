@@ -281,3 +281,21 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
     overview = ask("viewer", "GET", "/api/v1/stores/mq_server/rings/full/overview").json()
     with MessageQueue(pg_uri, "full") as queue:
         assert overview["waiting_messages"] == len(queue) and overview["exact"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"id": "local-17", "url": "http://host:4040"}, {"id": "local-17", "url": "http://host:4040"}),
+        ({"id": "app-1", "url": None}, {"id": "app-1", "url": None}),
+        ({"id": "app-1", "url": "javascript:alert(1)"}, {"id": "app-1", "url": None}),
+        ({"id": "<b>", "url": 'http://host/"onmouseover="'}, None),
+        ({"id": ["app"], "url": "data:text/html,x"}, None),
+        ("app-1", None),
+        (None, None),
+    ],
+)
+def test_only_what_can_be_a_spark_job_is_told_as_one(page: SimpleNamespace, said: Any, told: Any) -> None:
+    from airflow_mq.api.tasks import _job
+
+    assert _job(said) == told
