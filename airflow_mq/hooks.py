@@ -12,6 +12,7 @@ the keys of `extra` are closed sets, and what they name is checked as every addr
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_mq import settings
+from airflow_mq import settings, tracing
 from airflow_mq.core.errors import (
     AddressRefused,
     InvalidInput,
@@ -270,7 +271,27 @@ def _sqlite_root() -> Path | None:
 
 def _traces() -> bool | None:
     """Whether messages carry traces; where Airflow's configuration does not say so, the environment may."""
-    return settings.flag("traces") or None
+    if not settings.flag("traces"):
+        return None
+    if not tracing.is_provided():
+        _provide_tracers()
+    return True
+
+
+def _provide_tracers() -> None:
+    """Airflow 3.1 gives its tasks no provider of tracers, and has its own way to say where spans go."""
+    conf = settings.configuration()
+    if not conf.getboolean("traces", "otel_on", fallback=False):
+        return
+    host, port = conf.get("traces", "otel_host", fallback=""), conf.get("traces", "otel_port", fallback="")
+    said = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
+    if host and port and not said:
+        scheme = "https" if conf.getboolean("traces", "otel_ssl_active", fallback=False) else "http"
+        # Drivers of Spark jobs inherit it.
+        os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = f"{scheme}://{host}:{port}/v1/traces"
+        os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
+    os.environ.setdefault("OTEL_SERVICE_NAME", conf.get("traces", "otel_service", fallback="Airflow"))
+    tracing.provide()
 
 
 def object_storage(address: str) -> tuple[Any, str]:

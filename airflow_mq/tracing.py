@@ -89,6 +89,19 @@ def is_traced(headers: Carrier) -> bool:
     return "traceparent" in headers
 
 
+def handed_on(sent: Sequence[tuple[Any, ...]], headers: Carrier) -> list[tuple[Any, ...]]:
+    """What the processor of a message sends goes on with that one's trace, unless it says another.
+
+    :param sent: origin and payload, and headers if there are any.
+    :param headers: of the message that was processed.
+    """
+    if not is_traced(headers):
+        return list(sent)
+    carried = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+    own = [one[2] if len(one) > 2 else {} for one in sent]
+    return [one if is_traced(its) else (*one[:2], {**carried, **its}) for one, its in zip(sent, own)]
+
+
 # -- spans --
 
 
@@ -231,7 +244,7 @@ def job(name: str, **attributes: Any) -> Iterator[None]:
     if not os.environ.get(PARENT) or not wanted():
         yield
         return
-    provider = _provide()
+    provider = provide()
     parent = {"traceparent": os.environ[PARENT], "tracestate": os.environ.get(STATE, "")}
     try:
         with span(name, on=provider is not None, parent=parent, **attributes):
@@ -241,22 +254,44 @@ def job(name: str, **attributes: Any) -> Iterator[None]:
             harmless(provider.force_flush)(int(PATIENCE * 1000))
 
 
+#: The provider that was made here: nobody else has its spans leave.
+_own: list[Any] = []
+
+
 @harmless
-def _provide() -> Any:
+def is_provided() -> bool:
+    """Whether there is something that spans are told to, or no OpenTelemetry to tell them."""
+    return _api() is None or bool(_known())
+
+
+def flush() -> None:
+    """Have the spans leave of which nobody else takes care."""
+    for provider in _own:
+        harmless(provider.force_flush)(int(PATIENCE * 1000))
+
+
+def _known() -> Any:
+    known = _api().get_tracer_provider()
+    return known if isinstance(known, import_module("opentelemetry.sdk.trace").TracerProvider) else None
+
+
+@harmless
+def provide() -> Any:
     """The provider of tracers; one by the environment, where nobody made any."""
     api = _api()
     if api is None:
         return None
-    sdk = import_module("opentelemetry.sdk.trace")
-    known = api.get_tracer_provider()
-    if isinstance(known, sdk.TracerProvider):
+    known = _known()
+    if known is not None:
         return known
+    sdk = import_module("opentelemetry.sdk.trace")
     exporter = _exporter()
     if exporter is None:
         return None
     made = sdk.TracerProvider()
     made.add_span_processor(import_module("opentelemetry.sdk.trace.export").BatchSpanProcessor(exporter))
     api.set_tracer_provider(made)
+    _own.append(made)
     return made
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from .errors import InvalidInput
-from .message import check_payload
+from .message import Message, check_headers, check_payload
 from .permit import OPEN, Permit
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
@@ -23,7 +23,8 @@ class Done:
     id: bytes | None = None
     #: What it really used, where that was measured; without it, what the weigher told.
     used: Weight | None = None
-    #: Messages to enqueue together with this outcome: (origin, payload), or (origin, payload, priority).
+    #: Messages to enqueue together with this outcome: (origin, payload), or (origin, payload, priority), or
+    #: (origin, Message(…)), of which payload, headers and priority are taken.
     enqueue: Sequence[tuple[Any, ...]] = field(default=())
 
 
@@ -119,20 +120,28 @@ def _check_done(done: Done, most: int, permit: Permit) -> Done:
     return Done(done.success, done.id, used, enqueue)
 
 
-def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[str, bytes]:
-    """What a processor enqueues: a pair of origin and payload, and a priority if it likes. Told by the book's name."""
+def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[Any, ...]:
+    """What a processor enqueues, as a shelf takes it: the book's name, the payload, and headers if there are any."""
     if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
         raise InvalidInput(
             "what an outcome enqueues is pairs of origin and payload, with a priority if it likes, "
             f"not {type(entry).__name__}"
         )
-    origin, priority = entry[0], REGULAR
+    origin, payload, priority = entry[0], entry[1], REGULAR
+    headers: Mapping[str, str] = {}
+    if isinstance(payload, Message):
+        priority, headers = payload.priority or REGULAR, payload.headers or {}
+        payload = payload.payload
     if isinstance(origin, str) and is_high(origin):
         # It was looked at before.
         origin, priority = origin_of(origin), HIGH
-    if len(entry) == 3:
+    if len(entry) == 3 and isinstance(entry[2], Mapping):
+        headers = entry[2]
+    elif len(entry) == 3:
         priority = check_priority(entry[2])
-    return book_name(permit.check_origin(origin), permit.check_priority(priority)), check_payload(entry[1], most)
+    name = book_name(permit.check_origin(origin), permit.check_priority(priority))
+    plain = (name, check_payload(payload, most))
+    return (*plain, check_headers(headers)) if headers else plain
 
 
 class PageStatus(Enum):

@@ -187,8 +187,8 @@ class ClaimSettler:
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.extent(item), outcome.used, planned))
-                for origin, payload in outcome.enqueue:
-                    self.shelf.post(origin, payload)
+                for sent in outcome.enqueue:
+                    self.shelf.post(*sent)
         else:
             result.set_aside += 1
 

@@ -39,6 +39,8 @@ class Shelf(ABC):
 
     #: What processors may enqueue here.
     permit: Permit = OPEN
+    #: Whether what a processor sends goes on with the trace of the message that it has.
+    traces: bool = False
 
     def __init__(self, config: RingConfig, now: int, *, listening: bool = False) -> None:
         self.config = config
@@ -99,7 +101,7 @@ class Shelf(ABC):
         """What senders said beside the messages of a page, by index; mostly nothing."""
 
     @abstractmethod
-    def post(self, origin: str, payload: bytes) -> None:
+    def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Enqueue on behalf of a processor; seen at once."""
 
     # What only a ring with paths asks for.

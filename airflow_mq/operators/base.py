@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
+from airflow_mq import tracing
 from airflow_mq.core.errors import InvalidWeight, MessageQueueError
 from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
@@ -50,7 +51,10 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) ->
     """A queue by its connection; what is decided with it is recorded under the DAG and the user who triggered it."""
     with MessageQueueHook(mq_conn_id).queue(ring or None) as queue:
         queue.who = who(context)
-        yield queue
+        try:
+            yield queue
+        finally:
+            tracing.flush()
 
 
 def who(context: Mapping[str, Any]) -> str:

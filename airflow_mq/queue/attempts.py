@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
+from .. import tracing
 from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import Decision, Scales, Stretches, Verdict
@@ -58,6 +60,7 @@ def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> Batc
 
 def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
     """Call a processor, and enqueue what it sent if the message is done."""
+    processor = traced(processor) if shelf.traces else processor
     mark = current_delivery.set(delivery)
     try:
         outcome = checked(processor(delivery), delivery, shelf)
@@ -66,8 +69,8 @@ def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
     finally:
         current_delivery.reset(mark)
     if isinstance(outcome, Done):
-        for origin, payload in (*delivery.sent, *outcome.enqueue):
-            shelf.post(origin, payload)
+        for sent in (*delivery.sent, *outcome.enqueue):
+            shelf.post(*sent)
     return outcome
 
 
@@ -89,7 +92,30 @@ def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
     """What an answer means, and that all of it can be stored."""
     most, outcome = shelf.config.max_message_len, outcome_of(answer)
     delivery.sent = [check_sent(entry, most, shelf.permit) for entry in delivery.sent]
-    return check_outcome(outcome, most, shelf.permit)
+    outcome = check_outcome(outcome, most, shelf.permit)
+    if shelf.traces:
+        delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
+        outcome = going_on(outcome, delivery.headers)
+    return outcome
+
+
+def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
+    """The same outcome; what it enqueues goes on with the trace of the message that it is of."""
+    if isinstance(outcome, Done) and outcome.enqueue and tracing.is_traced(headers):
+        return replace(outcome, enqueue=tracing.handed_on(outcome.enqueue, headers))
+    return outcome
+
+
+def traced(processor: Processor) -> Processor:
+    """The same processor; while it takes a message that carries a trace, that is the active one."""
+
+    def attempt(delivery: Delivery) -> Answer:
+        if not tracing.is_traced(delivery.headers):
+            return processor(delivery)
+        with tracing.within(delivery.headers):
+            return processor(delivery)
+
+    return attempt
 
 
 def outcome_of(answer: Answer) -> Outcome:
@@ -143,7 +169,7 @@ class Calling(InPlace):
 
     def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
         super().__init__(scales, slices)
-        self.processor = processor
+        self.processor = traced(processor) if scales.shelf.traces else processor
 
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
@@ -202,8 +228,8 @@ class Calling(InPlace):
         self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
     ) -> bool | None:
         if isinstance(outcome, Done):
-            for origin, payload in (*delivery.sent, *outcome.enqueue):
-                ladder.shelf.post(origin, payload)
+            for sent in (*delivery.sent, *outcome.enqueue):
+                ladder.shelf.post(*sent)
         return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
@@ -232,15 +258,17 @@ class Batching(InPlace):
         payloads = shelf.payloads(book.origin, page)[first : first + count]
         batch = Batch(book.origin, payloads, page.index, first, lambda: shelf.headers(book.origin, page))
         answers, sent = self._process(batch, shelf)
-        for origin, message in sent:
-            shelf.post(origin, message)
+        if answers and shelf.traces:
+            answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]
+        for one in sent:
+            shelf.post(*one)
         if answers is None:
             done_run(ladder.shelf, book, page, first, weights)
             page.first_index += count
             return count, None
         return self._apply(ladder, book, page, weights, answers)
 
-    def _process(self, batch: Batch, shelf: Shelf) -> tuple[list[Outcome] | None, list[tuple[str, bytes]]]:
+    def _process(self, batch: Batch, shelf: Shelf) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
         delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
@@ -276,7 +304,7 @@ class Batching(InPlace):
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):
-                for origin, payload in outcome.enqueue:
-                    shelf.post(origin, payload)
+                for sent in outcome.enqueue:
+                    shelf.post(*sent)
         page.advance()
         return processed, PageStatus.NO_PROGRESS if stopped else None

@@ -204,7 +204,7 @@ class QueueBase:
             unit, self.ring_id, self._remember_config(locked.config), locked.state,
             now=locked.now, horizon=locked.horizon, listening=bool(self.listeners), passes_in_flight=passes_in_flight,
         )  # fmt: skip
-        shelf.permit = self.permit
+        shelf.permit, shelf.traces = self.permit, self.traces
         return shelf
 
     @contextmanager

@@ -310,8 +310,8 @@ class Blocks(QueueBase):
             # Told by a report, not by a call: it goes back to where it waited for a person.
             return Settlement(went_back=1)
         done = isinstance(outcome, Done)
-        for origin, payload in outcome.enqueue if isinstance(outcome, Done) else ():
-            shelf.post(origin, payload)
+        for sent in outcome.enqueue if isinstance(outcome, Done) else ():
+            shelf.post(*sent)
         return Settlement(used=used.plus(cost), processed=int(done), failed=int(not done))
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:

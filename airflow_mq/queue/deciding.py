@@ -75,7 +75,7 @@ class Deciding(Asides):
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 meter = Meter(limit)
                 outcome = self._run(shelf, processor, address, page, meter)
-                sent = list(shelf.posted.values())
+                sent = shelf.sent()
                 cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
             with self._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
@@ -84,8 +84,8 @@ class Deciding(Asides):
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
                     shelf = self._shelf(unit, locked, passes_in_flight=False)
                     shelf.book(address.book).passed_by = ""
-                    for origin, payload in sent:
-                        shelf.post(origin, payload)
+                    for one in sent:
+                        shelf.post(*one)
                     cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
                 shelf.unit, shelf.state = unit, locked.state
                 hooks = shelf.hooks

@@ -130,7 +130,7 @@ class Sending(QueueBase):
         self.permit.check_priority(check_priority(priority))
         delivery = current_delivery.get()
         if delivery is not None:
-            return self._send_nested(pairs, priority, delivery.enqueue)
+            return self._send_nested(pairs, priority, headers, delivery.enqueue)
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
         packer = Packer(
@@ -170,13 +170,18 @@ class Sending(QueueBase):
         self.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
-    def _send_nested(self, pairs: Iterable[tuple[str, bytes | Message]], priority: str, enqueue: Any) -> Enqueued:
+    def _send_nested(
+        self, pairs: Iterable[tuple[str, bytes | Message]], priority: str, headers: Mapping[str, str] | None,
+        enqueue: Any,
+    ) -> Enqueued:  # fmt: skip
         count = size = 0
+        common = {**(tracing.carrying() if self.traces else {}), **check_headers(headers or {})}
         for origin, message in pairs:
             own = message if isinstance(message, Message) else None
             payload = check_payload(own.payload if own else message, self.config.max_message_len)
             said = self.permit.check_priority(own.priority if own and own.priority else priority)
-            enqueue(self.check_sender(origin), payload, said)
+            beside = {**common, **check_headers(own.headers)} if own and own.headers else common
+            enqueue(self.check_sender(origin), payload, said, beside)
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)
 

@@ -48,7 +48,7 @@ class Delivery:
         #: What is left of the block, for processors that meter themselves.
         self.meter = meter
         #: What it sent so far, to be enqueued if this message is done.
-        self.sent: Sequence[tuple[str, bytes]] = ()
+        self.sent: Sequence[tuple[Any, ...]] = ()
         self._page, self._shelf = page, shelf
         self._open = opener
 
@@ -108,9 +108,12 @@ class Delivery:
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"
 
-    def enqueue(self, origin: str, payload: bytes, priority: str = REGULAR) -> None:
+    def enqueue(
+        self, origin: str, payload: bytes, priority: str = REGULAR, headers: Mapping[str, str] | None = None
+    ) -> None:  # fmt: skip
         """Enqueue a message if, and only if, this one is done."""
-        self.sent = (*self.sent, (book_name(check_origin(origin), check_priority(priority)), payload))
+        name = book_name(check_origin(origin), check_priority(priority))
+        self.sent = (*self.sent, (name, payload, headers) if headers else (name, payload))
 
 
 class _OfBook:

@@ -45,7 +45,7 @@ class Reporter:
         else:
             self._runs.append([origin, page, index, index, outcome])
         if isinstance(outcome, Done):
-            self._bytes += sum(len(payload) for _, payload in outcome.enqueue)
+            self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
         late = time.monotonic() - self._since >= self._seconds
         if late or len(self._runs) >= MOST_ANSWERS or self._bytes >= MOST_BYTES:
             self.flush()

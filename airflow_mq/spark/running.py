@@ -29,7 +29,7 @@ from ..core.weight import ZERO, Meter, Weight
 from ..loading import load_named
 from ..processors import Processor
 from ..queue import Batch, BatchProcessor, Delivery
-from ..queue.attempts import outcome_of
+from ..queue.attempts import going_on, outcome_of
 from ..queue.base import current_delivery
 from ..queue.typed import decoding_batches, refused
 from .reporting import Reporter
@@ -320,8 +320,8 @@ class OfMessages(Attempts):
             if delivery.sent and isinstance(outcome, Done):
                 most, permit = self.manner.most, self.manner.permit
                 sent = [check_sent(entry, most, permit) for entry in (*delivery.sent, *outcome.enqueue)]
-                return Done(outcome.success, outcome.id, outcome.used, sent)
-            return outcome
+                outcome = Done(outcome.success, outcome.id, outcome.used, sent)
+            return going_on(outcome, item.headers or {})
         except (Exception, SystemExit) as error:
             return _failed(item, error)
         finally:
@@ -392,6 +392,7 @@ class OfBatches(Together):
         if answers is not None and len(answers) != len(group):
             raise InvalidInput(f"a batch of {len(group)} messages needs as many answers, not {len(answers)}")
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
+        outcomes = [going_on(outcome, item.headers or {}) for item, outcome in zip(group, outcomes)]
         yield from zip(group, outcomes)
 
 

@@ -293,7 +293,7 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
         if outcome.used is not None:
             said["used"] = outcome.used
         if outcome.enqueue:
-            said["enqueue"] = [_plain_sent(origin, payload) for origin, payload in outcome.enqueue]
+            said["enqueue"] = [_plain_sent(*sent) for sent in outcome.enqueue]
         return ["done", said] if said else ["done"]
     if isinstance(outcome, Overweight):
         return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
@@ -304,13 +304,15 @@ def plain_outcome(outcome: Outcome) -> list[Any]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
-def _plain_sent(origin: str, payload: bytes) -> list[Any]:
-    return [origin, payload.hex(), "blob"] if isinstance(payload, Reference) else [origin, payload.hex()]
+def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[Any]:
+    kind = "blob" if isinstance(payload, Reference) else ""
+    return [origin, payload.hex(), *((kind, dict(headers)) if headers else (kind,) if kind else ())]
 
 
-def _sent_of(origin: str, payload: str, kind: str = "") -> tuple[str, bytes]:
+def _sent_of(origin: str, payload: str, kind: str = "", headers: Mapping[str, str] | None = None) -> tuple[Any, ...]:
     data = bytes.fromhex(payload)
-    return origin, Reference.read(data) if kind == "blob" else data
+    plain = origin, Reference.read(data) if kind == "blob" else data
+    return (*plain, headers) if headers else plain
 
 
 @reading("an outcome")

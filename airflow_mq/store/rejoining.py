@@ -1,4 +1,5 @@
-"""Messages that go back into their queues after they were set aside, and when they arrived in the first place."""
+"""Messages that come into their queues with more than their bytes: those that were set aside, and when they arrived
+in the first place; and those that a processor sends with headers."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from .unit import said_of_blobs
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Rejoining(NamedTuple):
+class Said(NamedTuple):
     """What is known of a message beside its bytes."""
 
     note: Note

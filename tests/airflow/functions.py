@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_mq import BadFormat, Overweight, Weight, Yield
+from airflow_mq import BadFormat, Done, Overweight, Weight, Yield
 
 #: What was processed, in order: payload and origin.
 SEEN: list[tuple[bytes, str]] = []
 
 
 def process(payload: bytes, origin: str) -> Any:
-    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say."""
+    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say; `next` sends one on."""
     SEEN.append((payload, origin))
     if payload.startswith(b"raise"):
         raise ValueError("no such order")
-    answers = {b"yield": Yield("later"), b"bad": BadFormat(), b"heavy": Overweight(Weight(10**12, 0))}
+    answers = {
+        b"yield": Yield("later"), b"bad": BadFormat(), b"heavy": Overweight(Weight(10**12, 0)),
+        b"next": Done(enqueue=[("stage-2", b"sent on")]),
+    }  # fmt: skip
     return answers.get(payload)

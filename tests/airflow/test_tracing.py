@@ -17,7 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from airflow_mq import Message, MessageQueue, tracing
+from airflow_mq import Done, Message, MessageQueue, Weight, Yield, batch_processor, tracing
+from airflow_mq.processors import Processor, Processors
 from tests.airflow import functions
 from tests.airflow.receivers import attributes_of, collector
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
@@ -200,6 +201,105 @@ def test_what_a_processor_tells_joins_the_trace_of_its_message(
     assert {span.parent.span_id for span in calls} == {context.span_id for context in contexts}
 
 
+# -- what processors send on --
+
+
+def carried_by(context: Any) -> dict[str, str]:
+    return {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+
+
+def test_what_a_block_sends_on_goes_on_with_the_trace(
+    queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"traceparent": f"00-{7:032x}-{7:016x}-01"}
+    steps = []
+
+    def process(payload: bytes, origin: str) -> Any:
+        if payload == b"carries nothing":
+            return Done(enqueue=[("b", b"of nothing")])
+        with (
+            trace.get_tracer("test").start_as_current_span("step") as step,
+            MessageQueue(queue.store, traces=True) as other,
+        ):
+            steps.append(step.get_span_context())
+            other.enqueue_message("b", b"sent within a span")
+            other.enqueue_messages("b", [Message(b"and with headers", headers={"mine": "0"})])
+        return Done(enqueue=[
+            ("b", b"plain"), ("b", b"first", "high"), ("b", Message(b"said", headers={"mine": "1"})),
+            ("b", Message(b"of another", headers=own)),
+        ])  # fmt: skip
+
+    monkeypatch.setattr(functions, "process", process)
+    context = send(queue, "a1", b"x")
+    fill(queue, {"a1": [b"carries nothing"]})
+    run.whole()
+
+    sent = {one.payload: one.headers for one in queue.peek("b", priority="regular")}
+    trace_of = carried_by(context)
+    assert sent == {
+        b"sent within a span": carried_by(steps[0]), b"and with headers": {**carried_by(steps[0]), "mine": "0"},
+        b"plain": trace_of, b"of nothing": {}, b"said": {**trace_of, "mine": "1"}, b"of another": own,
+    }  # fmt: skip
+    (high,) = queue.peek("b", priority="high", limit=1)
+    assert (high.payload, high.headers) == (b"first", trace_of)
+
+
+def test_what_is_sent_on_is_of_the_same_trace_when_it_is_processed(
+    sqlite_queue: MessageQueue, run: Run, spans: Any
+) -> None:
+    context = send(sqlite_queue, "a1", b"next")
+    everything = Processors([Processor("all", functions.__name__ + ":process", where="in place")])
+    for _ in range(2):
+        run.plan(everything)
+        run.process(0, everything)
+        run.settle()
+
+    assert {span.get_span_context().trace_id for span in spans.get_finished_spans()} == {context.trace_id}
+    fates = [span.attributes.get("airflow_mq.origin") for span in by_name(spans, "process default")]
+    assert sorted(filter(None, fates)) == ["a1", "stage-2"]
+
+
+@pytest.mark.parametrize("traces", [True, False])
+@pytest.mark.parametrize("shape", ["message", "batch", "meters itself"])
+def test_what_a_service_sends_on_goes_on_with_the_trace(
+    queue: MessageQueue, spans: Any, traces: bool, shape: str
+) -> None:
+    """Down a chain within one call, too, where none of it is stored yet."""
+    context = send(queue, "a", b"x")
+    chain = {"a": "b", "b": "c"}
+    seen: list[Any] = []
+
+    def process(delivery: Any) -> Any:
+        seen.append(trace.get_current_span().get_span_context())
+        return Done(enqueue=[(chain[delivery.origin], b"y")]) if delivery.origin in chain else Yield()
+
+    def process_batch(batch: Any) -> Any:
+        return [process(batch) for _ in batch.payloads]
+
+    process.meters_itself = shape == "meters itself"  # type: ignore[attr-defined]
+    served = MessageQueue(queue.store, traces=traces)
+    for _ in range(3):
+        served.service_queues(batch_processor(process_batch) if shape == "batch" else process, Weight(10**9, 10**9))
+
+    (last,) = queue.peek("c")
+    assert last.headers == (carried_by(context) if traces else {})
+    if shape != "batch":
+        assert {one.span_id == context.span_id for one in seen} == {traces}
+
+
+def test_a_message_executed_by_hand_sends_on_with_its_trace(queue: MessageQueue, spans: Any) -> None:
+    traced = MessageQueue(queue.store, traces=True)
+    with trace.get_tracer("test").start_as_current_span("checkout") as span:
+        traced.enqueue_message("a", b"x", weight=Weight(10**12, 0))
+    queue.service_queues(lambda delivery: None)
+    (aside,) = queue.overweight("a")
+
+    traced.execute_overweight(aside.address, lambda delivery: Done(enqueue=[("b", b"y")]), Weight(10**13, 10**9))
+
+    (sent,) = queue.peek("b")
+    assert sent.headers == carried_by(span.get_span_context())
+
+
 def test_a_task_that_sends_has_a_span_of_its_own(sqlite_queue: MessageQueue, run: Run, spans: Any) -> None:
     from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 
@@ -250,10 +350,17 @@ def test_one_trace_from_the_sender_to_the_outcome_of_a_spark_job(sqlite_queue: M
         assert told.returncode == 0, told.stdout + told.stderr
         spans, metrics = received.spans(), received.metrics()
 
+    assert {span.trace_id for span in spans} == {next(span.trace_id for span in spans if span.name == "checkout")}
+    (second,) = (span for span in spans if attributes_of(span).get("airflow_mq.origin") == "stage-2")
+    assert attributes_of(second)["airflow_mq.outcome"] == "done"
+    number = attributes_of(second)["airflow_mq.block"]
+    assert sorted(span.name for span in spans if attributes_of(span).get("airflow_mq.block") == number) == [
+        "plan default", "process default", "process default", "settle default",
+    ]  # fmt: skip
+    spans = [span for span in spans if attributes_of(span).get("airflow_mq.block") != number]
     names = {span.name: span for span in spans}
     checkout, plan, job, settle = (names[name] for name in ("checkout", "plan default", "spark all", "settle default"))
     part, *messages = sorted((span for span in spans if span.name == "process default"), key=len_of_outcome)
-    assert {span.trace_id for span in spans} == {checkout.trace_id}
     assert plan.parent_span_id == checkout.span_id
     assert part.parent_span_id == settle.parent_span_id == plan.span_id
     assert job.parent_span_id == part.span_id
@@ -262,7 +369,7 @@ def test_one_trace_from_the_sender_to_the_outcome_of_a_spark_job(sqlite_queue: M
     assert checkout.start_time_unix_nano <= plan.start_time_unix_nano <= job.start_time_unix_nano
 
     (point,) = metrics["airflow.mq.messages.processed"]
-    assert (point.as_int or point.as_double, attributes_of(point)) == (2, {"ring": "default"})
+    assert (point.as_int or point.as_double, attributes_of(point)) == (3, {"ring": "default"})
     assert "airflow.mq.depth.messages" in metrics
 
 

@@ -1,4 +1,5 @@
-"""A program of its own: somebody sends under a span, and a block of it is planned, processed by Spark and settled."""
+"""A program of its own: somebody sends under a span, and a block of it is planned, processed by Spark and settled;
+what was sent on by its processor is in another."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from tests.airflow.stage import CONN_ID, FUNCTION, Airflow
 def main() -> None:
     """Send, and run a block."""
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
-    provider = tracing._provide()
+    provider = tracing.provide()
     assert provider is not None
     with (
         trace.get_tracer("shop").start_as_current_span("checkout"),
         MessageQueueHook(CONN_ID).queue() as queue,
     ):
-        queue.enqueue_messages("a1", [b"x", b"y", b"bad"])
-    processors, run = Processors([Processor("all", FUNCTION)]), Airflow().run()
-    run.plan(processors)
-    run.process(0, processors)
-    run.settle()
+        queue.enqueue_messages("a1", [b"x", b"next", b"bad"])
+    for where in ("spark", "in place"):
+        processors, run = Processors([Processor("all", FUNCTION, where=where)]), Airflow().run()
+        run.plan(processors)
+        run.process(0, processors)
+        run.settle()
     provider.shutdown()
     metrics.get_meter_provider().shutdown()
 

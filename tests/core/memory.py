@@ -58,7 +58,7 @@ class MemoryShelf(Shelf):
     def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
         return {}
 
-    def post(self, origin: str, payload: bytes) -> None:
+    def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send(origin, [payload])
 
     def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:

@@ -121,7 +121,10 @@ def test_claims(claim: Claim) -> None:
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(
         Done, st.booleans(), st.none() | IDS, st.none() | WEIGHTS,
-        st.lists(st.tuples(ORIGINS, st.binary(min_size=1))).map(tuple),
+        st.lists(
+            st.tuples(ORIGINS, st.binary(min_size=1))
+            | st.tuples(ORIGINS, st.binary(min_size=1), st.dictionaries(st.text(), st.text(), min_size=1))
+        ).map(tuple),
     ),
     st.builds(Overweight, WEIGHTS, st.none() | IDS),
     st.builds(Yield, st.text()),

@@ -51,8 +51,8 @@ class Boxes(Pages):
         return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
 
     def _notes_of_posted(self, id_: int, payload: bytes) -> dict[int, Note]:
-        if id_ in self.rejoining:
-            return {0: self.rejoining[id_].note}
+        if id_ in self.posted_said:
+            return {0: self.posted_said[id_].note}
         return {0: Note(blob=payload.size)} if isinstance(payload, Reference) else {}
 
     def _box(self, origin: str) -> MailBox:

@@ -8,7 +8,7 @@ from ...core.book import Standing
 from ...core.config import RingConfig
 from ...core.message import Address
 from ...core.shelf import Shelf
-from ..rejoining import Rejoining
+from ..rejoining import Said
 from ..rows import Arrival, StateRow
 from ..unit import Unit
 from .known import MailBox, Origin, PageBase
@@ -47,8 +47,8 @@ class Memory(Shelf):
         self.posted: dict[int, tuple[str, bytes]] = {}
         self.posted_to: dict[str, list[int]] = {}
         self.next_posted = POSTED
-        #: Which of these were there before, and what is known of them.
-        self.rejoining: dict[int, Rejoining] = {}
+        #: What is known of these beside their bytes: of those that were there before, and of those with headers.
+        self.posted_said: dict[int, Said] = {}
         self.arrived: dict[Address, Arrival] = {}
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
         self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}

@@ -74,6 +74,9 @@ class Payloads(Boxes):
             id_: codec.read_json(bytes(attributes))
             for _, id_, attributes in self.unit.rows_for("mail_attributes", columns, ring=self.ring_id)
         }
+        for mail in mails:
+            if mail in self.posted_said:
+                said[mail] = {"each": {"0": {"headers": self.posted_said[mail].headers}}}
         with codec.reading("what senders said beside their messages"):
             found = headers_of(page, said)
         self.header_cache[origin, page.index] = len(page.slices), found

@@ -61,10 +61,10 @@ class Saving(Pages):
         ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
         self.unit.insert_mail(
             self.ring_id,
-            [(ids[old], *sent) for old, sent in self.posted.items() if old not in self.rejoining],
+            [(ids[old], *sent) for old, sent in self.posted.items() if old not in self.posted_said],
         )
         self.unit.insert_rejoined(
-            self.ring_id, [self.rejoining[old].row(ids[old], *self.posted[old]) for old in self.rejoining]
+            self.ring_id, [self.posted_said[old].row(ids[old], *self.posted[old]) for old in self.posted_said]
         )
         for key in self.changed_pages:
             page = self.pages.get(key)
@@ -76,7 +76,7 @@ class Saving(Pages):
             gone.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in gone.slices]
         for old, (origin, payload) in self.posted.items():
             self.payload_cache[origin, ids[old]] = [payload]
-        self.posted, self.posted_to, self.rejoining = {}, {}, {}
+        self.posted, self.posted_to, self.posted_said = {}, {}, {}
 
     def _save_pages(self) -> None:
         let_go = self._let_go()
