@@ -14,7 +14,8 @@ from fastapi import APIRouter, HTTPException, Query
 from airflow_mq.core.message import message_id
 from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance
-from airflow_mq.queue.glancing import LATELY, Received
+from airflow_mq.queue.looks.for_page import Received
+from airflow_mq.queue.looks.glances import LATELY
 
 from . import answers, shapes
 from .access import Peeker, Reader

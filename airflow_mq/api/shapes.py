@@ -63,8 +63,7 @@ def arc(one: QueueGlance, *, is_head: bool) -> answers.Arc:
     """A queue's part of the ring."""
     return {
         "origin": one.origin, "priority": priority(one.priority), "messages": one.messages, "bytes": one.size,
-        "more": one.more, "in_flight": one.in_flight, "paused": one.passed_by == "paused",
-        "is_head": is_head,
+        "more": one.more, "in_flight": one.in_flight, "paused": one.paused, "is_head": is_head,
     }  # fmt: skip
 
 

@@ -22,13 +22,14 @@ from .commanding import Commanding, Commands, Push, TransferToken
 from .deciding import Deciding
 from .explaining import Explaining, Explanation
 from .foreseeing import ForeseenBlock, ForeseenQueue
-from .gauging import Backlog, Depth, Gauging
-from .glancing import BlockGlance, Glancing, PageGlance, QueueGlance, RingGlance
 from .inline import Inline
+from .looks.for_metrics import Backlog, Depth, Gauging
+from .looks.for_page import Glancing, RingGlance
+from .looks.glances import BlockGlance, PageGlance, QueueGlance
+from .looks.survey import QueueDepth, Survey, Surveying
 from .reading import Reading
 from .serving import Serving
 from .story import Step, Story, Telling
-from .survey import QueueDepth, Survey, Surveying
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
 from .viewing import ReferenceToken, View

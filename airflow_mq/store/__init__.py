@@ -1,6 +1,6 @@
 """Where rings are kept: SQLite and PostgreSQL behind one interface.
 
-Each database has its own statements, one file each, in `queries/`; the schema grows by
+Statements are files in `queries/`, one for each database where their words differ; the schema grows by
 numbered `migrations/`. A unit of work is one transaction; `SqlShelf` gives the core its
 books and pages from it, and writes back what the core changed.
 """

@@ -55,6 +55,6 @@ def test_the_wheel_says_that_it_has_types_and_carries_what_is_read_at_run_time(t
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "airflow_mq"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    assert {"airflow_mq/py.typed", "airflow_mq/store/queries/sqlite/floors.sql"} <= names
+    assert {"airflow_mq/py.typed", "airflow_mq/store/queries/floors.sql"} <= names
     assert {name for name in tracked if name.endswith((".py", ".sql"))} <= names
     assert not {name for name in names if name.startswith(("tests", "docs"))}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.queue import watching
-from airflow_mq.queue.watching import SORTS, Look, Watcher
+from airflow_mq.queue.looks import for_top as watching
+from airflow_mq.queue.looks.for_top import SORTS, Look, Watcher
 from airflow_mq.store import parse, upgrade
 
 
@@ -50,7 +50,7 @@ def test_turns_are_those_of_the_ring_before_and_after_pages_were_cut(queue: Mess
     watcher = Watcher(queue)
     before = watcher.look(100)
     assert names(before) == queue.ring_order(100) and len(before.turns) == 30
-    assert {one.origin: (one.messages, one.bytes) for one in before.turns} == {
+    assert {one.origin: (one.messages, one.size) for one in before.turns} == {
         origin: (footprint.count, footprint.size) for origin, footprint in queue.footprints()
     }
     assert names(watcher.look(7)) == queue.ring_order(7)
@@ -134,7 +134,7 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     assert look.totals is not None
     assert (look.totals.set_aside, look.totals.in_flight) == (1, 0)
     assert look.totals.waiting == 21 - done.processed
-    assert (look.blocks[0].state, look.blocks[0].processed, look.blocks[0].used) == (
+    assert (look.blocks[0].state, look.blocks[0].result["processed"], look.blocks[0].used) == (
         "settled",
         done.processed,
         done.weight,

@@ -16,7 +16,8 @@ from ..session import Session
 from ..values import age, positive, words
 
 if TYPE_CHECKING:
-    from ...queue.watching import Look
+    from ...queue import BlockGlance, QueueGlance
+    from ...queue.looks.for_top import Look
 
 _SORTS = ("turn", "backlog", "oldest", "name")
 
@@ -62,7 +63,7 @@ def _stream(session: Session, args: Namespace, interval: float) -> None:
 
 
 def _print_frame(session: Session, args: Namespace) -> None:
-    from ...queue.watching import Watcher
+    from ...queue.looks.for_top import Watcher
     from .plain import print_frame
 
     with session.queue() as queue:
@@ -72,7 +73,29 @@ def _print_frame(session: Session, args: Namespace) -> None:
 
 def as_plain(look: Look, store: str | None) -> dict[str, Any]:
     """A frame, for programs."""
-    return {**asdict(look), "oldest": look.oldest, "store": store}
+    return {
+        "at": look.at, "ring": look.ring, "order": look.order, "limit": look.limit,
+        "turns": [_turn(one) for one in look.turns], "waits": [_turn(one) for one in look.waits],
+        "blocks": [_block(one, look) for one in look.blocks], "paused": look.paused,
+        "totals": look.totals and asdict(look.totals), "rate_in": look.rate_in, "rate_out": look.rate_out,
+        "oldest": look.oldest, "store": store,
+    }  # fmt: skip
+
+
+def _turn(one: QueueGlance) -> dict[str, Any]:
+    return {
+        "origin": one.origin, "priority": one.priority, "messages": one.messages, "bytes": one.size, "more": one.more,
+        "in_flight": one.in_flight, "paused": one.paused, "oldest": one.oldest,
+    }  # fmt: skip
+
+
+def _block(one: BlockGlance, look: Look) -> dict[str, Any]:
+    return {
+        "id": one.id, "key": one.key, "state": one.state_at(look.at), "by_hand": one.by_hand,
+        "planned_at": one.planned_at, "ended_at": one.ended_at, "limit": one.limit, "used": one.cost,
+        "messages": one.messages,
+        **{part: one.result.get(part, 0) for part in ("processed", "failed", "went_back", "set_aside")},
+    }  # fmt: skip
 
 
 def _interval(text: str) -> Any:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from ...core.priority import queue_name
 from ...core.weight import Weight
-from ...queue.watching import BlockLook, Look, Turn
+from ...queue import BlockGlance, QueueGlance
+from ...queue.looks.for_top import Look
 from ..output import shown
 from .view import View
 
@@ -166,7 +167,9 @@ class _Columns:
         cells += ["  " + ("" if sort == "turn" else f"by {sort}")] if self.has_note else []
         return _line(self.width, ("".join(cells).ljust(self.width), "bold reverse"))
 
-    def row(self, place: int, turn: Turn, most: int, look: Look, marks: Marks, selected: bool, sort: str) -> Text:
+    def row(
+        self, place: int, turn: QueueGlance, most: int, look: Look, marks: Marks, selected: bool, sort: str
+    ) -> Text:
         line = Text()
         cursor = marks.cursor if selected else " "
         at = f"{place + 1:>4,}" if sort == "turn" else "    "
@@ -179,7 +182,7 @@ class _Columns:
         count = f"{turn.messages:,}{'+' if turn.more else ''}"
         line.append(f"{count:>9}")
         if self.has_bytes:
-            line.append(f"{size(turn.bytes):>9}", "dim")
+            line.append(f"{size(turn.size):>9}", "dim")
         if self.has_age:
             line.append(f"{span(turn.oldest, look.at):>8}")
         if self.has_note:
@@ -190,7 +193,7 @@ class _Columns:
         return _cut(line, self.width)
 
 
-def _note(turn: Turn) -> Text:
+def _note(turn: QueueGlance) -> Text:
     note = Text("  ")
     if turn.paused:
         note.append("paused", "yellow")
@@ -199,7 +202,7 @@ def _note(turn: Turn) -> Text:
     return note
 
 
-def _arc(turn: Turn, most: int, width: int, marks: Marks) -> Text:
+def _arc(turn: QueueGlance, most: int, width: int, marks: Marks) -> Text:
     """What a queue holds, against what the largest holds."""
     whole = bar(turn.messages, most, width, marks)
     if turn.paused:
@@ -223,10 +226,11 @@ def blocks(look: Look, width: int, rows: int, marks: Marks = UNICODE) -> list[Te
     return lines
 
 
-def _block(one: BlockLook, now: datetime, width: int, marks: Marks) -> Text:
-    part, used, most = dominant(one.used, one.limit)
+def _block(one: BlockGlance, now: datetime, width: int, marks: Marks) -> Text:
+    part, used, most = dominant(one.cost, one.limit)
+    state = one.state_at(now)
     line = Text(f"{one.id:>7} ")
-    line.append(f"{'by hand' if one.by_hand else one.state:<8} ", _STATES[one.state])
+    line.append(f"{'by hand' if one.by_hand else state:<8} ", _STATES[state])
     line.append(f"{one.messages:>7,} ")
     told = f" {100 * used / most:>3.0f} % {part} " if most else f" {'':>3}   {part} "
     when = span(one.planned_at if one.ended_at is None else one.ended_at, now)
@@ -236,13 +240,13 @@ def _block(one: BlockLook, now: datetime, width: int, marks: Marks) -> Text:
         tail += f"  {came}" if came else ""
     room = min(width - line.cell_len - len(tail), 40)
     if room >= 4:
-        line.append_text(_padded(Text(bar(used, most, room, marks), _STATES[one.state]), room, marks.rest))
+        line.append_text(_padded(Text(bar(used, most, room, marks), _STATES[state]), room, marks.rest))
     line.append(tail)
     return _cut(line, width)
 
 
-def _came(one: BlockLook) -> str:
-    parts = ((one.failed, "failed"), (one.went_back, "went back"), (one.set_aside, "set aside"))
+def _came(one: BlockGlance) -> str:
+    parts = ((one.result.get(part, 0), part.replace("_", " ")) for part in ("failed", "went_back", "set_aside"))
     return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 
 

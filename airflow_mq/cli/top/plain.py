@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from ...queue.watching import Look
+from ...queue.looks.for_top import Look
 from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
 from .view import View
 

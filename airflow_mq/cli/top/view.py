@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...core.priority import REGULAR
-from ...queue.watching import SORTS, Look, Turn
+from ...queue import QueueGlance
+from ...queue.looks.for_top import SORTS, Look
 from ..output import shown
 
 #: A queue, as it is chosen.
@@ -57,7 +58,7 @@ class View:
         return self.first + 2 * max(self.room, 10)
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[QueueGlance]:
         """The queues, as they are listed."""
         return self.look.turns if self.look else ()
 
@@ -144,7 +145,7 @@ class View:
         self.search, self.first = "", 0
         return Wish("look")
 
-    def _chosen(self) -> Turn | None:
+    def _chosen(self) -> QueueGlance | None:
         if not self.turns:
             self.remark = "no queue is selected"
             return None

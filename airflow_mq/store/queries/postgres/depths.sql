@@ -8,7 +8,7 @@ SELECT w.origin, u.mails, u.items, u.size,
             WHERE f.ring = %(ring)s AND f.origin = w.origin AND f.id >= w.floor ORDER BY f.id LIMIT 1))) AS oldest,
        (SELECT coalesce(sum(l.items), 0)::bigint FROM (
            SELECT m.items, m.sent_at FROM {s}mail m
-           WHERE m.ring = %(ring)s AND m.origin = w.origin ORDER BY m.id DESC LIMIT %(most)s) l
+           WHERE m.ring = %(ring)s AND m.origin = w.origin ORDER BY m.id DESC LIMIT %(latest)s) l
         WHERE l.sent_at > to_timestamp(%(since)s / 1000000.0)) AS lately,
        (SELECT count(*) FROM (
            SELECT 1 FROM {s}aside a WHERE a.ring = %(ring)s AND a.origin = w.origin LIMIT %(most)s) c) AS asides

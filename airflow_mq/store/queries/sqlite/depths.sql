@@ -7,7 +7,7 @@ SELECT :origin AS origin, count(*), coalesce(sum(u.items), 0), coalesce(sum(u.si
            (SELECT min(f.id) FROM {s}mail f WHERE f.ring = :ring AND f.origin = :origin AND f.id >= :floor))) AS oldest,
        (SELECT coalesce(sum(l.items), 0) FROM (
            SELECT m.items, m.sent_at FROM {s}mail m
-           WHERE m.ring = :ring AND m.origin = :origin ORDER BY m.id DESC LIMIT :most) l
+           WHERE m.ring = :ring AND m.origin = :origin ORDER BY m.id DESC LIMIT :latest) l
         WHERE l.sent_at > :since) AS lately,
        (SELECT count(*) FROM (
            SELECT 1 FROM {s}aside a WHERE a.ring = :ring AND a.origin = :origin LIMIT :most)) AS asides

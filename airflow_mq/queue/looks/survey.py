@@ -1,0 +1,90 @@
+"""A survey: how deep all queues of a ring are, added up piece by piece.
+
+Exact totals, and queues sorted by depth, take a look at all books and all mail. That is done in short reads, so that
+no transaction stays open, and whoever waits sees how far it has come. What moves meanwhile may be counted as it was
+before: a survey is of the moment at which it began, nearly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...store import codec
+from ..base import QueueBase
+
+#: Books, and mails, that are read at once.
+BOOKS, MAILS = 2_000, 10_000
+#: Queues that a survey keeps in mind at most; what lies beyond is left out.
+MOST_QUEUES = 250_000
+
+
+@dataclass
+class QueueDepth:
+    """How deep a queue is; where its first message lies, as mails are numbered."""
+
+    messages: int = 0
+    size: int = 0
+    first: int = 1 << 62
+
+
+@dataclass
+class Survey:
+    """Queues by the names of their books, as far as they were counted."""
+
+    depths: dict[str, QueueDepth] = field(default_factory=dict)
+    messages: int = 0
+    size: int = 0
+    #: Whether all of it was counted, and whether there were more queues than are kept in mind.
+    done: bool = False
+    cut_short: bool = False
+
+    def add(self, name: str, messages: int, size: int, first: int) -> None:
+        """Add to a queue."""
+        depth = self.depths.get(name)
+        if depth is None:
+            if len(self.depths) >= MOST_QUEUES:
+                self.cut_short = True
+                return
+            depth = self.depths[name] = QueueDepth()
+        depth.messages += messages
+        depth.size += size
+        depth.first = min(depth.first, first)
+        self.messages += messages
+        self.size += size
+
+
+class Surveying(QueueBase):
+    """The part of the queue that counts everything."""
+
+    def survey(self, into: Survey | None = None) -> Survey:
+        """Count what all queues hold.
+
+        :param into: filled on the way, for whoever looks on from another thread.
+        """
+        found = Survey() if into is None else into
+        with self.store.loose() as unit:
+            floors: dict[str, tuple[int, frozenset[int]]] = {}
+            after = ""
+            while rows := unit.rows("all_books", ring=self.ring_id, after=after, limit=BOOKS):
+                for name, messages, size, floor, ahead, first in rows:
+                    floors[name] = floor, frozenset(codec.unpack_numbers(bytes(ahead))[0]) if ahead else frozenset()
+                    if messages:
+                        found.add(name, messages, size, 1 << 62 if first is None else first)
+                after = rows[-1][0]
+            last = 0
+            while mails := unit.rows("next_mail", ring=self.ring_id, after=last, limit=MAILS):
+                for last, ring, name, items, size in mails:
+                    floor, others = floors.get(name, _NOTHING)
+                    if ring == self.ring_id and last >= floor and last not in others:
+                        found.add(name, items, size, last)
+        found.done = True
+        return found
+
+    def pulse_of_ring(self) -> tuple[int, int]:
+        """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
+        with self.store.loose() as unit:
+            version = unit.only("floors", ring=self.ring_id)[2]
+            return version, unit.rows("latest_id")[0][0]
+
+
+_NOTHING: tuple[int, frozenset[int]] = (0, frozenset())

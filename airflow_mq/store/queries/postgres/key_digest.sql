@@ -1,2 +1,0 @@
--- What a key was used for. Takes no lock.
-SELECT k.digest FROM {s}sent_key k WHERE k.ring = %(ring)s AND k.key = %(key)s
