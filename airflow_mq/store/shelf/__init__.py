@@ -11,11 +11,11 @@ from .forgetting import Forgetting
 from .posting import Posting
 from .ring import Slices
 from .saving import Saving
-from .tickets import LEAST_REGULAR, LEAST_TICKET, level_of, ticket_of
+from .tickets import LEAST_REGULAR, level_of, ticket_of
 
 
 class SqlShelf(Slices, Posting, Forgetting, Saving):
     """The working set of one operation on one ring."""
 
 
-__all__ = ["LEAST_REGULAR", "LEAST_TICKET", "SqlShelf", "level_of", "ticket_of"]
+__all__ = ["LEAST_REGULAR", "SqlShelf", "level_of", "ticket_of"]
