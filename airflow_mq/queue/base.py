@@ -32,6 +32,8 @@ current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery"
 FORGET_EVERY = 60.0
 #: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews that.
 SERVICE_LEASE = 30.0
+#: How a ring stands to whoever only looks: nothing is known of it.
+_UNKNOWN = StateRow(0, -(1 << 62), 0, [], None, 0, "")
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
@@ -210,18 +212,16 @@ class QueueBase:
     @contextmanager
     def _looking(self) -> Iterator[tuple[Unit, SqlShelf]]:
         """Reads of one moment, through a shelf that is never saved."""
-        with self.store.reading() as unit, self._fresh_shelf(unit) as shelf:
-            yield unit, shelf
+        with self.store.reading() as unit:
+            yield unit, self._fresh_shelf(unit)
 
-    @contextmanager
-    def _fresh_shelf(self, unit: Unit) -> Iterator[SqlShelf]:
+    def _fresh_shelf(self, unit: Unit) -> SqlShelf:
         """A shelf that only looks."""
-        config = self._remember_config(unit.ring(self.ring).config)
-        state = StateRow(0, -(1 << 62), 0, [], None, 0, "")
-        shelf = SqlShelf(unit, self.ring_id, config, state, now=unit.now(), horizon=0)
+        ring = unit.ring(self.ring)
+        shelf = SqlShelf(unit, self.ring_id, self._remember_config(ring.config), _UNKNOWN, now=ring.now, horizon=0)
         shelf.looking = True
-        shelf.unit.last_id = 0
-        yield shelf
+        unit.last_id = 0
+        return shelf
 
     def _forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
         """Let go of what a ring does not keep any longer; now and then is often enough."""

@@ -50,13 +50,13 @@ def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
 
 def _still_there(queue: QueueBase, unit: Unit, origin: str, mails: list[tuple[int, Any]]) -> dict[Place, str]:
     """The same without those that were processed."""
-    with queue._fresh_shelf(unit) as shelf:
-        shelf.book(origin)
-        known = shelf.origins[origin]
-        left: set[Place] = set()
-        for _, page in shelf.pages_of(origin):
-            places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
-            left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
+    shelf = queue._fresh_shelf(unit)
+    shelf.book(origin)
+    known = shelf.origins[origin]
+    left: set[Place] = set()
+    for _, page in shelf.pages_of(origin):
+        places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+        left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
     named = _named(mails)
     return {
         place: hash_ for place, hash_ in named.items()

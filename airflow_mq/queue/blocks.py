@@ -35,7 +35,7 @@ from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
 from .planning import PLANNED, RELEASED, SETTLED, VIEWED, Planner, new_block
-from .reports import answers_of, plain_report
+from .reports import answers_of, plain_reports
 from .values import Batch, Report, Serviced, moment
 
 log = logging.getLogger("airflow_mq.blocks")
@@ -146,7 +146,7 @@ class Blocks(QueueBase):
         May be called from anywhere, any number of times; the first answer for a message counts.
         """
         raw = _bytes(token)
-        plain = [plain_report(report, self.config, self.permit) for report in reports]
+        plain = plain_reports(reports, self.config, self.permit)
         if not plain:
             return
         with self.store.writing() as unit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import reduce
 from itertools import chain, islice
 from typing import Any
 
@@ -63,13 +64,12 @@ class Reading(QueueBase):
         """
         check_origin(origin)
         with self._looking() as (unit, shelf):
-            batch, total = [origin], Footprint(0, 0, 0, 0)
+            batch, found = [origin], []
             while batch:
                 names = [name for one in batch for name in _books(shelf, one, priority)]
-                for _, footprint in _footprints(unit, shelf, names):
-                    total = total.plus(footprint)
+                found += [footprint for _, footprint in _footprints(unit, shelf, names)]
                 batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
-            return total
+            return reduce(Footprint.plus, found)
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""
@@ -333,27 +333,25 @@ def _check_ring(unit: Unit, ring: int) -> Iterator[Violation]:
 
 
 def _check_origin_of(queue: QueueBase, unit: Unit, origin: str, loans: Loans) -> list[Violation]:
-    with queue._fresh_shelf(unit) as shelf:
-        book, known = shelf.book(origin), shelf.origins[origin]
-        pages = dict(shelf.pages_of(origin))
-        found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
-        found += _check_level(queue.config, book, known.ticket)
-        mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
-        lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
-        uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
-        if queue.config.paths and book.deficit > 0 and not is_high(origin):
-            found.append(
-                Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up")
-            )
-        rows = unit.rows(
-            "asides_from", ring=queue.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
-            before=1 << 62, limit=1 << 30,
-        )  # fmt: skip
-        found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
-        found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
-        # What was let go of is there for those who borrow from it.
-        lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
-        return found + list(check_slices(origin, pages, lengths, uncut))
+    shelf = queue._fresh_shelf(unit)
+    book, known = shelf.book(origin), shelf.origins[origin]
+    pages = dict(shelf.pages_of(origin))
+    found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
+    found += _check_level(queue.config, book, known.ticket)
+    mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
+    lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
+    uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
+    if queue.config.paths and book.deficit > 0 and not is_high(origin):
+        found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
+    rows = unit.rows(
+        "asides_from", ring=queue.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
+        before=1 << 62, limit=1 << 30,
+    )  # fmt: skip
+    found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
+    found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
+    # What was let go of is there for those who borrow from it.
+    lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
+    return found + list(check_slices(origin, pages, lengths, uncut))
 
 
 def _check_groups(shelf: SqlShelf, origins: list[str]) -> Iterator[Violation]:

@@ -10,23 +10,32 @@ from ..core.errors import InvalidInput
 from ..core.message import check_number, check_origin
 from ..core.outcome import check_outcome
 from ..core.permit import OPEN, Permit
-from ..core.priority import book_name, check_priority
+from ..core.priority import REGULAR, book_name, check_priority
 from ..core.settle import Answers
 from ..store import codec
 from .values import Report
 
 
-def plain_report(report: Report, config: RingConfig, permit: Permit = OPEN) -> list[Any]:
-    """A report as it is stored, checked: what does not settle would keep the block for ever."""
+def plain_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> list[list[Any]]:
+    """Reports as they are stored, checked: what does not settle would keep the block for ever."""
+    most, items = config.max_message_len, config.heap_size
+    return [_plain_report(report, most, items, permit) for report in reports]
+
+
+def _plain_report(report: Report, most: int, items: int, permit: Permit) -> list[Any]:
     if not isinstance(report, Report):
         raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
-    places = [check_number(place, "a place in a report") for place in (report.page, report.first, report.last)]
+    page, first, last = report.page, report.first, report.last
+    for place in (page, first, last):
+        check_number(place, "a place in a report")
     # No page has as many items as it has bytes.
-    if not report.first <= report.last < config.heap_size:
-        raise InvalidInput(f"a page of this ring has no messages {report.first} to {report.last}")
-    outcome = check_outcome(report.outcome, config.max_message_len, permit)
-    name = book_name(check_origin(report.origin), check_priority(report.priority))
-    return [name, *places, *codec.plain_outcome(outcome)]
+    if not first <= last < items:
+        raise InvalidInput(f"a page of this ring has no messages {first} to {last}")
+    outcome = check_outcome(report.outcome, most, permit)
+    name = check_origin(report.origin)
+    if report.priority != REGULAR:
+        name = book_name(name, check_priority(report.priority))
+    return [name, page, first, last, *codec.plain_outcome(outcome)]
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:

@@ -212,28 +212,28 @@ class Telling(QueueBase):
 
     def _waiting(self, unit: Unit, name: bytes, origin: str | None) -> Iterator[Address]:
         for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
-            with self._fresh_shelf(unit) as shelf:
-                book = shelf.book(one)
-                shelf.keep_all(one)
-                while shelf.pull(book):
-                    pass
-                for (_, index), page in sorted(shelf.pages.items()):
-                    for item, payload in enumerate(shelf.payloads(one, page)) if page is not None else ():
-                        if page is not None and page.marks[item] != PROCESSED and message_id(payload) == name:
-                            yield Address(one, index, item)
+            shelf = self._fresh_shelf(unit)
+            book = shelf.book(one)
+            shelf.keep_all(one)
+            while shelf.pull(book):
+                pass
+            for (_, index), page in sorted(shelf.pages.items()):
+                for item, payload in enumerate(shelf.payloads(one, page)) if page is not None else ():
+                    if page is not None and page.marks[item] != PROCESSED and message_id(payload) == name:
+                        yield Address(one, index, item)
 
     # From what is stored.
 
     def _complete(self, unit: Unit, path: _Path) -> str:
         """Put before and behind what events tell what the store tells; say where it is now."""
         last = path.addresses[-1]
-        with self._fresh_shelf(unit) as shelf:
-            page = _page_of(shelf, last)
-            there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
-            arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
-            if page is not None and there:
-                path.id = path.id or message_id(shelf.payloads(last.book, page)[last.index])
-            state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
+        shelf = self._fresh_shelf(unit)
+        page = _page_of(shelf, last)
+        there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
+        arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
+        if page is not None and there:
+            path.id = path.id or message_id(shelf.payloads(last.book, page)[last.index])
+        state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None

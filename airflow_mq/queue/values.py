@@ -14,7 +14,7 @@ from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
-from ..core.priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of, priority_of, signed
+from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
 from ..core.shelf import Shelf
 from ..core.weight import ZERO, Meter, Weight, total_weight
 
@@ -126,7 +126,7 @@ class _OfBook:
     def __post_init__(self) -> None:
         name: object = self.origin
         page: object = self.page
-        if isinstance(name, str) and is_high(name):
+        if isinstance(name, str) and name.startswith(MARK):
             object.__setattr__(self, "priority", HIGH)
             object.__setattr__(self, "origin", origin_of(name))
         elif isinstance(page, int) and page < 0:
@@ -161,14 +161,15 @@ class Batch(_OfBook):
 
     def answer(self, outcome: Outcome = DONE) -> Report:
         """One answer for all of it, to report to the block."""
-        return Report(self.book, self.page, self.first, self.first + len(self.payloads) - 1, outcome)
+        last = self.first + len(self.payloads) - 1
+        return Report(self.origin, self.page, self.first, last, outcome, self.priority)
 
     def answers(self, outcomes: Sequence[Outcome]) -> list[Report]:
         """One answer each, to report to the block."""
         if len(outcomes) != len(self.payloads):
             raise ValueError(f"{len(self.payloads)} messages need as many outcomes, not {len(outcomes)}")
         places = range(self.first, self.first + len(self.payloads))
-        return [Report(self.book, self.page, at, at, outcome) for at, outcome in zip(places, outcomes)]
+        return [Report(self.origin, self.page, at, at, outcome, self.priority) for at, outcome in zip(places, outcomes)]
 
 
 @dataclass(frozen=True)

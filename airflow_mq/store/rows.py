@@ -10,11 +10,12 @@ from . import codec
 
 
 class RingRow(NamedTuple):
-    """A ring, and how it is set."""
+    """A ring, how it is set, and the database's clock."""
 
     id: int
     name: str
     config: Any
+    now: int
 
 
 class StateRow(NamedTuple):

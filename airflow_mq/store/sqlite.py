@@ -55,7 +55,8 @@ class SqliteUnit(Unit):
         text, execute = self._text(statement), self.connection.execute
         found: list[Any] = []
         for request in zip(*columns.values()):
-            found.extend(execute(text, {**values, **dict(zip(columns, request))}))
+            values.update(zip(columns, request))
+            found.extend(execute(text, values))
         return found
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:

@@ -5,8 +5,10 @@ Whoever adds a feature finds here what it adds for those who do not use it. That
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
+from types import FrameType
 
 import pytest
 
@@ -18,7 +20,7 @@ HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": 
 SEND = {"postgresql": "insert_mail", "sqlite": "begin fresh_ids insert_mail commit committed"}
 ONE = {"postgresql": ("insert_mail", "insert_one"), "sqlite": ("", "")}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
-LOOK = {"postgresql": "begin ring_by_name now {} commit committed", "sqlite": "ring_by_name now {}"}
+LOOK = {"postgresql": "begin ring_by_name {} commit committed", "sqlite": "ring_by_name {}"}
 REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
 
 
@@ -44,6 +46,23 @@ def statements(queue: MessageQueue, work: Callable[[], object]) -> str:
     finally:
         queue.store.probe = None
     return " ".join(seen)
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions of Python's own this calls."""
+    count = 0
+
+    def tell(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(tell)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def test_a_send(queue: MessageQueue, kind: str) -> None:
@@ -81,3 +100,15 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
         "save_state commit committed",
     ])  # fmt: skip
     assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books mail due_mail reported")
+
+
+def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:
+    """A block has a hundred thousand answers: what is done for each is worth counting."""
+    queue.enqueue_messages([(f"origin-{number}", b"one") for number in range(8)])
+    block = queue.plan_block()
+    batches = list(block.batches())
+    reports = [batch.answer() for batch in batches]
+    queue.report(block, reports)
+    # The page and two places, the outcome twice (looked at, and written), the origin, and all of it together.
+    assert calls(lambda: queue.report(block, reports)) - calls(lambda: queue.report(block, reports[:4])) <= 7 * 4
+    assert calls(lambda: batches[0].answer()) <= 4
