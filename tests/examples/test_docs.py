@@ -21,6 +21,7 @@ import yaml
 
 from airflow_mq.cli import main
 from airflow_mq.cli.parser import parse_line
+from airflow_mq.provider import get_provider_info
 from airflow_mq.store import parse, upgrade
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +30,36 @@ PAGES = sorted(
 )
 #: Whose Python runs in a test of its own, which also looks at what came of it.
 TOLD_ELSEWHERE = {"commands.md", "fairness.md", "paths.md", "preimages.md", "set-aside.md"}
-#: A placeholder that a person replaces, a picture of a moment, or a service that is not there: the command is read, and not run.
-ONLY_READ = re.compile(
-    r"\b(HASH|TOKEN|ADDRESS|ID)\b|^airflow-mq (receive kafka|weights measure|top)|postgresql://|s3://"
-)
+#: Whose commands ask about what its Python sent, and run after it in that test.
+ASKED_ELSEWHERE = {"fairness.md", "paths.md", "preimages.md"}
+#: Commands of ours that are read as the program reads them, and not run; and why.
+ONLY_READ = {
+    r"\b(HASH|TOKEN|ADDRESS|ID)\b": "a person puts something else there",
+    r"postgresql://|s3://": "nothing of this name is there",
+    r"^airflow-mq receive kafka": "tests/adapters has a Kafka",
+    r"^airflow-mq weights measure": "tests/cli/test_weights_measured.py runs it, on fewer messages",
+    r"^airflow-mq top( --json.*)?$": "it ends when somebody ends it, as in tests/terminal",
+}
+#: Commands of others: a shell reads them, and nothing runs; and why.
+OF_OTHERS = {
+    r"^make [a-z]+": "the Makefile has it; what it starts has tests of its own",
+    r"^export AIRFLOW_MQ_STORE=": "the store of a test is its own",
+    r"^pip install ": "tests/matrix.py installs, in environments of their own",
+    r"^(cp docker/|docker compose )": "no container is made here; tests/docker reads what would make it",
+    r"^(TOKEN=\$\()?curl ": "tests/live/test_page.py asks an API server the same",
+}
 OF_AIRFLOW = re.compile(
     r"airflow\.(sdk|providers)|airflow_mq\.(block|operators|sensors|triggers|hooks|testing\.live)|\bblock\("
 )
 FENCE = re.compile(r"^( *)```([a-z]+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-KINDS = {"console", "ini", "json", "mermaid", "python", "sh", "sql", "text", "toml", "yaml"}
+#: Kinds of blocks that are run or read here.
+RUN = {"console", "ini", "json", "python", "sh", "yaml"}
+#: Other kinds, and what holds them to the truth.
+SHOWN = {
+    "sql": "tests/store/test_roles.py runs it",
+    "toml": "tests/examples/test_fairness_docs.py simulates it",
+    "text": "a picture, or a file for a tool that is not here",
+}
 
 
 class Example(NamedTuple):
@@ -78,16 +100,24 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, printed
 
 
+def read_only(command: str) -> None:
+    assert any(re.search(pattern, command) for pattern in OF_OTHERS), f"say why this is not run: {command}"
+    subprocess.run(["sh", "-n", "-c", command], check=True)
+    if command.startswith("make "):
+        assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text("utf-8")
+
+
 def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command, printed in commands(text):
         command = command.replace("python -m airflow_mq", "airflow-mq").replace("airflow mq ", "airflow-mq ")
-        if not command.startswith("airflow-mq ") or re.search(r"[|;]|\$\(|&&", command):
-            subprocess.run(["sh", "-n", "-c", command], check=True)
+        if not command.startswith("airflow-mq "):
+            read_only(command)
             continue
+        command = command.partition(" | ")[0]
         command, _, into = command.replace(" >> ", " > ").partition(" > ")
         words = shlex.split(command, comments=True)[1:]
         expected = 1 if "# exit code 1" in into + command else 0
-        if ONLY_READ.search(command):
+        if any(re.search(pattern, command) for pattern in ONLY_READ):
             parse_line(words)
             continue
         capsys.readouterr()
@@ -116,20 +146,43 @@ def test_a_page_runs(
     (tmp_path / "orders.parquet").write_bytes(b"PAR1")
     names: dict[str, Any] = {"STORE": os.environ["AIRFLOW_MQ_STORE"], "ELSEWHERE": elsewhere, "__name__": name_of(page)}
     for example in examples(page):
-        assert example.kind in KINDS, f"line {example.line}: say how a block of {example.kind!r} is tested"
+        assert example.kind in RUN | SHOWN.keys(), f"line {example.line}: say how a block of {example.kind!r} is tested"
         match example.kind:
             case "python" if name_of(page) not in TOLD_ELSEWHERE and not OF_AIRFLOW.search(example.text):
                 run_python(page, example, names)
-            case "console" if name_of(page) not in {"fairness.md", "paths.md", "preimages.md"}:
+            case "console" if name_of(page) not in ASKED_ELSEWHERE:
                 run_console(example.text, capsys)
             case "json":
                 json.loads(example.text)
             case "yaml":
                 assert all(isinstance(one, (dict, list)) for one in yaml.safe_load_all(example.text))
             case "ini":
-                configparser.ConfigParser().read_string(example.text)
+                settings = configparser.ConfigParser()
+                settings.read_string(example.text)
+                known = get_provider_info()["config"]["airflow_mq"]["options"]
+                assert set(settings["airflow_mq"]) <= set(known)
             case "sh":
                 subprocess.run(["sh", "-n"], input=example.text, text=True, check=True)
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "export AIRFLOW_CONN_" in page.read_text("utf-8")], ids=name_of
+)
+def test_the_connections_of_a_page_are_connections(page: Path, tmp_path: Path) -> None:
+    """Airflow reads each of them; ours lead to a store, and those of Spark to a master."""
+    from airflow.models import Connection
+
+    from airflow_mq.hooks import target_of
+
+    found = re.findall(r"^export AIRFLOW_CONN_[A-Z_]+='(.*)'$", page.read_text("utf-8"), re.MULTILINE)
+    assert found
+    for text in found:
+        connection = Connection.from_json(text)
+        if connection.conn_type == "airflow_mq":
+            assert target_of(connection).address.safe
+        else:
+            assert (connection.conn_type, connection.host) == ("spark", "local[*]")
 
 
 @pytest.mark.airflow

@@ -9,11 +9,12 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.store import parse, upgrade
+from tests.examples.test_docs import run_console
 
 PAGE = Path(__file__).parents[2] / "docs" / "paths.md"
 
 
-def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     store = f"sqlite:///{tmp_path}/store.db"
     upgrade(parse(store))
     # One program, told in parts.
@@ -24,5 +25,8 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert why == "sybil, with all below it, is paused by " + why.partition(" by ")[2]
     assert why.endswith("who is this?.")
     assert got.startswith("(3, ")
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", store)
+    for part in re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        run_console(part, capsys)
     with MessageQueue(store) as queue:
         assert queue.check() == []

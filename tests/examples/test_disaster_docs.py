@@ -1,0 +1,34 @@
+"""What docs/how-to/disaster.md says of PostgreSQL: a dump while a block runs is restored, and the queue goes on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.store import parse, upgrade
+from tests.postgres_server import Server
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "disaster.md"
+
+
+@pytest.mark.postgres
+def test_a_dump_is_restored(postgres_server: Server) -> None:
+    (line,) = re.findall(r"^pg_dump (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
+    with postgres_server.database() as lost, postgres_server.database() as restored:
+        upgrade(parse(lost))
+        with MessageQueue(lost) as queue:
+            queue.enqueue_messages("acme", [b"%d" % number for number in range(100)])
+            queue.enqueue_blob("birch", b"x" * 200_000)
+            queue.plan_block(lease=0.001)
+            postgres_server.run("pg_dump", *(word.replace("$AIRFLOW_MQ_STORE", lost) for word in shlex.split(line)))
+        postgres_server.run("pg_restore", f"--dbname={restored}", "queue.dump")
+        with MessageQueue(restored) as queue:
+            assert queue.check() == []
+            block = queue.plan_block()
+            assert block.messages == 101, "the block of before is past its lease, and its messages went back"
+            queue.report(block, [batch.answer() for batch in block.batches()])
+            assert queue.settle_block(block).processed == 101
