@@ -17,7 +17,7 @@ FORM = {
         type="string",
         title="Message",
         description="Where it lies, as ORIGIN:PAGE:INDEX; `airflow-mq overweight list` prints it.",
-        pattern="^.+:[0-9]+:[0-9]+$",
+        pattern="^.+:[0-9]+:[0-9]+(:high)?$",
     ),
     "time_limit": Param(
         600_000, type="integer", minimum=0, title="Time limit", description="In milliseconds: what it may cost."

@@ -19,7 +19,7 @@ LIMITS = {
     "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit, in milliseconds"),
     "size_limit": Param(1 << 30, type="integer", minimum=0, title="Size limit, in bytes"),
 }
-FORM = {"address": Param(type="string", title="Message, as ORIGIN:PAGE:INDEX", pattern="^.+:[0-9]+:[0-9]+$")}
+FORM = {"address": Param(type="string", title="Message, as ORIGIN:PAGE:INDEX", pattern="^.+:[0-9]+:[0-9]+(:high)?$")}
 GRANTED = "ti.xcom_pull(task_ids='approve')['params_input']"
 
 

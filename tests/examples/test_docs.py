@@ -44,7 +44,7 @@ ONLY_READ = {
 OF_OTHERS = {
     r"^make [a-z]+": "the Makefile has it; what it starts has tests of its own",
     r"^export AIRFLOW_MQ_STORE=": "the store of a test is its own",
-    r"^pip install ": "tests/matrix.py installs, in environments of their own",
+    r"^(pip install|python -m venv) ": "tests/matrix.py installs, in environments of their own",
     r"^(cp docker/|docker compose )": "no container is made here; tests/docker reads what would make it",
     r"^(TOKEN=\$\()?curl ": "tests/live/test_page.py asks an API server the same",
 }
