@@ -90,10 +90,10 @@ class _Model(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
         try:
-            adapter: Any = import_module("pydantic").TypeAdapter
+            pydantic: Any = import_module("pydantic")
         except ImportError as error:
             raise InvalidInput(f"a codec for {kind!r} needs Pydantic 2: pip install pydantic ({error})") from None
-        self._adapter = adapter(kind)
+        self._adapter, self._invalid = pydantic.TypeAdapter(kind), pydantic.ValidationError
 
     def encode(self, value: T) -> bytes:
         checked = self._adapter.validate_python(value, strict=False)
@@ -101,8 +101,18 @@ class _Model(Generic[T]):
         return data
 
     def decode(self, data: bytes) -> T:
-        value: T = self._adapter.validate_json(bytes(data))
+        try:
+            value: T = self._adapter.validate_json(bytes(data))
+        except self._invalid as error:
+            raise ValueError(self._told(error)) from None
         return value
+
+    def _told(self, error: Any) -> str:
+        """What is wrong, without what was sent: that is nobody's business who reads a log."""
+        found = error.errors(include_input=False, include_url=False, include_context=False)
+        fields = getattr(self.kind, "model_fields", {})
+        told = [f"{at}: {one['type']}" if (at := (*one["loc"], "")[0]) in fields else one["type"] for one in found[:5]]
+        return f"no {getattr(self.kind, '__name__', 'value')}: {', '.join(told)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Model, (self.kind,)

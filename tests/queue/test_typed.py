@@ -73,6 +73,19 @@ def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
     assert {event.error for event in queue.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
 
 
+def test_what_is_wrong_is_told_without_what_was_sent(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+    class Strict(pydantic.BaseModel, extra="forbid"):
+        id: int
+        names: dict[str, int] = {}
+
+    for sent in (b"a secret", b'{"id": "secret"}', b'{"id": 1, "secret": 2}', b'{"id": 1, "names": {"secret": "s"}}'):
+        queue.enqueue_message("acme", sent)
+    assert queue.typed(Strict).service(lambda order: None).failed == 4
+    assert "no Strict: json_invalid" in caplog.text and "no Strict: id: int_parsing" in caplog.text
+    assert "extra_forbidden" in caplog.text and "names: int_parsing" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_batches_hold_what_decodes(queue: MessageQueue) -> None:
     numbers = queue.typed(json_codec)
     numbers.enqueue_many([("a", 1), ("a", [2]), ("a", {"n": 3})])
