@@ -186,6 +186,7 @@ class Service:
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 unit.run("renew_lease", ring=queue.ring_id, token=self.token, until=until)
+        queue.store.rest()
         queue._sweep_blobs(shelf)
         queue._tell(hooks)
         self._tried, self._slice_began = 0, time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -30,6 +31,10 @@ PREFIX = "mq_"
 ROWS_AT_ONCE = 64
 #: How much of the file each connection keeps in memory at most.
 CACHE_KIB = 16 << 10
+
+#: SQLite keeps no line of those who wait to write: each looks again after at most a tenth of a second. After so many
+#: seconds in all in which it was kept from others, whoever goes on and on leaves it alone for a little longer than that.
+KEPT, REST = 1.0, 0.12
 
 
 class SqliteUnit(Unit):
@@ -87,6 +92,9 @@ class SqliteUnit(Unit):
 class SqliteStore(Store[sqlite3.Connection]):
     """Rings in a SQLite file."""
 
+    #: Seconds for which others could not write, since they were let.
+    _kept = 0.0
+
     def _connect(self) -> sqlite3.Connection:
         path = self.address.path
         assert path is not None
@@ -114,6 +122,7 @@ class SqliteStore(Store[sqlite3.Connection]):
                 connection.execute("BEGIN IMMEDIATE")
             else:
                 self._begin_at_once(connection)
+            began = time.monotonic()
             try:
                 yield SqliteUnit(self, connection)
                 self.point("commit")
@@ -122,6 +131,8 @@ class SqliteStore(Store[sqlite3.Connection]):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            finally:
+                self._kept += time.monotonic() - began
             self.point("committed")
 
     def _begin_at_once(self, connection: sqlite3.Connection) -> None:
@@ -148,6 +159,12 @@ class SqliteStore(Store[sqlite3.Connection]):
         """Reads one by one."""
         with translated():
             yield SqliteUnit(self, self.connection())
+
+    def rest(self) -> None:
+        """Leave the file alone for a moment, now and then: whoever waits to write gets in."""
+        if self._kept >= KEPT:
+            self._kept = 0.0
+            time.sleep(REST)
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message."""

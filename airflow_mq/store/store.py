@@ -90,6 +90,9 @@ class Store(ABC, Generic[Connection]):
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue. Under the ring's lock."""
 
+    def rest(self) -> None:
+        """Let others write, for those who write again and again, where there can only be one writer at a time."""
+
     def wake(self, ring: int) -> None:
         """Tell those who wait for mail that there is some, after it was committed. They look now and then anyway."""
 

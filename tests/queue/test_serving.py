@@ -25,6 +25,7 @@ from airflow_mq import (
     batch_processor,
 )
 from airflow_mq.core.errors import Busy, RecursiveDisallowed
+from airflow_mq.store import sqlite
 from tests.queue.conftest import Maker, eventually, serve, told
 
 
@@ -243,6 +244,34 @@ def test_senders_go_on_while_a_message_is_processed(make_queue: Maker) -> None:
     serve(queue, slow)
     assert thread_sent == [1]
     assert queue.footprint("acme").count in (0, 1)
+
+
+def test_whoever_waits_to_write_gets_in_beside_a_service_that_never_rests(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, sender = make_queue(), make_queue()
+    queue.enqueue_messages("acme", [b"x"] * 30)
+    committed: list[int] = []
+    sent: list[int] = []
+
+    def rest(seconds: float) -> None:
+        # Longer than SQLite lets those who wait sleep between two tries; and nobody keeps the file from them.
+        assert seconds > 0.1
+        with sender.store.writing(wait=False):
+            sent.append(len(committed))
+
+    monkeypatch.setattr(sqlite, "KEPT", 1e-9)
+    monkeypatch.setattr(sqlite.time, "sleep", rest)
+    serve(queue, slice_messages=1, progress=lambda _: committed.append(1))
+
+    # It rests after each commit; on PostgreSQL senders never wait for it.
+    is_sqlite = queue.store.address.driver == "sqlite"
+    assert len(committed) >= 30 and sent == (list(range(len(committed))) if is_sqlite else [])
+    # What is not kept from others for long needs no rest.
+    monkeypatch.setattr(sqlite, "KEPT", 1e9)
+    queue.enqueue_message("acme", b"x")
+    serve(queue)
+    assert len(sent) == (len(committed) if is_sqlite else 0)
 
 
 def test_a_second_service_waits_and_is_refused_by_name(make_queue: Maker) -> None:
