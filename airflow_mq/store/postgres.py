@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import psycopg
@@ -26,6 +25,7 @@ from ..core.errors import (
     StoreUnreachable,
 )
 from .address import StoreAddress
+from .driver import plain, translating
 from .rows import Locked, StateRow
 from .sql import statement
 from .store import Outgoing, Store
@@ -60,7 +60,7 @@ class PostgresUnit(Unit):
 
     def run(self, statement: str, **values: Any) -> int:
         """Run a statement and tell how many rows it touched."""
-        return self.connection.execute(self._text(statement), _plain(values)).rowcount
+        return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
         """Run a statement once for all requests."""
@@ -69,7 +69,7 @@ class PostgresUnit(Unit):
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
         """Run a statement once for all requests."""
-        given = {**_plain(values), **{name: list(column) for name, column in columns.items()}}
+        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
         self.connection.execute(self._text(statement), given)
 
     def fresh_ids(self, count: int) -> list[int]:
@@ -296,19 +296,6 @@ def _thinned(marks: list[list[int]]) -> list[list[int]]:
     return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the driver, by our names; never with the address in them."""
-    try:
-        yield
-    except MessageQueueError:
-        raise
-    except psycopg.Error as error:
-        raise named(error) from error
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
-
-
 def named(error: psycopg.Error) -> MessageQueueError:
     """Our name for an error of the driver."""
     if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
@@ -329,8 +316,5 @@ def named(error: psycopg.Error) -> MessageQueueError:
     return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
-        for name, value in values.items()
-    }
+#: Errors of the driver, by our names.
+translated = partial(translating, psycopg.Error, named)

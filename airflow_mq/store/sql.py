@@ -1,6 +1,7 @@
 """Statements by name: one file each, for both databases, or one for each where their words differ.
 
-In what both share a parameter is `:name`, and `{at …}` is a moment in microseconds since 1970.
+In what both share a parameter is `:name`, `{at …}` is a moment in microseconds since 1970, and `{rows …}` are columns
+and what is written into them: one value for all rows, or, of a type with `[]`, one for each.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ import re
 from functools import cache
 from importlib.resources import files
 
-_AT, _PARAMETER = re.compile(r"\{at (.+?)\}"), re.compile(r":(\w+)")
+_AT, _ROWS, _PARAMETER = (
+    re.compile(r"\{at (.+?)\}"),
+    re.compile(r"\{\s*rows (.+?)\s*\}", re.DOTALL),
+    re.compile(r":(\w+)"),
+)
 
 
 @cache
@@ -25,8 +30,32 @@ def statement(dialect: str, name: str, prefix: str) -> str:
 def _worded(text: str, dialect: str) -> str:
     """What both share, in the words of one."""
     if dialect == "sqlite":
-        return _AT.sub(r"\1", text)
-    return _PARAMETER.sub(r"%(\1)s", _AT.sub(r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)", text))
+        return _ROWS.sub(_one_by_one, _AT.sub(r"\1", text))
+    text = _PARAMETER.sub(r"%(\1)s", _AT.sub(r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)", text))
+    return _ROWS.sub(_all_at_once, text)
+
+
+def _columns(match: re.Match[str]) -> dict[str, str]:
+    """Columns, and the types that were said."""
+    return {name: "".join(kind) for name, *kind in (one.split() for one in match[1].split(","))}
+
+
+def _one_by_one(match: re.Match[str]) -> str:
+    """SQLite runs the statement for each row."""
+    columns = _columns(match)
+    return f"({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"
+
+
+def _all_at_once(match: re.Match[str]) -> str:
+    """PostgreSQL gets a column at a time, and runs it once."""
+    columns = _columns(match)
+    each = {name: kind for name, kind in columns.items() if kind.endswith("[]")}
+    said = [
+        f"w.{name}" if name in each else f"%({name})s::{kind}" if kind else f"%({name})s"
+        for name, kind in columns.items()
+    ]  # fmt: skip
+    asked = ", ".join(f"%({name})b::{kind}" for name, kind in each.items())
+    return f"({', '.join(columns)}) SELECT {', '.join(said)} FROM unnest({asked}) AS w({', '.join(each)})"
 
 
 def migrations(dialect: str) -> list[tuple[int, str, str]]:

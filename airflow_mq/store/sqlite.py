@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from ..core.errors import (
-    InvalidInput,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
@@ -20,6 +19,7 @@ from ..core.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from .driver import plain, translating
 from .files import lacking, missing_store
 from .rows import Locked, StateRow
 from .sql import statement
@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 64
 CACHE_KIB = 16 << 10
 
 #: SQLite keeps no line of those who wait to write: each looks again after at most a tenth of a second. After so many
-#: seconds in all in which it was kept from others, whoever goes on and on leaves it alone for a little longer than that.
+#: seconds in all in which it was kept from others, whoever goes on and on leaves it alone for a little longer.
 KEPT, REST = 1.0, 0.12
 
 
@@ -53,7 +53,7 @@ class SqliteUnit(Unit):
 
     def run(self, statement: str, **values: Any) -> int:
         """Run a statement and tell how many rows it touched."""
-        return self.connection.execute(self._text(statement), _plain(values)).rowcount
+        return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
         """Run a statement for each request; in one process that costs microseconds."""
@@ -66,7 +66,7 @@ class SqliteUnit(Unit):
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
         """Run a statement for each request."""
-        values = _plain(values)
+        values = plain(values)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
         self.connection.executemany(self._text(statement), rows)
 
@@ -201,19 +201,6 @@ def configure(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the driver, by our names."""
-    try:
-        yield
-    except MessageQueueError:
-        raise
-    except sqlite3.Error as error:
-        raise named(error) from error
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
-
-
 def named(error: sqlite3.Error) -> MessageQueueError:
     """Our name for an error of the driver."""
     code = getattr(error, "sqlite_errorname", "")
@@ -233,8 +220,5 @@ def named(error: sqlite3.Error) -> MessageQueueError:
     return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
-        for name, value in values.items()
-    }
+#: Errors of the driver, by our names.
+translated = partial(translating, sqlite3.Error, named)

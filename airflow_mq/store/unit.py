@@ -15,6 +15,7 @@ from ..core.errors import StoreCorrupt, UnknownRing
 from ..core.events import EventRun
 from ..core.message import Address
 from ..core.page import PROCESSED, Page
+from ..core.priority import MARK, PAST_HIGH
 from ..core.shelf import Aside
 from . import codec
 from .rows import Arrival, BlockRow, BookRow, LoanRow, Locked, MailRow, PageRow, RingRow, StateRow
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Events of one origin are kept in rows of at most so many.
 EVENTS_PER_ROW = 4096
+#: Above every name that an origin, of at most 255 bytes, can have.
+_PAST_ALL = "\U0010ffff" * 64
 
 
 class Unit(ABC):
@@ -108,11 +111,15 @@ class Unit(ABC):
 
     def news_by_origin(self, ring: int) -> list[tuple[str, int]]:
         """Origins that are not ready and have mail, with their first one."""
-        return [row for row in self.rows("news_by_origin", ring=ring) if row[1] is not None]
+        return self._news_between(ring, "", _PAST_ALL)
 
     def high_news(self, ring: int) -> list[tuple[str, int]]:
         """High books that are not ready and have mail, with their first one."""
-        return [row for row in self.rows("high_news", ring=ring) if row[1] is not None]
+        return self._news_between(ring, MARK, PAST_HIGH)
+
+    def _news_between(self, ring: int, after: str, below: str) -> list[tuple[str, int]]:
+        rows = self.rows("news_by_origin", ring=ring, after=after, below=below)
+        return [row for row in rows if row[1] is not None]
 
     def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write books as they stand."""

@@ -74,6 +74,7 @@ TOKEN = b"\x00" * 16
 HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
 #: What a busy ring asks for: some origins at once, a narrow stretch of ids, a single block.
 VALUES: dict[str, dict[str, Any]] = {
+    "news_by_origin": {"after": "", "below": "\U0010ffff"},
     "news_by_id": {"start": 199_900, "below": LATE},
     "ready_books": {"after": 100},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},

@@ -1,8 +1,9 @@
--- The same without reading all mail: from origin to origin along the index. Takes no lock.
+-- Books by name that are not ready and have mail, with their first one: from origin to origin along the index, without
+-- reading all mail. Takes no lock.
 WITH RECURSIVE walk(origin) AS (
-    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring
+    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below
     UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin)
+    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < :below)
     FROM walk
     WHERE walk.origin IS NOT NULL
 )

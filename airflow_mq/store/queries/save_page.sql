@@ -1,6 +1,9 @@
 -- Write pages as they stand. Under the ring's lock.
-INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, remaining_size, kept, first_mail, last_mail, slices, lengths, marks, notes)
-VALUES (:ring, :origin, :page, :items, :used, :first_index, :remaining, :remaining_size, :kept, :first_mail, :last_mail, :slices, :lengths, :marks, :notes)
+INSERT INTO {s}page {
+    rows ring, origin text[], page bigint[], items int[], used int[], first_index int[], remaining int[],
+    remaining_size bigint[], kept int[], first_mail bigint[], last_mail bigint[], slices bytea[], lengths bytea[],
+    marks bytea[], notes bytea[]
+}
 ON CONFLICT (ring, origin, page) DO UPDATE SET
     items = excluded.items,
     used = excluded.used,

@@ -1,6 +1,8 @@
 -- Write books as they stand. Under the ring's lock.
-INSERT INTO {s}book (ring, origin, begin_page, end_page, pages, messages, size, ticket, deficit, floor, ahead, wake_at)
-VALUES (:ring, :origin, :begin_page, :end_page, :pages, :messages, :size, :ticket, :deficit, :floor, :ahead, :wake_at)
+INSERT INTO {s}book {
+    rows ring, origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
+    size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]
+}
 ON CONFLICT (ring, origin) DO UPDATE SET
     begin_page = excluded.begin_page,
     end_page = excluded.end_page,

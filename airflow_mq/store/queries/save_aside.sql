@@ -1,6 +1,8 @@
 -- Remember why messages were set aside. Under the ring's lock.
-INSERT INTO {s}aside (ring, block, at, origin, page, item, id, size, weight, weight_limit, reason, arrived_at, arrived_block)
-VALUES (:ring, :block, :at, :origin, :page, :item, :id, :size, :weight, :weight_limit, :reason, :arrived_at, :arrived_block)
+INSERT INTO {s}aside {
+    rows ring, block bigint, at bigint, origin text[], page bigint[], item int[], id bytea[], size int[],
+    weight bytea[], weight_limit bytea[], reason text[], arrived_at bigint[], arrived_block bigint[]
+}
 ON CONFLICT (ring, origin, page, item) DO UPDATE SET
     weight = excluded.weight,
     weight_limit = excluded.weight_limit,

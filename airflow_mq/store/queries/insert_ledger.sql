@@ -1,0 +1,3 @@
+-- The lines of a block. Under the ring's lock.
+INSERT INTO {s}ledger {rows ring, at bigint, block bigint[], data bytea[]}
+ON CONFLICT (block) DO NOTHING
