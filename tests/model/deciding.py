@@ -16,7 +16,7 @@ from airflow_mq.core.weight import Meter as RealMeter
 from airflow_mq.testing import RecordingProcessor, Script
 
 from .clock import SECOND
-from .drawn import limits, origins, troubled
+from .drawn import fractions, limits, origins, sizes, troubled
 from .ground import Ground
 from .ladder import Meter, answered
 from .plain import Item, Pair, Refusal, exceeds, plus
@@ -192,6 +192,8 @@ class Deciding(Ground):
             "rounds_per_block",
             "max_stale",
             "lease",
+            "max_message_size",
+            "most_of_limit",
         )
         changes: dict[str, Any] = {}
         for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2, unique=True), "what changes"):
@@ -200,7 +202,7 @@ class Deciding(Ground):
                 "max_attempts": st.sampled_from([None, 1, 2, 3]), "heap_size": st.sampled_from([40, 64, 150, 200]),
                 "service_weight": st.sampled_from([Weight(12, 12), Weight(15, 25), Weight(100, 100), None]),
                 "rounds_per_block": st.sampled_from([1, 2, 8]), "max_stale": st.integers(0, 3),
-                "lease": st.sampled_from([20.0, 60.0]),
+                "lease": st.sampled_from([20.0, 60.0]), "max_message_size": sizes, "most_of_limit": fractions,
             }[kind])  # fmt: skip
         refused = changes.get("heap_size", config.heap_size) < config.heap_size
         found = self.sides.do(lambda side: side.queue.change_ring(**changes))

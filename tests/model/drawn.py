@@ -28,6 +28,9 @@ weights = st.tuples(st.integers(0, 6), st.integers(0, 6))
 declarations = weights | st.sampled_from([(9, 2), (13, 1), (40, 40)])
 limits = st.sampled_from([(3, 3), (6, 8), (12, 12), (25, 40), (200, 200)])
 parts = st.integers(0, 2)
+#: What a ring allows for one message: in bytes, and of a block. Mostly whatever fits.
+sizes = st.sampled_from([None, None, None, 12, 40])
+fractions = st.sampled_from([None, None, 0.25, 0.25, 0.6])
 
 
 @st.composite
@@ -50,6 +53,8 @@ configs = st.builds(
     rounds_per_block=st.sampled_from([1, 3, 8]),
     ordered=st.booleans(),
     max_attempts=st.sampled_from([None, None, 1, 2]),
+    max_message_size=sizes,
+    most_of_limit=fractions,
     lease=st.just(60.0),
     key_window=st.just(100.0),
     weigher=st.sampled_from([LinearWeigher(Weight(1, 1), Weight(0, 0)), LinearWeigher(Weight(1, 0), Weight(0, 100))]),

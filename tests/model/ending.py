@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -12,13 +15,13 @@ from airflow_mq import (
 
 from .clock import SECOND
 from .drawn import origins, outcomes
-from .ground import Ground
 from .plain import Refusal
+from .planning import Planning
 from .settling import Held, settle
 from .sides import Side
 
 
-class Ending(Ground):
+class Ending(Planning):
     """In time, late, in part, twice, and after the other."""
 
     @precondition(lambda self: self.held)
@@ -59,15 +62,28 @@ class Ending(Ground):
     @rule(data=st.data())
     def settle_living(self, data: st.DataObject) -> None:
         """Everything reported, or some of it, then settled."""
-        block = data.draw(st.sampled_from([block for block in self.held if block.state == "planned"]), "block")
-        if not block.meanwhile:
+        self.settle_one(
+            data, data.draw(st.sampled_from([block for block in self.held if block.state == "planned"]), "block")
+        )
+
+    @precondition(lambda self: self.plain.ring)
+    @rule(data=st.data(), scripted=st.booleans())
+    def work(self, data: st.DataObject, scripted: bool) -> None:
+        """A block from its plan to its end; steps drawn one by one seldom come to that."""
+        self.plan_one(None, None, scripted, None)
+        self.settle_one(data, self.held[-1])
+
+    def settle_one(self, data: st.DataObject, block: Held) -> None:
+        if not block.meanwhile or data.draw(st.booleans(), "something more happens"):
             self.interleave(data)
         if not self.living(block):
             pass
-        elif data.draw(st.booleans(), "everything is reported"):
-            self.report_all(block)
         else:
-            self.report_on(data, block)
+            how = data.draw(st.sampled_from(["done", "each", "some"]), "what is reported")
+            if how == "some":
+                self.report_on(data, block)
+            else:
+                self.report_all(block, lambda: Done() if how == "done" else data.draw(outcomes))
         self.end_one(block, False)
 
     @precondition(lambda self: self.held)
@@ -80,8 +96,8 @@ class Ending(Ground):
         release = data.draw(st.sampled_from([False, False, True]), "release")
         self.end_one(block, release)
 
-    def report_all(self, block: Held) -> None:
-        reports = [Report(origin, page, at, at, Done()) for origin, page, at, _ in block.handed_out()]
+    def report_all(self, block: Held, outcome: Callable[[], Any]) -> None:
+        reports = [Report(origin, page, at, at, outcome()) for origin, page, at, _ in block.handed_out()]
         assert self.sides.do(lambda side: side.queue.report(side.blocks[block.number], reports)) is None
         for one in reports:
             block.answer(one.origin, one.page, one.first, one.outcome)

@@ -62,10 +62,12 @@ class Ground(RuleBasedStateMachine):
 
     def told(self) -> set[Event]:
         """The events since the last look, without taking note of them."""
+        return set(self.told_in_order())
+
+    def told_in_order(self) -> list[Event]:
+        """The same, as they came about."""
         side = self.sides.all[0]
-        return {
-            Event(event.name, event.origin, event.page, event.index) for event in side.queue.events(after=side.seen)
-        }
+        return [Event(one.name, one.origin, one.page, one.index) for one in side.queue.events(after=side.seen)]
 
     def living(self, block: Held) -> bool:
         return block.state == "planned" and block.deadline > self.clock.now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -9,7 +11,7 @@ from airflow_mq import Address, Weight
 
 from .deciding import Deciding
 from .drawn import origins
-from .plain import GONE, Item, Pair, Refusal, exceeds
+from .plain import ASIDE, GONE, WAITING, Item, Pair, Refusal
 from .sides import Side
 
 #: What a block may cost in a ring that does not say.
@@ -22,36 +24,70 @@ class Judging(Deciding):
     @precondition(lambda self: self.plain.set_aside())
     @rule(data=st.data())
     def judge_again(self, data: st.DataObject) -> None:
+        """By what it weighs now, or by the weight that it was set aside for."""
+        weigh = data.draw(st.booleans(), "weigh anew")
         origin, page, at = self.address(data)
         self.happened()
         before = list(self.plain.ring)
 
         def real(side: Side) -> Pair | None:
-            found = side.queue.judge_again(Address(origin, page, at), limit=Weight(*GIVEN), weigh=True)
+            found = side.queue.judge_again(Address(origin, page, at), limit=Weight(*GIVEN), weigh=weigh)
             (moved,) = [one.moved for one in (*found.moved, *found.stayed)]
             return (moved.page, moved.index) if moved else None
 
-        self.both(real, lambda: self.judged(origin, page, at))
+        self.both(real, lambda: self.judged(origin, page, at, weigh))
         self.adopt_newcomers([one for one in before if one in self.plain.ring])
 
-    def judged(self, origin: str, page: int, at: int) -> Pair | None:
+    def judged(self, origin: str, page: int, at: int, weigh: bool) -> Pair | None:
         plain, book = self.plain, self.plain.book(origin)
         its = book.pages.get(page)
         if its and at < len(its.items) and its.items[at].held is not None:
             raise Refusal("InFlight")
         item, most = plain.find(origin, page, at), plain.config.max_attempts
-        if exceeds(plain.weight(item), plain.heaviest(origin, GIVEN)):
+        now = plain.weight(item)
+        weight = now if weigh or item.state != ASIDE or item.weighed is None else item.weighed
+        if plain.whys(origin, weight, GIVEN, len(item.payload)):
             return None
         if most is not None and item.attempts >= most:
             return None
         plain.emit("Rejudged", origin, page, at)
         # Its old place is as good as processed; the message itself goes on at the end.
         book.pages[page].items[at] = ghost = Item(item.payload, origin, state=GONE)
-        item.state = "waiting"
+        item.state, item.declared = WAITING, item.declared if weight == now else weight
         plain.append(item)
         last = book.pages[book.end - 1]
         plain.take_away(ghost, page)
         return last.index, len(last.items) - 1
+
+    @precondition(lambda self: self.plain.set_aside())
+    @rule(origin=st.none() | origins, weigh=st.booleans(),
+          reason=st.sampled_from([None, None, "size", "fraction", "overweight", "swept"]))  # fmt: skip
+    def judge_all_again(self, origin: str | None, weigh: bool, reason: str | None) -> None:
+        """All that are meant, one after the other; what was swept only if that is said."""
+        self.happened()
+        before = list(self.plain.ring)
+        found = self.sides.do(lambda side: [(one.address, one.reason) for one in side.queue.overweight(limit=500)])
+        wanted = [one for one in found if origin in (None, one[0].origin) and reason in (None, one[1])]
+
+        def real(side: Side) -> tuple[Any, ...]:
+            judged = side.queue.judge_all_again(limit=Weight(*GIVEN), weigh=weigh, origin=origin, reason=reason)
+            moved = [(str(one.address), (one.moved.page, one.moved.index)) for one in judged.moved if one.moved]
+            return moved, sorted(str(one.address) for one in judged.stayed)
+
+        def plain() -> tuple[Any, ...]:
+            moved, stayed = [], []
+            for address, why in wanted:
+                if why == "swept" and reason != "swept":
+                    continue
+                try:
+                    place = self.judged(address.origin, address.page, address.index, weigh)
+                except Refusal:
+                    place = None
+                stayed.append(str(address)) if place is None else moved.append((str(address), place))
+            return moved, sorted(stayed)
+
+        self.both(real, plain)
+        self.adopt_newcomers([one for one in before if one in self.plain.ring])
 
     @precondition(lambda self: self.plain.set_aside())
     @rule(origin=origins)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_mq.testing import Script
 
@@ -139,9 +140,13 @@ class InPlace(Rotation):
         if item.expires is not None and item.expires <= plain.now():
             plain.gone("Expired", page.index, at, item)
             return 1, None
+        barred = barred_in_place(plain, item, self.meter.limit)
+        if barred:
+            plain.aside("OverweightEnqueued", page.index, at, item, barred, plain.weight(item))
+            return 0, None
         self.tried.append((book.origin, item.payload))
         answer, sent = answered(item, self.meter, self.yielding)
-        return apply(plain, page, at, item, answer, sent, plain.heaviest(book.origin, self.meter.limit))
+        return apply(plain, page, at, item, answer, sent, self.meter.limit)
 
 
 Answer = tuple[str, Pair]
@@ -171,15 +176,22 @@ def answered(item: Item, meter: Meter, yielding: frozenset[str] = frozenset()) -
     return ("done", (0, 0)), acts
 
 
+def barred_in_place(plain: Plain, item: Item, limit: Pair) -> dict[str, Any]:
+    """Why the ring's own thresholds set a message aside, before a processor that meters itself is asked."""
+    whys = plain.whys(item.origin, plain.weight(item), limit, len(item.payload))
+    return whys if whys.keys() & {"fraction", "size"} else {}
+
+
 def apply(
-    plain: Plain, page: Page, at: int, item: Item, answer: Answer, sent: list[tuple[str, bytes]], heaviest: Pair
+    plain: Plain, page: Page, at: int, item: Item, answer: Answer, sent: list[tuple[str, bytes]], limit: Pair
 ) -> tuple[int, str | None]:
     """What an answer does to a message that is tried in place."""
     word, weight = answer
     if word == "over":
-        if not exceeds(weight, heaviest):
+        whys = plain.whys(item.origin, weight, limit)
+        if not whys:
             return 0, BAILED
-        plain.aside("OverweightEnqueued", page.index, at, item)
+        plain.aside("OverweightEnqueued", page.index, at, item, whys, weight)
         return 0, None
     if word == "yield":
         return 0, STUCK if plain.went_back(page.index, at, item) else None
@@ -233,11 +245,10 @@ class OnPaper(Rotation):
         return super().pages(book)
 
     def item(self, book: Book, page: Page, at: int, item: Item) -> tuple[int, str | None]:
-        weight, heaviest = self.weigh(item), self.plain.heaviest(book.origin, self.meter.limit)
+        weight = self.weigh(item)
         if item.expires is not None and item.expires <= self.plain.now():
             return self.take(page, at, item, "expired", 1)
-        own = book.most is not None and exceeds(weight, book.most)
-        if own or (exceeds(weight, heaviest) and not self.meter.fits(weight)):
+        if self.plain.whys_now(item, weight, self.meter.limit, self.meter.fits(weight)):
             return self.take(page, at, item, "aside", 0)
         if not self.meter.pay(weight):
             return 0, BAILED

@@ -19,7 +19,6 @@ from .drawn import ORIGINS, configs, limits, origins, troubled
 from .ending import Ending
 from .judging import Judging
 from .plain import GONE, Plain
-from .planning import Planning
 from .refusing import Refusing
 from .sending import Sending
 from .serving import Serving
@@ -29,7 +28,7 @@ from .sides import Sides
 _names = itertools.count(1)
 
 
-class QueueMachine(Sending, Serving, Planning, Ending, Judging, Refusing):
+class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
     """Rules for everything; the invariants hold after each."""
 
     @initialize(config=configs, listen=st.booleans(), data=st.data())
@@ -75,7 +74,7 @@ class QueueMachine(Sending, Serving, Planning, Ending, Judging, Refusing):
         if not hasattr(self, "plain"):
             return
         plain, expected = self.plain, self.plain.state()
-        ids = Counter(item.id for item in plain.all)
+        ids, whys = Counter(item.id for item in plain.all), plain.whys_aside()
         for side in self.sides.all:
             queue = side.queue
             assert queue.check() == []
@@ -89,6 +88,11 @@ class QueueMachine(Sending, Serving, Planning, Ending, Judging, Refusing):
             assert (
                 sorted((one.address.origin, one.address.page, one.address.index) for one in aside) == plain.set_aside()
             )
+            for one in aside:
+                limits = whys[one.address.origin, one.address.page, one.address.index]
+                limit = one.most_bytes if one.reason == "size" else one.limit and tuple(one.limit)
+                assert one.reason in limits and limits[one.reason] == limit, f"{one} is set aside, for {limits}"
+                self.met[f"set aside: {one.reason}"] += 1
             for origin in ORIGINS:
                 peeked = [
                     (p.address.page, p.address.index, p.payload, p.state, p.attempts)

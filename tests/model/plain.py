@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -26,6 +27,10 @@ def exceeds(one: Pair, other: Pair) -> bool:
     return one[0] > other[0] or one[1] > other[1]
 
 
+def lesser(one: Pair, other: Pair) -> Pair:
+    return min(one[0], other[0]), min(one[1], other[1])
+
+
 @dataclass(eq=False)
 class Item:
     """One message, by identity."""
@@ -40,6 +45,9 @@ class Item:
     held: int | None = None
     reported: bool = False
     finals: int = 0
+    #: Why it is, or is to be, set aside: every reason that holds, with its limit; and what it weighed then.
+    whys: dict[str, Any] = field(default_factory=dict)
+    weighed: Pair | None = None
 
     @property
     def id(self) -> bytes:
@@ -147,13 +155,31 @@ class Plain:
     def overhead(self) -> Pair:
         return plus(self.cost("bump_service_head"), self.visit_cost, self.page_cost, self.cost("service_page_item"))
 
-    def heaviest(self, origin: str, limit: Pair, most: bool = True) -> Pair:
-        """Above this a message is overweight."""
-        full = self.config.service_weight or limit
-        parts = [a - b for a, b in zip(full, self.overhead)]
-        found = (0, 0) if min(parts) < 0 else (parts[0], parts[1])
-        own = self.book(origin).most if most else None
-        return (min(found[0], own[0]), min(found[1], own[1])) if own else found
+    def whys(self, origin: str, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
+        """Every reason to set a message aside, and the limit that it exceeds."""
+        config, own = self.config, self.book(origin).most
+        parts = [a - b for a, b in zip(config.service_weight or limit, self.overhead)]
+        full = (0, 0) if min(parts) < 0 else (parts[0], parts[1])
+        found: dict[str, Any] = {}
+        if exceeds(weight, full):
+            found["overweight"] = lesser(full, own or full)
+        if own and exceeds(weight, own):
+            found["most"] = lesser(full, own)
+        if config.most_of_limit is not None:
+            share = Fraction(str(config.most_of_limit))
+            part = int(full[0] * share), int(full[1] * share)
+            if exceeds(weight, part):
+                found["fraction"] = part
+        if config.max_message_size is not None and length > config.max_message_size:
+            found["size"] = config.max_message_size
+        return found
+
+    def whys_now(self, item: Item, weight: Pair, limit: Pair, fits: bool) -> dict[str, Any]:
+        """The same, for a message that is tried; where a call is given more than a full block, it may take more."""
+        found = self.whys(item.origin, weight, limit, len(item.payload))
+        if fits and "most" not in found:
+            found.pop("overweight", None)
+        return found
 
     def weight(self, item: Item) -> Pair:
         """What the ring's weigher tells, unless the message says better."""
@@ -248,16 +274,16 @@ class Plain:
         self.emit(name, item.origin, page, index, item)
         item.state = GONE
 
-    def aside(self, name: str, page: int, index: int, item: Item) -> None:
+    def aside(self, name: str, page: int, index: int, item: Item, whys: dict[str, Any], weighed: Pair | None) -> None:
         self.emit(name, item.origin, page, index)
-        item.state = ASIDE
+        item.state, item.whys, item.weighed = ASIDE, whys, weighed
 
     def went_back(self, page: int, index: int, item: Item) -> bool:
         """A try without an outcome. True: it really goes back."""
         item.attempts += 1
         config = self.config
         if config.max_attempts is not None and item.attempts >= config.max_attempts:
-            self.aside("AttemptsExhausted", page, index, item)
+            self.aside("AttemptsExhausted", page, index, item, {"attempts": None}, item.declared)
             return False
         if config.backoff:
             wait = min(config.backoff * 2 ** (item.attempts - 1), config.backoff_most)
@@ -379,6 +405,14 @@ class Plain:
             for page, at, item in book.items()
             if item.state == ASIDE or (item.state == WAITING and page < book.begin)
         )
+
+    def whys_aside(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """Why each of them is set aside."""
+        found = {}
+        for origin, page, at in self.set_aside():
+            item = self.book(origin).pages[page].items[at]
+            found[origin, page, at] = item.whys if item.state == ASIDE else {"swept": None}
+        return found
 
     def looks(self, origin: str) -> list[tuple[int, int, bytes, str, int]]:
         """What somebody sees who peeks into the window."""

@@ -139,8 +139,10 @@ class Planning(Ground):
                     item.expires is not None and item.expires <= self.clock.now,
                 )
                 assert expired == (decision == "expired")
+                whys = plain.whys_now(item, weight, limit, fits=decision == "process")
+                assert bool(whys) == (decision == "aside") or expired
                 if decision == "aside":
-                    assert exceeds(weight, plain.heaviest(run.origin, limit))
+                    item.whys, item.weighed = whys, weight
         if plain.config.order == "rotation":
             return
         spent: dict[str, Pair] = {}

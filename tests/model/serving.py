@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from airflow_mq.testing import RecordingProcessor, Script
 
 from .drawn import limits, origins
 from .ground import Ground
-from .ladder import InPlace, Meter, answered, apply
+from .ladder import InPlace, Meter, answered, apply, barred_in_place
 from .plain import WAITING, Book, Event, Item, Page, Pair, exceeds
 from .settling import send
 from .sides import Side
@@ -95,18 +96,22 @@ class Serving(Ground):
             its = stored[book.origin]["pages"].get(page.index)
             return its is None or len(its[1]) == len(page.items)
 
-        plain.was_left = was_left
+        plain.was_left, told = was_left, self.told_in_order()
         for origin, page, at, answer, sent in tried:
             book = plain.book(origin)
             assert not plain.passed_by(book, in_place=True), "a queue that is passed by was serviced"
+            if sent:
+                # What it sends goes into pages that others left, or did not leave, before it.
+                for other in plain.books:
+                    earlier = told[: told.index(Event("Processed", origin, page, at))]
+                    self.drop_on_the_way(other, None, limit, earlier)
             self.close_done((origin, page))
-            self.drop_expired(origin, (page, at))
+            self.drop_on_the_way(origin, (page, at), limit, told)
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
             assert waiting[0] == (page, at), "tried out of order"
-            apply(plain, book.pages[page], at, book.pages[page].items[at], answer, sent,
-                  plain.heaviest(origin, limit))  # fmt: skip
+            apply(plain, book.pages[page], at, book.pages[page].items[at], answer, sent, limit)
         for book in plain.books.values():
-            self.drop_expired(book.origin, None)
+            self.drop_on_the_way(book.origin, None, limit, told)
         plain.was_left = lambda book, page: False
         self.adopt_windows()
 
@@ -116,18 +121,23 @@ class Serving(Ground):
             for index in [index for index, page in book.pages.items() if not page.left and (origin, index) != but]:
                 self.plain.close_page(book, index)
 
-    def drop_expired(self, origin: str, before: tuple[int, int] | None) -> None:
-        """Which of the expired were come to, their events tell."""
-        for page, at, item in self.plain.book(origin).window():
+    def drop_on_the_way(self, origin: str, before: tuple[int, int] | None, limit: Pair, told: Sequence[Event]) -> None:
+        """Which of the expired, and of those that the ring does not allow, were come to, their events tell."""
+        plain = self.plain
+        for page, at, item in plain.book(origin).window():
             if before is not None and (page, at) >= before:
                 return
             if item.state != WAITING:
                 continue
-            if item.expires is None or item.expires > self.clock.now:
+            expired = item.expires is not None and item.expires <= self.clock.now
+            barred = barred_in_place(plain, item, limit)
+            name = "Expired" if expired else "OverweightEnqueued"
+            if not (expired or barred) or (before is None and Event(name, origin, page, at) not in told):
                 return
-            if before is None and Event("Expired", origin, page, at) not in self.told():
-                return
-            self.plain.gone("Expired", page, at, item)
+            if expired:
+                plain.gone(name, page, at, item)
+            else:
+                plain.aside(name, page, at, item, barred, plain.weight(item))
 
     def adopt_windows(self) -> None:
         """Where windows begin depends on looks that were paid: any place behind which all was tried is right."""
@@ -187,8 +197,9 @@ class Serving(Ground):
                     if not stopped:
                         stopped = plain.went_back(page.index, at, item)
                 elif isinstance(outcome, Overweight):
-                    if exceeds(outcome.weight, plain.heaviest(origin, limit)) and not stopped:
-                        plain.aside("OverweightEnqueued", page.index, at, item)
+                    whys = plain.whys(origin, tuple(outcome.weight), limit)
+                    if whys and not stopped:
+                        plain.aside("OverweightEnqueued", page.index, at, item, whys, tuple(outcome.weight))
                     else:
                         stopped = True
                 else:
@@ -216,7 +227,8 @@ class Serving(Ground):
                 assert item.expires is not None and item.expires <= self.clock.now
                 plain.gone("Expired", page, at, item)
             elif Event("OverweightEnqueued", origin, page, at) in told:
-                assert exceeds(plain.weight(item), plain.heaviest(origin, limit))
-                plain.aside("OverweightEnqueued", page, at, item)
+                whys = plain.whys_now(item, plain.weight(item), limit, fits=False)
+                assert whys
+                plain.aside("OverweightEnqueued", page, at, item, whys, plain.weight(item))
             else:
                 return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from airflow_mq import Done, Overweight, StackLimitReached, Yield
 
-from .plain import GONE, WAITING, Event, Item, Pair, Plain, Refusal, exceeds
+from .plain import GONE, WAITING, Event, Item, Pair, Plain, Refusal
 
 Outcome = object
 
@@ -82,7 +82,7 @@ def _settle(
         if not halted and decision == "expired":
             plain.gone("Expired", run.page, at, item)
         elif not halted:
-            plain.aside("OverweightEnqueued", run.page, at, item)
+            plain.aside("OverweightEnqueued", run.page, at, item, item.whys, item.weighed)
         return
     outcome = block.answers.get((run.origin, run.page, at))
     if outcome is None or isinstance(outcome, Yield):
@@ -91,8 +91,9 @@ def _settle(
         if plain.went_back(run.page, at, item):
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):
-        if exceeds(outcome.weight, plain.heaviest(run.origin, block.limit)):
-            plain.aside("OverweightEnqueued", run.page, at, item)
+        whys = plain.whys(run.origin, tuple(outcome.weight), block.limit)
+        if whys:
+            plain.aside("OverweightEnqueued", run.page, at, item, whys, tuple(outcome.weight))
         else:
             item.declared = tuple(outcome.weight)
             plain.emit("WentBack", run.origin, run.page, at)
