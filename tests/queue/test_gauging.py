@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import LinearWeigher, Message, MessageQueue, Weight
+from airflow_mq.queue.looks.for_top import Watcher
 from airflow_mq.store import parse, upgrade
 
 
@@ -57,6 +58,23 @@ def test_what_is_set_aside_counts_by_itself(queue: MessageQueue) -> None:
     assert (found.messages, found.size, found.queues, found.set_aside, found.age) == (0, 0, 0, 1, None)
     queue.enqueue_message("a", b"another")
     assert (queue.backlog().messages, queue.backlog().size) == (1, 7)
+
+
+def test_what_was_swept_waits_for_a_person_too(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"xx", Message(b"heavy", weight=Weight(10**12, 0)), b"y"])
+    queue.service_queues(lambda delivery: None)
+    queue.enqueue_messages("a", [b"zzz"] * 7)
+    queue.enqueue_message("b", b"zzz")
+    assert queue.sweep("a") == 8
+
+    found, look, seen = queue.backlog(5), Watcher(queue).look(), queue.glances()
+
+    assert (found.messages, found.size, found.queues, found.set_aside) == (1, 3, 1, 8)
+    assert [(one.name, one.messages) for one in found.deepest] == [("b", 1)]
+    assert look.totals is not None and (look.totals.ready, look.totals.waiting, look.totals.set_aside) == (1, 1, 8)
+    assert [(one.origin, one.ready, one.set_aside) for one in seen] == [("a", 0, 8), ("b", 1, 0)]
+    assert queue.count_set_aside() == len(queue.overweight("a", limit=100)) == 8 and queue.count_set_aside(3) == 3
+    assert [one.origin for one in queue.glance().queues] == ["b"] == [one.origin for one in look.turns]
 
 
 def test_the_oldest_come_first(queue: MessageQueue) -> None:

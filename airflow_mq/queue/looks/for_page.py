@@ -80,7 +80,7 @@ class Glancing(Accounting):
             ready = unit.rows("count_before", ring=self.ring_id, ticket=0, low=-LATEST, top=LATEST)[0][1]
             in_flight = sum(block.messages for block in living(unit, self.ring_id))
             names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
-            found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.messages > one.set_aside]
+            found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
             return RingGlance(moment(shelf.now), version, ready, found, in_flight)
 
     def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
@@ -152,9 +152,10 @@ class Glancing(Accounting):
         return sorted(rows, reverse=True)[:EVENT_ROWS]
 
     def count_set_aside(self, most: int = 10_000) -> int:
-        """How many messages are set aside, of at most so many; what was swept is not counted."""
+        """How many messages wait for a person, of at most so many."""
+        check_number(most, "a limit")
         with self.store.loose() as unit:
-            return int(unit.rows("count_asides", ring=self.ring_id, limit=check_number(most, "a limit"))[0][0])
+            return min(int(unit.rows("count_asides", ring=self.ring_id, limit=most)[0][0]), most)
 
     def most_of_a_message(self) -> Weight | None:
         """What a full block leaves for a message; nothing, where each call says its own limit."""

@@ -140,7 +140,7 @@ class Watcher:
             last = unit.rows("blocks", ring=queue.ring_id, state=-1, before=LATEST, limit=blocks)
             return Look(
                 moment(now), queue.ring, shelf.config.order, shelf.config.service_weight,
-                [told[name] for name in names if name in told],
+                [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],
                 sorted(
                     (told[name] for name in waiting if name in told and told[name].oldest),
                     key=lambda one: (one.oldest, one.origin),

@@ -59,6 +59,11 @@ class QueueGlance:
         return max(self.messages - self.in_flight - self.set_aside, 0)
 
     @property
+    def in_ring(self) -> bool:
+        """Whether it has a turn: not all of it waits for a person."""
+        return self.messages > self.set_aside
+
+    @property
     def paused(self) -> bool:
         """Whether it is paused, by itself or with a group that holds it."""
         return self.passed_by == "paused"
@@ -134,7 +139,7 @@ def queues_of(
     rows = unit.rows_for("depths", columns, ring=shelf.ring_id, **asked) if names else []
     held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
     found = []
-    for name, mails, items, size, oldest, new, asides in rows:
+    for name, mails, items, size, oldest, new, kept in rows:
         book, ahead = shelf.book(name), shelf.origins[name].ahead
         for _, its_items, its_size in facts(unit, shelf.ring_id, sorted(ahead)):
             items, size = items - its_items, size - its_size
@@ -143,7 +148,7 @@ def queues_of(
         sent, wakes = first.get(name, oldest), shelf.origins[name].row.wake_at
         found.append(QueueGlance(
             origin_of(name), priority_of(name), book.message_count + items, book.size + size, mails == most,
-            held.get(name, 0), asides, None if sent is None else moment(sent), book.passed_by,
+            held.get(name, 0), kept, None if sent is None else moment(sent), book.passed_by,
             moment(wakes) if book.passed_by == "backoff" else None, book.standing.share, new,
         ))  # fmt: skip
     return found

@@ -1,5 +1,5 @@
 -- What waits of a queue and is in no page yet, of at most so many mails; when the first of all was sent, what came
--- lately, and how much is set aside, of at most so many. Takes no lock.
+-- lately, and how much waits for a person, in at most so many pages. Takes no lock.
 SELECT :origin AS origin, count(*), coalesce(sum(u.items), 0), coalesce(sum(u.size), 0),
        (SELECT m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = coalesce(
            (SELECT p.first_mail FROM {s}page p
@@ -9,7 +9,7 @@ SELECT :origin AS origin, count(*), coalesce(sum(u.items), 0), coalesce(sum(u.si
            SELECT m.items, m.sent_at FROM {s}mail m
            WHERE m.ring = :ring AND m.origin = :origin ORDER BY m.id DESC LIMIT :latest) l
         WHERE l.sent_at > :since) AS lately,
-       (SELECT count(*) FROM (
-           SELECT 1 FROM {s}aside a WHERE a.ring = :ring AND a.origin = :origin LIMIT :most)) AS asides
+       (SELECT coalesce(sum(k.kept), 0) FROM (
+           SELECT p.kept FROM {s}page p WHERE p.ring = :ring AND p.origin = :origin AND p.kept > 0 LIMIT :most) k) AS kept
 FROM (SELECT m.items, m.size FROM {s}mail m
       WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :floor ORDER BY m.id LIMIT :most) u
