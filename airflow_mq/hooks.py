@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -157,7 +158,8 @@ class MessageQueueHook(BaseHook):
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's further fields; only Airflow before 3.2 asks."""
         forms: Any = import_module("wtforms")
-        rules: Any = import_module("wtforms.validators")
+        # Where Airflow puts something in the place of wtforms, Python 3.10 finds the validators only this way.
+        rules: Any = forms.validators if sys.version_info < (3, 11) else import_module("wtforms.validators")
 
         def widget(label: str, description: str, schema: dict[str, Any]) -> Any:
             kind = forms.IntegerField if "integer" in schema["type"] else forms.StringField

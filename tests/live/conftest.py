@@ -18,6 +18,7 @@ from airflow_mq.examples import orders
 from airflow_mq.store import parse, upgrade
 from airflow_mq.testing.live import USER, LiveAirflow
 from airflow_mq.testing.scratch import assert_sound
+from tests.airflow.receivers import Collector, collector
 from tests.live import processors
 from tests.postgres_server import Servers
 
@@ -42,11 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class World:
-    """An Airflow, a store, and a folder for what the processors write."""
+    """An Airflow, a store, a folder for what the processors write, and what listens to its traces."""
 
     airflow: LiveAirflow
     store: str
     place: Path
+    collector: Collector
 
     @property
     def diary(self) -> Path:
@@ -129,12 +131,17 @@ class _Worlds(dict[str, World]):
         if kind == "postgres":
             store, metadata = (self.stack.enter_context(self.servers["embedded"].database()) for _ in range(2))
         upgrade(parse(store))
+        listener = self.stack.enter_context(collector())
         airflow = LiveAirflow(
             place / "airflow",
             dags,
             metadata=metadata,
             parallelism=6,
-            settings={"core.simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer"},
+            settings={
+                "core.simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer",
+                "airflow_mq.traces": "True",
+                "traces.otel_on": "True",
+            },
             connections={
                 "airflow_mq_default": connection(store),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
@@ -143,7 +150,11 @@ class _Worlds(dict[str, World]):
                 "PYTHONPATH": str(REPOSITORY),
                 orders.VARIABLE: str(place),
                 processors.VARIABLE: str(place / "diary"),
+                "OTEL_EXPORTER_OTLP_ENDPOINT": listener.address,
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                # Airflow takes the protocol by this name only.
+                "OTEL_TRACES_EXPORTER": "otlp_proto_http",
             },
         )
-        self[kind] = World(self.stack.enter_context(airflow), store, place)
+        self[kind] = World(self.stack.enter_context(airflow), store, place, listener)
         return self[kind]
