@@ -87,6 +87,11 @@ class MessageQueueHook(BaseHook):
         """Return the checked address of the store, password included."""
         return self._target().address
 
+    def place(self, ring: str | None = None) -> tuple[StoreAddress, str]:
+        """Return the store and the ring that would be opened; nothing is opened for it."""
+        target = self._target()
+        return target.address, ring or self.ring or target.ring
+
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the queue; it is a context manager and wants to be closed."""
         from airflow_mq import MessageQueue

@@ -2,6 +2,8 @@
 
 A queue is a dataset: its store is the namespace, without who may open it, and its name is `ring/origin`. Of so many
 queues, and no more, for a block may have thousands. Nothing is looked at where nobody wants to know.
+
+When a task starts, it tells what it can say without asking the store; at its end, what it really touched.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
@@ -30,6 +32,22 @@ def is_wanted() -> bool:
     except Exception:
         # How it is set up is for its own log to say.
         return False
+
+
+class Source(NamedTuple):
+    """Where messages are received from, as OpenLineage names it."""
+
+    namespace: str
+    name: str
+
+
+def source_at(address: str) -> Source:
+    """A folder, or a prefix of an object store, as OpenLineage names it; a connection in it is left out."""
+    scheme, _, path = address.rpartition("://")
+    if scheme in ("", "file"):
+        return Source("file", path.rstrip("/") or "/")
+    bucket, _, prefix = path.rpartition("@")[2].partition("/")
+    return Source(f"{scheme}://{bucket}", prefix.rstrip("/") or "/")
 
 
 @dataclass
@@ -72,13 +90,29 @@ def namespace_of(address: StoreAddress) -> str:
     return f"airflow_mq://{address.host}:{address.port}/{address.database}/{address.schema}"
 
 
-def written(what: Touched | None) -> Any:
+def begun(
+    address: StoreAddress, ring: str, sources: Iterable[Source] = (), origin: str | None = None
+) -> Any:  # fmt: skip
+    """What OpenLineage is told of a task that starts: its ring, and which queue it will write to, if that is known."""
+    from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDataset
+
+    outputs = [OutputDataset(namespace=namespace_of(address), name=f"{ring}/{origin}")] if origin else []
+    inputs = [Dataset(namespace=one.namespace, name=one.name) for one in sources]
+    return _told({"ring": ring}, inputs=inputs, outputs=outputs)
+
+
+def written(what: Touched | None, sources: Iterable[Source] = ()) -> Any:
     """What OpenLineage is told of a task that sent."""
     if what is None:
         return None
-    from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
+    from airflow.providers.common.compat.openlineage.facet import (
+        Dataset,
+        OutputDataset,
+        OutputStatisticsOutputDatasetFacet,
+    )
 
-    return _lineage(what, outputs=[
+    inputs = [Dataset(namespace=one.namespace, name=one.name) for one in sources]
+    return _lineage(what, inputs=inputs, outputs=[
         OutputDataset(
             namespace=what.namespace, name=f"{what.ring}/{origin}",
             outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)},
@@ -103,10 +137,14 @@ def taken(what: Touched | None, block: Mapping[str, Any] | None = None) -> Any:
 
 
 def _lineage(what: Touched, **datasets: Any) -> Any:
+    ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
+    return _told(ring, **datasets)
+
+
+def _told(ring: Mapping[str, Any], **datasets: Any) -> Any:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import JobFacet
 
-    ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
     facet = JobFacet().with_additional_properties(**ring)
     return OperatorLineage(**datasets, job_facets={"airflow_mq_ring": facet})
 

@@ -1,7 +1,8 @@
 """The compatibility matrix: each cell is a Python, an Airflow, and which versions of all else; `make matrix` runs them.
 
 A cell gets an environment of its own with the wheel, not this tree, imports every module that it should be able to,
-and runs the quick tests of the queue on SQLite (or of the operators, where there is an Airflow).
+and runs the quick tests of the queue on SQLite (or of the operators, where there is an Airflow). A live one starts that
+Airflow, and looks at the page in a browser, and at what arrives of traces.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ FOR_TESTS = [
 ]
 # What tests of the page's API want on top, which needs newer things than the lowest that the package permits.
 FOR_PAGE = ["schemathesis>=4"]
+FOR_LIVE = ["axe-playwright-python", "playwright"]
+LIVE = ["tests/live/test_page.py", "tests/live/test_traces.py"]
+# An Airflow that does not start with what came out after it, and what it starts with.
+HELD_BACK = {"3.2": ["cadwyn<7", "fastapi<0.137"]}
 WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.queue", "airflow_mq.store", "airflow_mq.simulating"]
 WITH_AIRFLOW = [
     *WITHOUT_AIRFLOW,
@@ -45,23 +50,37 @@ class Cell:
     python: str
     airflow: str = ""
     lowest: bool = False
+    live: bool = False
 
     @property
     def name(self) -> str:
         parts = [f"py{self.python}", f"airflow{self.airflow}" if self.airflow else "queue"]
-        return "-".join([*parts, "lowest"] if self.lowest else parts)
+        return "-".join([*parts, *["lowest"] * self.lowest, *["live"] * self.live])
 
     @property
     def tests(self) -> list[str]:
         if not self.airflow:
             return ["tests/core", "tests/store", "tests/queue"]
+        if self.live:
+            return LIVE
         # How Airflow tells metrics is another way in each version.
         left_out = [*["test_metrics.py"] * (self.airflow < "3.3"), *["page"] * self.lowest]
         return ["tests/airflow", *(f"--ignore=tests/airflow/{name}" for name in left_out)]
 
     @property
     def tools(self) -> list[str]:
+        if self.live:
+            return [*FOR_TESTS, *FOR_LIVE]
         return [*FOR_TESTS, *FOR_PAGE * bool(self.airflow and not self.lowest)]
+
+    @property
+    def marks(self) -> str:
+        return "not postgres" if self.live else NO_MORE_THAN
+
+    @property
+    def dependencies(self) -> str:
+        which = "lowest direct" if self.lowest else "newest"
+        return f"{which}, live" if self.live else which
 
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -71,6 +90,8 @@ CELLS = [
     *(Cell(python, "3.3") for python in PYTHONS if python != "3.11"),
     Cell("3.10", lowest=True),
     Cell("3.10", "3.1", lowest=True),
+    # Airflow 3.3 on Python 3.11 is what `make test` starts.
+    *(Cell(python, airflow, live=True) for python, airflow in (("3.11", "3.1"), ("3.11", "3.2"), ("3.13", "3.3"))),
 ]
 
 
@@ -139,7 +160,7 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
         run([python, "-W", "error::SyntaxWarning", "-c", f"import {modules}"], log, work)
         # Other versions of Airflow's own dependencies warn of other things; the queue has to be silent everywhere.
         warnings = ["-W", "default"] if cell.airflow else []
-        options = ["-q", "-p", "no:cacheprovider", *warnings, "-m", NO_MORE_THAN]
+        options = ["-q", "-p", "no:cacheprovider", *warnings, "-m", cell.marks]
         run([python, "-m", "pytest", *options, *cell.tests], log, work / "tree")
         passed = True
     except subprocess.CalledProcessError:
@@ -155,7 +176,8 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
 def _install(cell: Cell, found: str, wheel: Path, work: Path, log: Path) -> None:
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     run([uv, "venv", "-q", "--python", found, str(work / "venv")], log, work)
-    (work / "wanted.in").write_text(f"apache-airflow=={cell.airflow}.*\n" if cell.airflow else "")
+    wanted = [f"apache-airflow=={cell.airflow}.*", *HELD_BACK.get(cell.airflow, ())] if cell.airflow else []
+    (work / "wanted.in").write_text("\n".join(wanted))
     # Of the project's own file, what it names is direct, and so at its lowest where that is asked for.
     extras = ["--extra=airflow", "--extra=openlineage"] if cell.airflow else []
     options = [*extras, *(["--resolution", "lowest-direct"] * cell.lowest)]
@@ -182,11 +204,10 @@ def table(results: list[Result], day: datetime.date) -> str:
     """The results as a table of Markdown."""
     rows = ["| Python | Airflow | Dependencies | Result | Tests | Run on |", "| --- | --- | --- | --- | --- | --- |"]
     for one in results:
-        which = "lowest direct" if one.cell.lowest else "newest"
         outcome = "passed" if one.passed else "**failed**"
         tests = re.sub(r",? \d+ (?:deselected|warnings?)| in [\d.]+s.*", "", one.said)
         rows.append(
-            f"| {one.python or one.cell.python} | {one.airflow or one.cell.airflow or 'none'} | {which} "
+            f"| {one.python or one.cell.python} | {one.airflow or one.cell.airflow or 'none'} | {one.cell.dependencies} "
             f"| {outcome} | {tests} | {day.isoformat()} |"
         )
     return "\n".join(rows)
@@ -202,7 +223,15 @@ def write(results: list[Result], day: datetime.date) -> None:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         key = (".".join(cells[0].split(".")[:2]), ".".join(cells[1].split(".")[:2]), cells[2])
         rows[key] = line
-    PAGE.write_text("\n".join([f"{before}{BEGIN}", *rows.values(), f"{END}{after}"]), "utf-8")
+    head, lines = list(rows.values())[:2], sorted(rows.items(), key=lambda row: _place(row[0]))
+    told = [line for key, line in lines if line not in head]
+    PAGE.write_text("\n".join([f"{before}{BEGIN}", *head, *told, f"{END}{after}"]), "utf-8")
+
+
+def _place(key: tuple[str, ...]) -> tuple[object, ...]:
+    """Where a row stands: those of one Airflow together, by the version of Python."""
+    python, airflow, which = key
+    return airflow != "none", airflow, "live" in which, which != "newest", [int(n) for n in re.findall(r"\d+", python)]
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from airflow_mq import tracing
 from airflow_mq.core.errors import InvalidWeight, MessageQueueError
 from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.operators import watching
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
@@ -44,6 +45,10 @@ class QueueOperator(BaseOperator):
         """The queue, which remembers who decides."""
         with open_queue(self.mq_conn_id, ring or self.ring, context) as queue:
             yield queue
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """What is known before the store is asked: the ring."""
+        return watching.begun(self.mq_conn_id, self.ring)
 
 
 @contextmanager

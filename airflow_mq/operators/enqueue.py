@@ -155,6 +155,11 @@ class EnqueueMessagesOperator(QueueOperator):
         )  # fmt: skip
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
 
+    def get_openlineage_facets_on_start(self) -> Any:
+        """The ring, and the queue if there is only one."""
+        origin = self.origin if isinstance(self.origin, str) and not self.of_team else None
+        return watching.begun(self.mq_conn_id, self.ring, origin=origin)
+
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The queues that were sent to."""
         return lineage.written(self._touched)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
+from airflow_mq import lineage
 from airflow_mq.adapters import BATCH, Received, receive
 from airflow_mq.core.errors import InvalidInput, NotPermitted
 from airflow_mq.core.priority import REGULAR
+from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, weight_of
 
 if TYPE_CHECKING:
-    from airflow_mq.adapters import Adapter
+    from airflow_mq.adapters import Adapter, Arrived
 
 
 class ReceiveMessagesOperator(QueueOperator):
@@ -53,6 +57,7 @@ class ReceiveMessagesOperator(QueueOperator):
         self.weight = weight
         self.priority = priority
         self.fail_on_refused = fail_on_refused
+        self._touched: lineage.Touched | None = None
 
     def source(self) -> Adapter:
         """The source."""
@@ -60,17 +65,32 @@ class ReceiveMessagesOperator(QueueOperator):
             raise AirflowFailException("say what to receive from: adapter=…")
         return self.adapter()
 
+    def datasets(self) -> list[lineage.Source]:
+        """The source as lineage names it; none, where nobody knows."""
+        return []
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """The ring, and the source."""
+        return watching.begun(self.mq_conn_id, self.ring, self.datasets())
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The source, and the queues that have its messages."""
+        return lineage.written(self._touched, self.datasets())
+
     def execute(self, context: Any) -> dict[str, int]:
         """Receive everything that is there."""
         try:
             most = int(self.most) if self.most not in (None, "") else None
         except (TypeError, ValueError):
             raise AirflowFailException(f"most is a number of messages, not {self.most!r}") from None
-        with self.opened(context) as queue:
+        with self.opened(context) as queue, watching.sending(queue):
             try:
                 source = self.source()
             except InvalidInput as error:
                 raise AirflowFailException(str(error)) from error
+            self._touched = lineage.touched(queue)
+            if self._touched is not None:
+                source = cast("Adapter", _Counted(source, self._touched.messages))
             try:
                 done = receive(
                     queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
@@ -88,6 +108,21 @@ class ReceiveMessagesOperator(QueueOperator):
 
     def _tell(self, so_far: Received) -> None:
         self.log.info("So far: %s.", so_far)
+
+
+@dataclass
+class _Counted:
+    """A source of which is counted what the queue has of it."""
+
+    source: Adapter
+    messages: Counter[str]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+    def commit(self, arrived: Sequence[Arrived]) -> None:
+        self.messages.update(one.origin for one in arrived)
+        self.source.commit(arrived)
 
 
 class ReceiveFilesOperator(ReceiveMessagesOperator):
@@ -130,6 +165,10 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         self.lines = lines
         self.settle = settle
         self.after = after
+
+    def datasets(self) -> list[lineage.Source]:
+        """The folder, or the prefix."""
+        return [lineage.source_at(self.folder)]
 
     def source(self) -> Adapter:
         """The folder, or the prefix."""
@@ -186,11 +225,21 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         self.group = group
         self.unfit = unfit
 
+    def datasets(self) -> list[lineage.Source]:
+        """The topics, but for those that only a pattern names."""
+        said = BaseHook.get_connection(self.kafka_config_id).extra_dejson
+        broker = str(said.get("bootstrap.servers", "")).partition(",")[0].strip()
+        return [lineage.Source(f"kafka://{broker}", one) for one in self._topics if broker and one[:1] != "^"]
+
+    @property
+    def _topics(self) -> list[str]:
+        return [self.topics] if isinstance(self.topics, str) else list(self.topics)
+
     def source(self) -> Adapter:
         """The topics."""
         from airflow_mq.adapters.kafka import KafkaTopics
         from airflow_mq.hooks import kafka_consumer
 
-        topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
+        topics = self._topics
         consumer = kafka_consumer(self.kafka_config_id, topics, self.group or None)
         return KafkaTopics(consumer, topics, origin=self.origin, unfit=self.unfit)

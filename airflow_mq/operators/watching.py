@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime as clock
 from datetime import timezone
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_mq import lineage, metrics, tracing
 from airflow_mq.core.outcome import Done, Outcome, Overweight, Transferred, Yield
+from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.tracing import LINKS, OUTCOMES, Carrier, harmless
 
 if TYPE_CHECKING:
@@ -56,6 +57,20 @@ def taken(
         own = {origin for origins in mine.values() for origin in origins}
         claims = [(origin, count) for origin, count in claims if origin in own]
     return lineage.touched(queue, claims)
+
+
+def begun(
+    mq_conn_id: str, ring: str | None, sources: Iterable[lineage.Source] = (), origin: str | None = None
+) -> Any:  # fmt: skip
+    """What lineage is told of a task that starts; the store is not asked for it."""
+    if not lineage.is_wanted():
+        return None
+    try:
+        address, name = MessageQueueHook(mq_conn_id).place(ring or None)
+    except Exception:
+        # What is wrong with the connection is for the task itself to say.
+        return None
+    return lineage.begun(address, name, sources, origin)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +73,77 @@ def test_a_block_reads_them(sqlite_queue: MessageQueue, run: Run, openlineage: A
     assert sorted(names) == ["default/a1", "default/b"] == sorted(one.name for one in told.inputs)
     block = facet(told.run_facets, "airflow_mq_block")
     assert (block["processed"], block["failed"], block["setAside"], block["messages"]) == (2, 1, 0, 3)
+
+
+def starting(operator: Any) -> Any:
+    """What OpenLineage is told when the task starts."""
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+
+    return DefaultExtractor(operator).extract()
+
+
+def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, openlineage: Any) -> None:
+    from airflow_mq.operators.blocks import ProcessMessagesOperator, ServiceQueuesOperator, SettleBlockOperator
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+    from airflow_mq.operators.receive import ReceiveMessagesOperator
+
+    common = {"mq_conn_id": CONN_ID, "ring": "other"}
+    of_block = [
+        ServiceQueuesOperator(task_id="plan", processors=in_place(), **common),
+        ProcessMessagesOperator(task_id="process", part={}, processors=in_place(), **common),
+        SettleBlockOperator(task_id="settle", **common),
+    ]
+    others = [EnqueueMessagesOperator(task_id="send", **common), ReceiveMessagesOperator(task_id="receive", **common)]
+    for operator in (*of_block, *others):
+        told = starting(operator)
+        assert facet(told.job_facets, "airflow_mq_ring") == {"ring": "other"}
+        assert (list(told.inputs), list(told.outputs)) == ([], [])
+    (only,) = starting(EnqueueMessagesOperator(task_id="one", origin="acme", mq_conn_id=CONN_ID)).outputs
+    assert (only.namespace, only.name) == (f"airflow_mq://{sqlite_queue.store.address.path}", "default/acme")
+    sqlite_queue.store.close()
+    assert not sqlite_queue.footprints()
+
+
+def test_a_connection_that_is_none_is_told_by_the_task_and_not_here(openlineage: Any, caplog: Any) -> None:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    assert starting(EnqueueMessagesOperator(task_id="one", origin="acme", mq_conn_id="nowhere")) is None
+    assert not caplog.records
+
+
+def test_a_task_that_receives_reads_its_source_and_writes_queues(
+    sqlite_queue: MessageQueue, run: Run, openlineage: Any, tmp_path: Path
+) -> None:
+    from airflow_mq.operators.receive import ReceiveFilesOperator
+
+    for name, text in (("acme/1.csv", "1\n2\n"), ("b/1.csv", "3\n"), ("b/empty.csv", "")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    operator = ReceiveFilesOperator(
+        task_id="files", mq_conn_id=CONN_ID, folder=str(tmp_path), pattern="{origin}/*.csv", lines=True, settle=0
+    )
+    assert [(one.namespace, one.name) for one in starting(operator).inputs] == [("file", str(tmp_path))]
+    assert run.execute(operator)["count"] == 3
+
+    told = openlineage(operator)
+
+    assert [(one.namespace, one.name) for one in told.inputs] == [("file", str(tmp_path))]
+    assert [(one.name, one.outputFacets["outputStatistics"].rowCount) for one in told.outputs] == [
+        ("default/acme", 2), ("default/b", 1),
+    ]  # fmt: skip
+    assert facet(told.job_facets, "airflow_mq_ring")["messages"] == 3
+
+
+def test_sources_are_named_as_others_name_them(openlineage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.operators.receive import ReceiveKafkaOperator
+
+    assert [lineage.source_at(one) for one in ("/data/in/", "file:///data", "s3://aws@bucket/in/of/", "gs://b")] == [
+        ("file", "/data/in"), ("file", "/data"), ("s3://bucket", "in/of"), ("gs://b", "/"),
+    ]  # fmt: skip
+    said = {"bootstrap.servers": "one:9092, two:9092", "sasl.password": "hunter2"}
+    monkeypatch.setenv("AIRFLOW_CONN_STREAMS", json.dumps({"conn_type": "kafka", "extra": said}))
+    operator = ReceiveKafkaOperator(task_id="kafka", topics=["orders", "^all.*"], kafka_config_id="streams")
+    assert operator.datasets() == [("kafka://one:9092", "orders")]
 
 
 def test_so_many_queues_are_named_and_no_more(

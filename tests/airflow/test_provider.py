@@ -89,8 +89,8 @@ class IntegerField(FakeField): ...
 def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq.hooks import MessageQueueHook
 
-    fields = SimpleNamespace(StringField=StringField, IntegerField=IntegerField)
     rules = SimpleNamespace(Optional=lambda: "optional", any_of=lambda values: f"any of {len(values)}")
+    fields = SimpleNamespace(StringField=StringField, IntegerField=IntegerField, validators=rules)
     monkeypatch.setitem(sys.modules, "wtforms", fields)
     monkeypatch.setitem(sys.modules, "wtforms.validators", rules)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,31 @@ def test_without_opentelemetry_all_goes_on(
         tracing._api.cache_clear()
     assert "trace" not in run.xcoms["plan", "block"]
     assert caplog.text.count("pip install 'airflow-mq[otel]'") == 1
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_where_airflow_has_no_tracers_its_spans_go_where_it_says(
+    sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, said: bool
+) -> None:
+    """As in tasks of Airflow 3.1."""
+    from airflow_mq import settings
+    from airflow_mq.hooks import MessageQueueHook
+
+    for name in ("ENDPOINT", "TRACES_ENDPOINT", "TRACES_PROTOCOL"):
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", "")
+    if said:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://else:4317")
+    options = {"traces": "True", "otel_on": "True", "otel_host": "collector", "otel_port": "8889"}
+    conf = ConfigParser()
+    conf.read_dict({"airflow_mq": options, "traces": options})
+    monkeypatch.setattr(settings, "configuration", lambda: conf)
+    monkeypatch.setattr(tracing, "is_provided", lambda: False)
+    provided: list[str] = []
+    monkeypatch.setattr(tracing, "provide", lambda: provided.append(os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]))
+
+    with MessageQueueHook(CONN_ID).queue() as opened:
+        assert opened.traces
+    assert provided == ["" if said else "http://collector:8889/v1/traces"]
 
 
 # -- what a block tells --

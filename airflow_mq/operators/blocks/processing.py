@@ -118,6 +118,10 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 else:
                     self._on_spark(context, queue, processors, part, block)
 
+    def get_openlineage_facets_on_start(self) -> Any:
+        """The ring."""
+        return watching.begun(self.mq_conn_id, self.ring)
+
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The queues whose messages were processed."""
         return lineage.taken(self._touched)
