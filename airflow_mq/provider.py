@@ -70,6 +70,8 @@ def _connection_type() -> dict[str, Any]:
             "placeholders": {
                 "host": "db.example.com",
                 "port": "5432",
+                "login": "airflow_mq",
+                "schema": "queues",
                 "path": "/var/lib/airflow-mq/store.db",
                 "db_schema": "airflow_mq",
                 "ring": "default",
@@ -91,7 +93,8 @@ def _connection_fields() -> dict[str, Any]:
         ),
         "path": _field(
             "SQLite file",
-            "On a local disk of the machine that runs the tasks; below [airflow_mq] sqlite_root if that is set.",
+            "On a local disk of the machine that runs the tasks, say /var/lib/airflow-mq/store.db; "
+            "below [airflow_mq] sqlite_root if that is set.",
         ),
         "db_schema": _field(
             "PostgreSQL schema",

@@ -227,6 +227,20 @@ class Pause(_Said):
     below: bool
 
 
+class PausedOrigin(_Said):
+    """An origin that is passed by, whether anything of it waits or not."""
+
+    origin: str
+    pause: Pause
+
+
+class PausedOrigins(_Said):
+    """The first of them, by name, and how many there are."""
+
+    rows: list[PausedOrigin]
+    total: int
+
+
 class Queue(_Said):
     """A line of the table; rates are messages per minute."""
 

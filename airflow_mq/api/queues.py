@@ -28,6 +28,8 @@ Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
 Priority = Literal["regular", "high"]
 #: Seconds that a sorted table waits for everything to be counted; then it sorts what is counted by then.
 WAIT = 3.0
+#: Paused origins that are told one by one.
+MOST_PAUSED = 500
 #: The latest blocks, of which shares are told.
 BLOCKS = 20
 
@@ -142,16 +144,14 @@ def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth
         "messages": depth.messages if depth is not None and deeper else one.messages,
         "bytes": depth.size if depth is not None and deeper else one.size, "more": one.more and not deeper,
         "ready": one.ready, "in_flight": one.in_flight, "set_aside": one.set_aside,
-        "oldest": shapes.moment(one.oldest), "paused": _pause(pause), "share": one.share,
+        "oldest": shapes.moment(one.oldest), "paused": None if pause is None else _paused(pause), "share": one.share,
         "promised": got.promised, "received": got.received,
         "in_rate": (one.lately + (0 if old else got.messages)) / minutes, "out_rate": got.messages / minutes,
         "why": _why(one, pause),
     }  # fmt: skip
 
 
-def _pause(pause: Paused | None) -> answers.Pause | None:
-    if pause is None:
-        return None
+def _paused(pause: Paused) -> answers.Pause:
     return {"reason": pause.reason, "who": pause.who, "since": shapes.moment(pause.since),
             "until": shapes.moment(pause.until), "below": pause.below}  # fmt: skip
 
@@ -166,8 +166,16 @@ def _why(one: QueueGlance, pause: Paused | None) -> str:
     if not one.ready:
         return "all of it is set aside" if one.set_aside else "all of it is in flight"
     if one.passed_by == "in flight":
-        return "in order: it goes on when the block that holds its first messages has ended"
+        return "it goes on when the block that holds its first messages has ended"
     return "waits for its turn"
+
+
+@router.get("/paused")
+def paused(conn_id: str, ring: str, who: Reader) -> answers.PausedOrigins:
+    """Origins that are paused, also those of which nothing waits."""
+    with opened(conn_id, ring) as queue:
+        found = sorted(queue.paused(), key=lambda one: one.origin)
+    return {"rows": [{"origin": one.origin, "pause": _paused(one)} for one in found[:MOST_PAUSED]], "total": len(found)}
 
 
 @router.get("/queue")

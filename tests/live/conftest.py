@@ -103,6 +103,24 @@ def worlds(tmp_path_factory: pytest.TempPathFactory, postgres_servers: Servers) 
         yield _Worlds(tmp_path_factory, postgres_servers, stack)
 
 
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser, for all who look."""
+    from tests.browser import browser
+
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def seen(chromium: Any, world: World) -> Iterator[Any]:
+    """A page of the browser, signed in as the administrator of this test's world."""
+    from tests.live.looking import signed_in
+
+    with signed_in(chromium, world) as one:
+        yield one
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def world(request: pytest.FixtureRequest, worlds: dict[str, World]) -> World:
     """On each kind of metadata, with a store of the same kind."""

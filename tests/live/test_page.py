@@ -6,23 +6,17 @@ With AIRFLOW_MQ_PICTURES=docs/images the pictures in the docs are made anew.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Route, expect
 
 from airflow_mq import Weight
 from airflow_mq.testing.scratch import assert_sound
-from tests.browser import browser as new_browser
 from tests.live.conftest import VIEWER, World
+from tests.live.looking import Seen, assert_accessible, picture, signed_in
 
 RING = "page"
 WEIGHT = Weight(20, 900)
@@ -38,48 +32,11 @@ VIEWS = {
     "ring": "The ready ring", "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks",
     "aside": "Set aside", "events": "Events", "check": "Integrity",
 }  # fmt: skip
-PICTURES = os.environ.get("AIRFLOW_MQ_PICTURES")
 #: View, scheme and width of what the docs show.
 PICTURED = {
     ("ring", "light", 1280), ("queues", "light", 1280), ("blocks", "dark", 1280), ("next", "light", 1280),
     ("aside", "light", 1280),
 }  # fmt: skip
-PATIENCE = 30_000
-
-
-@dataclass
-class Seen:
-    """A page of the browser, and what went wrong on it."""
-
-    page: Page
-    address: str
-    wrong: list[str] = field(default_factory=list)
-
-    def open(self, view: str, ring: str = RING, **of: str) -> Locator:
-        asked = "&".join(
-            f"{name}={value}" for name, value in {"conn": "airflow_mq_default", "ring": ring, **of}.items()
-        )
-        self.page.goto(f"{self.address}/plugin/airflow-mq#/{view}?{asked}")
-        shown = self.page.locator(".amq")
-        expect(shown.get_by_role("navigation", name="Message queue")).to_be_visible()
-        return shown
-
-    def row(self, name: str) -> Locator:
-        return self.page.locator(".amq tr", has=self.page.get_by_role("rowheader", name=name))
-
-    def confirm(self, button: str, **fields: str) -> None:
-        """Fill in a dialog and go on, until it is gone."""
-        dialog = self.page.get_by_role("dialog")
-        for label, text in fields.items():
-            dialog.get_by_label(label.capitalize()).fill(text)
-        dialog.get_by_role("button", name=button).click()
-        expect(dialog).to_have_count(0)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with new_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -112,50 +69,6 @@ def world(worlds: dict[str, World]) -> World:
     return world
 
 
-@contextmanager
-def signed_in(chromium: Browser, world: World, user: str = "admin", **how: Any) -> Iterator[Seen]:
-    """The page as somebody sees it; in the end, nothing may have gone wrong on it."""
-    context: BrowserContext = chromium.new_context(viewport={"width": 1280, "height": 900}, **how)
-    context.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
-    airflow = world.airflow
-    passwords = json.loads((airflow.home / "passwords.json").read_text())
-    asked = {"username": user, "password": passwords[user]}
-    token = context.request.post(f"{airflow.url}/auth/token", data=asked).json()["access_token"]
-    context.add_cookies([{"name": "_token", "value": token, "url": airflow.url, "httpOnly": True}])
-    seen = Seen(context.new_page(), airflow.url)
-    seen.page.on("pageerror", lambda error: seen.wrong.append(str(error)))
-    seen.page.on("console", lambda said: seen.wrong.append(said.text) if said.type == "error" else None)
-    own = (airflow.url, "data:", "blob:")
-    seen.page.on("request", lambda asked: None if asked.url.startswith(own) else seen.wrong.append(asked.url))
-    try:
-        yield seen
-        assert seen.wrong == []
-    finally:
-        context.close()
-
-
-@pytest.fixture
-def seen(chromium: Browser, world: World) -> Iterator[Seen]:
-    with signed_in(chromium, world) as one:
-        yield one
-
-
-def assert_accessible(page: Page, what: str) -> None:
-    found = Axe().run(page, context=".amq").response["violations"]
-    bad = [
-        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert bad == [], what
-
-
-def picture(page: Page, *name: object) -> None:
-    if PICTURES and name in PICTURED:
-        page.screenshot(path=Path(PICTURES) / f"page-{'-'.join(map(str, name))}.png")
-
-
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) -> None:
@@ -170,7 +83,8 @@ def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) ->
             assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
             assert seen.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == scheme
             assert_accessible(seen.page, f"{view}, {scheme}, {width}")
-            picture(seen.page, view, scheme, width)
+            if (view, scheme, width) in PICTURED:
+                picture(seen.page, "page", view, scheme, width)
 
 
 def test_it_is_in_the_menu(seen: Seen) -> None:
@@ -182,11 +96,12 @@ def test_it_is_in_the_menu(seen: Seen) -> None:
 
 def test_the_ring_says_what_its_table_says(seen: Seen) -> None:
     shown = seen.open("ring")
-    drawn = shown.get_by_role("img", name=re.compile("The ready ring: .* It is the turn of"))
+    drawn = shown.get_by_role("group", name=re.compile("The ready ring: .* It is the turn of"))
     expect(drawn).to_be_visible()
-    titles = drawn.locator("g.arc title").all_text_contents()
+    titles = drawn.locator("a.arc title").all_text_contents()
     names = shown.get_by_role("rowheader").get_by_role("link").all_text_contents()
-    assert [title.partition(":")[0] for title in titles] == names
+    # The last one is the rest: queues that are not in the ring.
+    assert [title.partition(":")[0] for title in titles[:-1]] == names
     assert any(title.startswith("harbour:") and title.endswith("paused") for title in titles)
     assert drawn.locator("path.flight").count() > 0
     shown.get_by_role("row", name=re.compile("harbour")).get_by_role("link", name="harbour").press("Enter")
@@ -221,16 +136,54 @@ def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
     assert seen.page.title() not in ("1", "2")
 
 
-def test_a_block_leads_to_its_run_and_tasks(seen: Seen) -> None:
+def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, world: World) -> None:
+    (run,) = [one["dag_run_id"] for one in world.airflow.runs("in_place") if one["conf"].get("ring") == RING]
+    # As a Spark job's task leaves it; one who may write XComs may write this, too, and is not believed.
+    for index, url in enumerate(["http://spark.example:4040", "javascript:document.title=1"]):
+        task = f"dags/in_place/dagRuns/{run}/taskInstances/block.{('process', 'plan')[index]}/xcomEntries"
+        job = {"key": "spark_job", "value": {"id": f"local-{index}", "url": url}, "map_index": -index}
+        world.airflow.call("POST", task, job)
     shown = seen.open("blocks")
     shown.locator("tr", has=seen.page.get_by_role("link", name="in_place")).get_by_role("button").first.click()
     card = shown.get_by_role("region", name=re.compile("^Block "))
     expect(card.get_by_role("link", name="loud-mart")).to_be_visible()
-    assert card.locator(".tasks a").count() > 0
-    card.locator(".tasks a").first.click()
-    expect(seen.page).to_have_url(re.compile("/dags/in_place/runs/.*/tasks/"))
+    tasks = card.get_by_role("table", name=re.compile("^Tasks of block"))
+    expect(tasks.get_by_role("rowheader")).to_have_text(
+        [re.compile("plan"), re.compile("process"), re.compile("settle")]
+    )
+    job = tasks.get_by_role("link", name="local-0")
+    assert job.get_attribute("href") == "http://spark.example:4040"
+    assert job.get_attribute("rel") == "noopener noreferrer"
+    expect(tasks.locator("code", has_text="local-1")).to_be_visible()
+    assert tasks.locator('a[href^="javascript:"]').count() == 0
+    logs = tasks.get_by_role("link", name=re.compile("^Log of "))
+    assert len({one.get_attribute("href") for one in logs.all()}) == 3
+    tasks.get_by_role("link", name="Log of block.process [0], try 1").click()
+    expect(seen.page).to_have_url(re.compile(r"/dags/in_place/runs/.*/tasks/block.process/mapped/0\?try_number=1"))
+    expect(seen.page.get_by_text(re.compile(r"slow: \d+ done"))).to_be_visible()
     seen.page.go_back()
     expect(shown.get_by_role("heading", name="Blocks over time")).to_be_visible()
+    # The address tells which block was chosen.
+    expect(card).to_be_visible()
+
+
+def test_a_block_of_long_ago_is_shown_where_a_link_leads_to_it(seen: Seen, world: World) -> None:
+    world.make_ring("page-long", service_weight=LIMIT)
+    with world.queue("page-long") as queue:
+        queue.enqueue_message("patient", b"{}")
+        blocks = [queue.plan_block() for _ in range(1)]
+        queue.release_block(blocks[0])
+        for _ in range(27):
+            blocks.append(queue.plan_block())
+            queue.release_block(blocks[-1])
+    shown = seen.open("blocks", "page-long", block=str(blocks[0].id))
+    expect(shown.get_by_role("region", name=f"Block {blocks[0].id}")).to_be_visible()
+    expect(shown.get_by_role("rowheader", name=f"{blocks[-1].id:,}", exact=True)).to_be_visible()
+    expect(shown.get_by_role("table", name="Blocks", exact=True).get_by_role("rowheader")).to_have_count(25)
+    shown.get_by_role("button", name="Next →").click()
+    expect(shown.get_by_role("table", name="Blocks", exact=True).get_by_role("rowheader")).to_have_count(3)
+    shown = seen.open("blocks", "page-long", block="999999")
+    expect(shown.get_by_text("Block 999999 is not kept any more.")).to_be_visible()
 
 
 def test_another_limit_is_tried_by_keyboard(seen: Seen) -> None:
@@ -261,6 +214,24 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     shown.get_by_role("button", name="Resume").click()
     seen.confirm("Resume")
     expect(shown.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: World) -> None:
+    with world.queue(RING) as queue:
+        queue.pause("ghost", "it sent rubbish")
+    shown = seen.open("ring")
+    shown.get_by_role("listitem").filter(has_text="Paused").get_by_role("link").click()
+    row = shown.get_by_role("listitem").filter(has_text="it sent rubbish")
+    row.get_by_role("link", name="ghost").click()
+    expect(shown.get_by_role("heading", name="Nothing of it is here now")).to_be_visible()
+    expect(shown.get_by_text(re.compile("^Paused by .*it sent rubbish"))).to_be_visible()
+    shown = seen.open("queues", paused="shown")
+    row.get_by_role("button", name="Resume").click()
+    seen.confirm("Resume")
+    expect(row).to_have_count(0)
+    with world.queue(RING) as queue:
+        assert "ghost" not in {one.origin for one in queue.paused()}
+    seen.wrong.clear()  # the browser itself told of the queue that is not there
 
 
 def test_a_message_is_executed_to_the_end(seen: Seen, world: World) -> None:
@@ -319,6 +290,27 @@ def test_the_store_is_checked_and_exported(seen: Seen) -> None:
         shown.get_by_role("link", name="queues.csv").click()
     text = loaded.value.path().read_text()
     assert "loud-mart" in text
+
+
+def test_many_violations_are_told_page_by_page(seen: Seen) -> None:
+    hint = "take a copy of the store"
+    found = [{"what": f"rule {n} is broken", "where": f"page {n}", "hint": hint} for n in range(120)]
+    told = {"violations": found, "count": 5_000, "took_seconds": 1.5}
+    seen.page.route("**/check", lambda route: route.fulfill(json=told))
+    shown = seen.open("check")
+    shown.get_by_role("button", name="Check now").click()
+    expect(shown.get_by_text("5,000 violations found.")).to_be_visible()
+    expect(shown.get_by_text("Take a copy of the store.")).to_have_count(1)
+    part = shown.get_by_role("region", name="Integrity")
+    forth = part.get_by_role("button", name="Next →")
+    for first, last in ((0, 49), (50, 99), (100, 119)):
+        expect(part.get_by_role("listitem").first).to_have_text(f"page {first}: rule {first} is broken")
+        expect(part.get_by_role("listitem").last).to_have_text(f"page {last}: rule {last} is broken")
+        if last < 119:
+            forth.click()
+    expect(part.get_by_text("These are the first 120; airflow-mq check tells all.")).to_be_visible()
+    assert forth.get_attribute("aria-disabled") == "true"
+    assert_accessible(seen.page, "violations")
 
 
 def test_a_viewer_is_told_why_not(chromium: Browser, world: World) -> None:

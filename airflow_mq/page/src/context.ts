@@ -5,7 +5,7 @@ import { createContext, useContext } from "react";
 import { get, post, ringPath, url } from "./api";
 import { usePoll, type Polled } from "./poll";
 import { href } from "./route";
-import type { Can, Me, Paged } from "./types";
+import type { Can, Me } from "./types";
 
 export type Here = {
   conn: string;
@@ -17,7 +17,7 @@ export type Here = {
 
 export const HereContext = createContext<Here | null>(null);
 
-type Query = Record<string, string | number | boolean | null | undefined>;
+export type Query = Record<string, string | number | boolean | null | undefined>;
 
 /** What Airflow has to grant. */
 const NEEDED: Record<Can, (conn: string) => string> = {
@@ -49,5 +49,3 @@ export function useRing<T>(what: string, query: Query = {}, live = true): Polled
   const key = JSON.stringify([here.conn, here.ring, what, query]);
   return usePoll<T>(key, (signal) => here.get<T>(what, query, signal), live ? here.me.refresh_seconds : null);
 }
-
-export type Rows<T> = Polled<Paged<T>>;

@@ -148,14 +148,14 @@ function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
 }
 
 function View({ route }: { route: Route }) {
-  const { origin, priority, block } = route.of;
+  const { origin, priority } = route.of;
   switch (route.view) {
     case "queues":
       return <QueuesView />;
     case "queue":
       return <QueueView key={`${priority} ${origin}`} origin={origin ?? ""} priority={priority ?? "regular"} />;
     case "blocks":
-      return <BlocksView key={block ?? ""} block={block ?? null} />;
+      return <BlocksView />;
     case "next":
       return <NextView />;
     case "aside":

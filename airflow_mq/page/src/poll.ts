@@ -6,6 +6,13 @@ import { ApiError } from "./api";
 
 const SLOWEST = 60_000;
 
+/** While a new answer is awaited, the last one stays. */
+export function useLast<T>(value: T | null): T | null {
+  const [last, setLast] = useState(value);
+  if (value !== null && value !== last) setLast(value);
+  return value ?? last;
+}
+
 export type Polled<T> = {
   data: T | null;
   error: Error | null;

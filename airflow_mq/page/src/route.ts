@@ -22,6 +22,12 @@ export function parse(hash: string): Route {
 
 export const useRoute = (): Route => parse(useSyncExternalStore(watch, read));
 
+/** A word of the address, say what is searched for: whoever is sent the address sees the same. */
+export function useWord(name: string, otherwise = ""): [string, (value: string) => void] {
+  const { view, of } = useRoute();
+  return [of[name] ?? otherwise, (value) => go(view, { ...of, [name]: value === otherwise ? null : value }, true)];
+}
+
 /** A whole address: with a <base>, one that only has a # would lead elsewhere. */
 export function href(view: string, of: Record<string, string | null | undefined> = {}): string {
   const query = new URLSearchParams();

@@ -49,7 +49,8 @@ export type Overview = {
   exact?: boolean;
 };
 
-export type Pause = { reason: string; who: string | null; until: string | null };
+export type Pause = { reason: string; who: string | null; until: string | null; below: boolean };
+export type PausedRow = { origin: string; pause: Pause };
 
 export type QueueRow = {
   origin: string;
@@ -73,7 +74,7 @@ export type QueueRow = {
 export type PageRow = { page: number; first: number; remaining: number; remaining_bytes: number; state: string };
 
 export type Queue = QueueRow & {
-  explain: { reason: string; block: number | null; changes: string[] };
+  explain: { reason: string; sentence: string; block: number | null; changes: string[] };
   pages: PageRow[];
   settings: Record<string, unknown>;
 };
@@ -94,7 +95,18 @@ export type MessageRow = {
 };
 
 export type Part = { origin: string | null; weight: Weight; messages: number };
-export type Task = { task_id: string; map_index: number; name: string | null; url: string; state?: string | null };
+/** Which Spark application a task's job is, and where Spark shows it. */
+export type Job = { id: string | null; url: string | null };
+export type Task = {
+  task_id: string;
+  map_index: number;
+  name: string;
+  state: string | null;
+  tries: number;
+  seconds: number | null;
+  url: string;
+  job: Job | null;
+};
 
 export type BlockRow = {
   id: number;
@@ -150,13 +162,16 @@ export type EventRow = {
 
 export type FairnessRow = {
   origin: string;
-  promised: number;
-  received: number;
-  error: number;
+  priority: Priority;
+  promised: number | null;
+  received: number | null;
+  error: number | null;
   longest_wait: number | null;
 };
 
-export type Fairness = { rows: FairnessRow[]; jain: number | null; blocks: number };
-export type Checked = { violations: { what: string; where: string; hint?: string }[]; took_seconds: number };
+export type Fairness = { rows: FairnessRow[]; jain: number | null; blocks: number; queues: number };
+export type Violation = { what: string; where: string; hint: string };
+/** The first violations, and how many there are in all. */
+export type Checked = { violations: Violation[]; count: number; took_seconds: number };
 export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; /** Whether all were counted that are sorted. */ counted?: boolean };
 export type Refusals = { refused: { address: Address; detail: string }[] };

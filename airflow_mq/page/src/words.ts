@@ -26,6 +26,8 @@ export function bytes(number: number): string {
 export const millis = (number: number) => (number < 10_000 ? `${count(number)} ms` : span(number / 1000));
 export const weight = (one: Weight | null) => (one ? `${millis(one.time)} · ${bytes(one.size)}` : "no limit");
 export const percent = (part: number | null) => (part === null ? "–" : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`);
+/** How far off, either way. */
+export const off = (part: number | null) => (part === null ? "–" : `${part < 0 ? "−" : part > 0 ? "+" : ""}${percent(Math.abs(part))}`);
 export const rate = (number: number | null) => (number === null ? "–" : `${compact(number)}/min`);
 export const where = (one: Address) => `${one.origin}:${one.page}:${one.index}${one.priority === "high" ? " (high)" : ""}`;
 export const key = (one: Address) => JSON.stringify([one.origin, one.priority, one.page, one.index]);

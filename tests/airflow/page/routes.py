@@ -38,6 +38,7 @@ ROUTES = [
     Route("GET", f"{T}/overview", f"{R}/overview", READ),
     Route("GET", f"{T}/fairness", f"{R}/fairness", READ),
     Route("GET", f"{T}/queues", f"{R}/queues?sort=messages", READ),
+    Route("GET", f"{T}/paused", f"{R}/paused", READ),
     Route("GET", f"{T}/queue", f"{R}/queue?origin={quote(SCRIPT)}", READ),
     Route("GET", f"{T}/messages", f"{R}/messages?origin={quote(SCRIPT)}", PEEK),
     Route("GET", f"{T}/blocks", f"{R}/blocks", READ),

@@ -78,6 +78,6 @@ def test_no_question_is_answered_with_a_fault(page: SimpleNamespace) -> None:
             case.operation.validate_response(answer)
 
         ask()
-    assert len(seen) == 20 and app is not None
+    assert len(seen) == 21 and app is not None
     # Not everything is refused before it is read.
     assert sum(1 for codes in seen.values() if 200 in codes) >= 12, seen

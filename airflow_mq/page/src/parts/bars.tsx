@@ -32,7 +32,6 @@ export function Bars({ bars, by, chosen, onPick, label }: Props) {
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label={label}>
       <svg className="bars" width={width} height={TOP + HEIGHT + 24} role="img" aria-label={`${label}. The table says the same.`}>
-        <line className="limit" x1={LEFT - 4} x2={width} y1={y(1)} y2={y(1)} />
         <text className="axis" x={LEFT - 8} y={y(1) + 4}>
           limit
         </text>
@@ -51,6 +50,7 @@ export function Bars({ bars, by, chosen, onPick, label }: Props) {
             </text>
           </g>
         ))}
+        <line className="limit" x1={LEFT - 4} x2={width} y1={y(1)} y2={y(1)} />
       </svg>
     </div>
   );

@@ -19,13 +19,15 @@ export function Dialog({ title, confirm, danger, children, onConfirm, onClose }:
   const [wrong, setWrong] = useState<string | null>(null);
   const name = useId();
   useEffect(() => element.current?.showModal(), []);
+  // The browser's own way of closing puts the keyboard back to where it was.
+  const close = () => element.current?.close();
 
   async function submit() {
     setBusy(true);
     setWrong(null);
     try {
       await onConfirm();
-      onClose();
+      close();
     } catch (error) {
       setWrong((error as Error).message);
       setBusy(false);
@@ -44,7 +46,7 @@ export function Dialog({ title, confirm, danger, children, onConfirm, onClose }:
         {children}
         {wrong && <Notice kind="bad">{wrong}</Notice>}
         <div className="row end">
-          <button type="button" onClick={onClose}>
+          <button type="button" onClick={close}>
             Cancel
           </button>
           <button type="submit" className={danger ? "danger" : "primary"} aria-disabled={busy}>

@@ -8,7 +8,7 @@ import { span } from "../words";
 
 export function Notice({ kind, children }: { kind: "bad" | "warn" | "good" | "note"; children: ReactNode }) {
   return (
-    <div className={`notice ${kind}`} role={kind === "bad" ? "alert" : undefined}>
+    <div className={`notice ${kind}`} role={{ bad: "alert", good: "status", warn: undefined, note: undefined }[kind]}>
       {children}
     </div>
   );

@@ -16,18 +16,22 @@ export function usePages(key: string) {
   };
 }
 
-export function Pager({ pages, of }: { pages: ReturnType<typeof usePages>; of: Paged<unknown> }) {
+type Props = { pages: ReturnType<typeof usePages>; of: Omit<Paged<unknown>, "rows">; label: string; busy?: boolean };
+
+/** Its buttons stay where they are while a page comes, so that whoever pressed one by keyboard can press it again. */
+export function Pager({ pages, of, label, busy = false }: Props) {
   if (pages.number === 1 && !of.next) return of.total != null ? <p className="muted">{count(of.total)} in all.</p> : null;
+  const first = pages.number === 1;
   return (
-    <nav className="pager" aria-label="Pages">
-      <button type="button" disabled={pages.number === 1} onClick={pages.back}>
+    <nav className="pager" aria-label={`Pages of ${label}`}>
+      <button type="button" aria-disabled={first || busy || undefined} onClick={() => !first && !busy && pages.back()}>
         ← Before
       </button>
-      <span>
+      <span role="status">
         Page {pages.number}
         {of.total != null && <span className="muted"> · {count(of.total)} in all</span>}
       </span>
-      <button type="button" disabled={!of.next} onClick={() => of.next && pages.forth(of.next)}>
+      <button type="button" aria-disabled={!of.next || busy || undefined} onClick={() => of.next && !busy && pages.forth(of.next)}>
         Next →
       </button>
     </nav>

@@ -1,6 +1,6 @@
 /** The ready ring: the head at the top, the others after it clockwise, each as long as its backlog. */
 
-import { useState } from "react";
+import { useState, type KeyboardEvent } from "react";
 
 import type { Arc, Overview } from "../types";
 import { bytes, compact, count, many } from "../words";
@@ -16,6 +16,8 @@ const INNER = 118;
 const LEAST = 0.012;
 
 type Piece = { arc: Arc | null; from: number; to: number; name: string };
+
+const keyOf = ({ arc }: Piece) => (arc ? `${arc.priority} ${arc.origin}` : "rest");
 
 /** Where each arc lies, in turns. */
 export function pieces(overview: Overview, by: Measure): Piece[] {
@@ -63,31 +65,50 @@ function about(piece: Piece, overview: Overview): string {
   return `${arc.origin}: ${said.join(", ")}`;
 }
 
-type Props = { overview: Overview; by: Measure; onPick: (arc: Arc) => void };
+type Props = { overview: Overview; by: Measure; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
 
-export function Ring({ overview, by, onPick }: Props) {
-  const [over, setOver] = useState<Piece | null>(null);
+const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+export function Ring({ overview, by, lead }: Props) {
+  const [over, setOver] = useState<string | null>(null);
+  const [stop, setStop] = useState<string | null>(null);
   const shown = pieces(overview, by);
+  // To the keyboard the ring is one stop, within which arrows go around.
+  const at = Math.max(0, shown.findIndex((piece) => keyOf(piece) === stop));
+  function turn(event: KeyboardEvent<SVGSVGElement>) {
+    const step = STEPS[event.key];
+    const next = event.key === "Home" ? 0 : event.key === "End" ? shown.length - 1 : step && (at + step + shown.length) % shown.length;
+    if (next === undefined) return;
+    event.preventDefault();
+    event.currentTarget.querySelectorAll<SVGAElement>("a.arc")[next]?.focus();
+  }
   const head = shown.find((piece) => piece.arc?.is_head);
   const gap = shown.length > 1 ? 0.0012 : 0;
   const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
     overview.head ? `It is the turn of ${overview.head}.` : ""
   } The table beside it says the same.`;
   return (
-    <svg className="ring" viewBox={`0 0 ${SIZE} ${SIZE}`} role="img" aria-label={label}>
+    <svg className="ring" viewBox={`0 0 ${SIZE} ${SIZE}`} role="group" aria-label={label} onKeyDown={turn}>
       <defs>
         <pattern id="amq-hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="8" height="8" className="hatch-ground" />
           <rect width="3.5" height="8" className="hatch-line" />
         </pattern>
       </defs>
-      {shown.map((piece) => (
-        <g
-          key={piece.arc ? `${piece.arc.priority} ${piece.arc.origin}` : "rest"}
-          className={piece.arc ? "arc" : undefined}
-          onMouseEnter={() => setOver(piece)}
+      {shown.map((piece, index) => (
+        <a
+          key={keyOf(piece)}
+          href={lead(piece.arc)}
+          className="arc"
+          tabIndex={index === at ? 0 : -1}
+          aria-label={about(piece, overview)}
+          onMouseEnter={() => setOver(keyOf(piece))}
           onMouseLeave={() => setOver(null)}
-          onClick={() => piece.arc && onPick(piece.arc)}
+          onFocus={() => {
+            setOver(keyOf(piece));
+            setStop(keyOf(piece));
+          }}
+          onBlur={() => setOver(null)}
         >
           <title>{about(piece, overview)}</title>
           <path
@@ -107,14 +128,14 @@ export function Ring({ overview, by, onPick }: Props) {
               style={{ fill: colour(piece.arc.origin) }}
             />
           )}
-        </g>
+        </a>
       ))}
       {head && (
         <g className="head" aria-hidden="true" transform={`rotate(${360 * head.from} ${MIDDLE} ${MIDDLE})`}>
           <path d={`M${MIDDLE} ${MIDDLE - OUTER - 9}l-9 -15h18z`} />
         </g>
       )}
-      <Middle overview={overview} over={over} by={by} />
+      <Middle overview={overview} over={shown.find((piece) => keyOf(piece) === over) ?? null} by={by} />
     </svg>
   );
 }

@@ -3,12 +3,13 @@
 import { useState } from "react";
 
 import { below } from "../api";
-import { useHere, useRing } from "../context";
+import { useHere } from "../context";
 import { Dialog, Field } from "../parts/dialog";
-import { Action, Empty, Loaded } from "../parts/notice";
-import { Pager, usePages } from "../parts/paging";
+import { Listing } from "../parts/listing";
+import { Action, Empty } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import type { AsideRow, Paged, Refusals } from "../types";
+import { useWord } from "../route";
+import type { AsideRow, Refusals } from "../types";
 import { bytes, count, key, many, span, weight, where } from "../words";
 
 /** Why a message is set aside, by the name that is kept with it. */
@@ -21,13 +22,12 @@ const REASONS: Record<string, string> = {
   swept: "was swept out of its queue",
 };
 
-type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[] };
+/** What is to be done with some of them, or with all there are. */
+type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[]; all?: number };
 
 export function AsideView() {
   const here = useHere();
-  const [reason, setReason] = useState("");
-  const pages = usePages(JSON.stringify([here.conn, here.ring, reason]));
-  const rows = useRing<Paged<AsideRow>>("set-aside", { after: pages.after, limit: 50, reason });
+  const [reason, setReason] = useWord("reason");
   return (
     <>
       <div className="row between">
@@ -46,18 +46,9 @@ export function AsideView() {
           </a>
         </div>
       </div>
-      <Loaded from={rows}>
-        {(data) =>
-          data.rows.length === 0 ? (
-            <None reason={reason} />
-          ) : (
-            <>
-              <Choosing rows={data.rows} onDone={rows.refresh} />
-              <Pager pages={pages} of={data} />
-            </>
-          )
-        }
-      </Loaded>
+      <Listing<AsideRow> what="set-aside" label="messages set aside" query={{ reason }} limit={50} empty={<None reason={reason} />}>
+        {(data, refresh) => <Choosing rows={data.rows} total={data.total ?? 0} onDone={refresh} />}
+      </Listing>
     </>
   );
 }
@@ -75,7 +66,7 @@ function None({ reason }: { reason: string }) {
   );
 }
 
-function Choosing({ rows, onDone }: { rows: AsideRow[]; onDone: () => void }) {
+function Choosing({ rows, total, onDone }: { rows: AsideRow[]; total: number; onDone: () => void }) {
   const here = useHere();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [deed, setDeed] = useState<Deed | null>(null);
@@ -100,6 +91,11 @@ function Choosing({ rows, onDone }: { rows: AsideRow[]; onDone: () => void }) {
         <Action danger refusal={write ?? none} onClick={() => setDeed({ what: "discard", rows: picked })}>
           Discard
         </Action>
+        {total > rows.length && (
+          <Action refusal={write} onClick={() => setDeed({ what: "judge", rows: [], all: total })}>
+            {`Judge all ${count(total)} again`}
+          </Action>
+        )}
       </div>
       <AsideTable rows={rows} chosen={chosen} onToggle={toggle} onDeed={setDeed} />
       {deed && (
@@ -232,14 +228,14 @@ function Judge({ deed, onDone, onClose }: Doing) {
   const [why, setWhy] = useState("");
   async function judge() {
     const answer = await here.post<Refusals & { judged: number }>("set-aside/judge", {
-      addresses: deed.rows.map((row) => row.address),
+      ...(deed.all ? { all: true } : { addresses: deed.rows.map((row) => row.address) }),
       why: why.trim(),
     });
     here.tell(`${many(answer.judged, "message")} judged again and back in the queue.${refusals(answer)}`);
     onDone();
   }
   return (
-    <Dialog title={`Judge ${many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
+    <Dialog title={`Judge ${deed.all ? `all ${many(deed.all, "message")}` : many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
       <Chosen rows={deed.rows} />
       <p>What fits a block now goes back to its queue. What still weighs too much is set aside again.</p>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />

@@ -5,47 +5,40 @@ import { useState } from "react";
 import { below } from "../api";
 import { useHere, useRing } from "../context";
 import { Bars, Choice, Legend, type Bar, type Dimension } from "../parts/bars";
+import { Listing } from "../parts/listing";
 import { Empty, Loaded } from "../parts/notice";
-import { Pager, usePages } from "../parts/paging";
 import { Table, type Column } from "../parts/table";
-import type { BlockRow, Paged, Part } from "../types";
+import { useWord } from "../route";
+import type { BlockRow, Paged, Part, Task } from "../types";
 import { age, clock, count, span, weight } from "../words";
 
 export const DIMENSIONS: Record<Dimension, string> = { time: "Time", size: "Size" };
 
-export function BlocksView({ block }: { block: string | null }) {
-  const here = useHere();
-  const pages = usePages(JSON.stringify([here.conn, here.ring]));
-  const blocks = useRing<Paged<BlockRow>>("blocks", { before: pages.after, limit: 25 });
+export function BlocksView() {
   const [by, setBy] = useState<Dimension>("time");
-  const [chosen, setChosen] = useState<string | null>(block);
+  const [chosen, setChosen] = useWord("block");
   return (
     <>
       <div className="row between">
         <h2>Blocks over time</h2>
         <Choice label="Part of the weight" value={by} of={DIMENSIONS} onChange={setBy} />
       </div>
-      <Loaded from={blocks}>
-        {(data) =>
-          data.rows.length === 0 ? (
-            <NoBlocks />
-          ) : (
-            <>
-              <Bars
-                label="Weight of blocks by queue, against their limit; the latest to the right"
-                bars={[...data.rows].reverse().map(bar)}
-                by={by}
-                chosen={chosen}
-                onPick={setChosen}
-              />
-              <Legend origins={origins(data.rows)} />
-              <Chosen block={data.rows.find((row) => String(row.id) === chosen)} />
-              <BlockTable rows={data.rows} chosen={chosen} onPick={setChosen} />
-              <Pager pages={pages} of={data} />
-            </>
-          )
-        }
-      </Loaded>
+      <Listing<BlockRow> what="blocks" label="blocks" limit={25} cursor="before" empty={<NoBlocks />}>
+        {(data) => (
+          <>
+            <Bars
+              label="Weight of blocks by queue, against their limit; the latest to the right"
+              bars={[...data.rows].reverse().map(bar)}
+              by={by}
+              chosen={chosen}
+              onPick={setChosen}
+            />
+            <Legend origins={origins(data.rows)} />
+            <Chosen id={chosen} rows={data.rows} />
+            <BlockTable rows={data.rows} chosen={chosen} onPick={setChosen} />
+          </>
+        )}
+      </Listing>
     </>
   );
 }
@@ -112,9 +105,24 @@ function Run({ block }: { block: BlockRow }) {
   );
 }
 
-function Chosen({ block }: { block: BlockRow | undefined }) {
+function Chosen({ id, rows }: { id: string; rows: BlockRow[] }) {
+  if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see what it took from whom, and the logs of its tasks.</p>;
+  const block = rows.find((row) => String(row.id) === id);
+  return block ? <BlockCard block={block} /> : <Elsewhere id={id} />;
+}
+
+/** A block of another page of the list. */
+function Elsewhere({ id }: { id: string }) {
+  const found = useRing<Paged<BlockRow>>("blocks", { before: Number(id) + 1, limit: 1 });
+  return (
+    <Loaded from={found}>
+      {({ rows: [block] }) => (block && String(block.id) === id ? <BlockCard block={block} /> : <p className="muted">Block {id} is not kept any more.</p>)}
+    </Loaded>
+  );
+}
+
+function BlockCard({ block }: { block: BlockRow }) {
   const here = useHere();
-  if (!block) return <p className="muted">Choose a block to see what it took from whom.</p>;
   const columns: Column<Part>[] = [
     {
       name: "Queue",
@@ -138,24 +146,61 @@ function Chosen({ block }: { block: BlockRow | undefined }) {
           Run <a href={below(block.run.url)}>{block.run.run_id}</a> of {block.run.dag_id}.
         </p>
       )}
-      {block.tasks.length > 0 && (
-        <>
-          <p className="muted">Tasks, with what they (and their Spark jobs) wrote:</p>
-          <ul className="tasks">
-            {block.tasks.map((task) => (
-              <li key={`${task.task_id} ${task.map_index}`}>
-                <a href={below(task.url)}>
-                  {task.task_id}
-                  {task.map_index >= 0 && ` [${task.map_index}]`}
-                  {task.name && ` ${task.name}`}
-                </a>
-                {task.state && <span className="muted"> {task.state}</span>}
-              </li>
-            ))}
-          </ul>
-        </>
-      )}
+      {block.tasks.length > 0 && <TaskTable block={block} />}
       <Table caption={`What block ${block.id} took`} columns={columns} rows={block.by_queue} id={(one) => one.origin ?? ""} />
     </section>
+  );
+}
+
+const named = (task: Task) => (task.map_index < 0 ? task.task_id : `${task.task_id} [${task.map_index}]`);
+
+/** Each task with the logs of its tries; one that submits to Spark is one job there. */
+function TaskTable({ block }: { block: BlockRow }) {
+  const onSpark = block.tasks.some((task) => task.job);
+  const columns: Column<Task>[] = [
+    {
+      name: "Task",
+      head: true,
+      cell: (task) => (
+        <>
+          <a href={below(task.url)}>{named(task)}</a>
+          {task.name !== task.task_id && <span className="muted"> {task.name}</span>}
+        </>
+      ),
+    },
+    { name: "State", cell: (task) => <span className={`badge task-${task.state}`}>{task.state ?? "waits"}</span> },
+    { name: "Took", right: true, cell: (task) => (task.seconds === null ? "–" : span(task.seconds)) },
+    { name: "Logs", cell: (task) => <Logs task={task} /> },
+    ...(onSpark ? [{ name: "Spark job", cell: (task: Task) => <SparkJob task={task} /> }] : []),
+  ];
+  return <Table caption={`Tasks of block ${block.id}`} columns={columns} rows={block.tasks} id={(task) => `${task.task_id} ${task.map_index}`} />;
+}
+
+const MOST_TRIES = 5;
+
+function Logs({ task }: { task: Task }) {
+  if (task.tries === 0) return <span className="muted">not begun</span>;
+  const first = Math.max(1, task.tries - MOST_TRIES + 1);
+  const tries = Array.from({ length: task.tries - first + 1 }, (_, index) => first + index);
+  return (
+    <span className="logs">
+      {tries.map((one) => (
+        <a key={one} href={`${below(task.url)}?try_number=${one}`} aria-label={`Log of ${named(task)}, try ${one}`}>
+          {task.tries === 1 ? "log" : `try ${one}`}
+        </a>
+      ))}
+    </span>
+  );
+}
+
+/** Which application it is of the latest try; while it runs, or where Spark keeps a history, Spark shows more. */
+function SparkJob({ task }: { task: Task }) {
+  if (!task.job) return <span className="muted">–</span>;
+  const { id, url } = task.job;
+  if (!url) return <code>{id}</code>;
+  return (
+    <a href={url} target="_blank" rel="noopener noreferrer" title="Spark's own page of it">
+      {id ?? "Spark’s page"}
+    </a>
   );
 }

@@ -3,10 +3,11 @@
 import { useState } from "react";
 
 import { useHere, useRing } from "../context";
+import { Sliced } from "../parts/listing";
 import { Action, Empty, Failure, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import type { Checked, Fairness, FairnessRow } from "../types";
-import { count, many, percent, span } from "../words";
+import { count, many, off } from "../words";
 import { Share } from "./queues";
 
 export function CheckView() {
@@ -40,7 +41,7 @@ function Integrity() {
       <Action primary refusal={here.refusal("write")} busy={busy} onClick={() => void check()}>
         {busy ? "Checking…" : "Check now"}
       </Action>
-      <div role="status">{found && <Found found={found} />}</div>
+      {found && <Found found={found} />}
     </section>
   );
 }
@@ -49,27 +50,42 @@ function Found({ found }: { found: Checked | Error }) {
   if (found instanceof Error) return <Failure error={found} />;
   if (found.violations.length === 0) return <Notice kind="good">All is sound. That took {found.took_seconds.toFixed(1)} s.</Notice>;
   return (
-    <Notice kind="bad">
-      <strong>{many(found.violations.length, "rule is", "rules are")} broken.</strong> Keep a copy of the store before anything else.
-      <ul>
-        {found.violations.map((one, index) => (
-          <li key={index}>
-            <strong>{one.where}</strong>: {one.what} {one.hint}
-          </li>
+    <>
+      <Notice kind="bad">
+        <strong>{many(found.count, "violation")} found.</strong> Keep a copy of the store before anything else.
+        {[...new Set(found.violations.map((one) => one.hint))].map((hint) => (
+          <p key={hint} className="sentence">
+            {hint}.
+          </p>
         ))}
-      </ul>
-    </Notice>
+      </Notice>
+      <Sliced rows={found.violations} label="violations">
+        {(some) => (
+          <ul>
+            {some.map((one, index) => (
+              <li key={index}>
+                <strong>{one.where}</strong>: {one.what}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Sliced>
+      {found.count > found.violations.length && (
+        <p>
+          These are the first {count(found.violations.length)}; <code>airflow-mq check</code> tells all.
+        </p>
+      )}
+    </>
   );
 }
 
 function FairnessTable() {
-  const here = useHere();
   const fairness = useRing<Fairness>("fairness");
   const columns: Column<FairnessRow>[] = [
-    { name: "Queue", head: true, cell: (row) => <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a> },
+    { name: "Queue", head: true, cell: (row) => <QueueLink row={row} /> },
     { name: "Received / promised", right: true, cell: (row) => <Share row={row} /> },
-    { name: "Off by", right: true, cell: (row) => percent(row.error) },
-    { name: "Longest wait", right: true, cell: (row) => (row.longest_wait === null ? "–" : span(row.longest_wait)) },
+    { name: "Off by", right: true, cell: (row) => off(row.error) },
+    { name: "Longest wait", right: true, cell: (row) => (row.longest_wait === null ? "–" : many(row.longest_wait, "block")) },
   ];
   return (
     <section aria-label="Fairness">
@@ -91,13 +107,31 @@ function FairnessTable() {
                 )}
                 .
               </p>
-              <Table caption="Shares promised and received" columns={columns} rows={data.rows} id={(row) => row.origin} />
-              <p className="muted">{count(data.rows.length)} queues.</p>
+              <Sliced rows={data.rows} label="shares" by={25}>
+                {(some) => (
+                  <Table caption="Shares promised and received" columns={columns} rows={some} id={(row) => `${row.priority} ${row.origin}`} />
+                )}
+              </Sliced>
+              {data.queues > data.rows.length && (
+                <p className="muted">
+                  Of {count(data.queues)} queues, the {count(data.rows.length)} that are furthest off.
+                </p>
+              )}
             </>
           )
         }
       </Loaded>
     </section>
+  );
+}
+
+function QueueLink({ row }: { row: FairnessRow }) {
+  const here = useHere();
+  return (
+    <>
+      <a href={here.href("queue", { origin: row.origin, priority: row.priority })}>{row.origin}</a>
+      {row.priority === "high" && <span className="badge">high</span>}
+    </>
   );
 }
 

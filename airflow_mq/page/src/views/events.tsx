@@ -1,22 +1,19 @@
 /** What became of every message, the latest first. */
 
-import { useState } from "react";
-
-import { useHere, useRing } from "../context";
-import { Empty, Loaded } from "../parts/notice";
-import { Pager, usePages } from "../parts/paging";
+import { useHere } from "../context";
+import { Listing } from "../parts/listing";
+import { Empty } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import type { EventRow, Paged, Weight } from "../types";
+import { useWord } from "../route";
+import type { EventRow, Weight } from "../types";
 import { clock, count, kind, kinds, weight } from "../words";
 import { useSettled } from "./queues";
 
 export function EventsView() {
   const here = useHere();
-  const [wanted, setWanted] = useState("");
-  const [typed, setTyped] = useState("");
+  const [wanted, setWanted] = useWord("kind");
+  const [typed, setTyped] = useWord("origin");
   const origin = useSettled(typed.trim());
-  const pages = usePages(JSON.stringify([here.conn, here.ring, wanted, origin]));
-  const events = useRing<Paged<EventRow>>("events", { kind: wanted, origin, after: pages.after, limit: 100 });
   return (
     <>
       <div className="row between">
@@ -42,20 +39,19 @@ export function EventsView() {
           </a>
         </div>
       </div>
-      <Loaded from={events}>
-        {(data) =>
-          data.rows.length === 0 ? (
-            <Empty title={wanted || origin ? "No such event" : "No events yet"}>
-              <p>An event says what became of a message: processed, set aside, discarded, and by whom. They are kept as long as the ring says.</p>
-            </Empty>
-          ) : (
-            <>
-              <EventTable rows={data.rows} />
-              <Pager pages={pages} of={data} />
-            </>
-          )
+      <Listing<EventRow>
+        what="events"
+        label="events"
+        query={{ kind: wanted, origin }}
+        limit={100}
+        empty={
+          <Empty title={wanted || origin ? "No such event" : "No events yet"}>
+            <p>An event says what became of a message: processed, set aside, discarded, and by whom. They are kept as long as the ring says.</p>
+          </Empty>
         }
-      </Loaded>
+      >
+        {(data) => <EventTable rows={data.rows} />}
+      </Listing>
     </>
   );
 }

@@ -3,12 +3,12 @@
 import { useState } from "react";
 
 import { useHere, useRing } from "../context";
-import { Bars, Choice, Legend, type Dimension } from "../parts/bars";
+import { amount, Bars, Choice, Legend, type Dimension } from "../parts/bars";
 import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import { usePoll } from "../poll";
+import { useLast, usePoll } from "../poll";
 import type { DryBlock, Overview, Weight } from "../types";
-import { bytes, count, many, millis, percent, weight } from "../words";
+import { count, many, percent, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
 import { useSettled } from "./queues";
 
@@ -20,7 +20,7 @@ export function NextView() {
   return <Loaded from={overview}>{(data) => <What key={data.ring} overview={data} />}</Loaded>;
 }
 
-type Said = { factor: { time: number; size: number }; shares: Record<string, number>; order: string; blocks: number };
+type Said = { factor: Record<Dimension, number>; shares: Record<string, number>; order: string; blocks: number };
 
 const UNCHANGED = { time: 100, size: 100 };
 
@@ -49,13 +49,6 @@ function What({ overview }: { overview: Overview }) {
   );
 }
 
-/** While a new answer is awaited, the last one stays. */
-function useLast<T>(value: T | null): T | null {
-  const [last, setLast] = useState(value);
-  if (value !== null && value !== last) setLast(value);
-  return value ?? last;
-}
-
 function request(said: Said, limit: Weight | null) {
   const changed = said.factor.time !== 100 || said.factor.size !== 100;
   return {
@@ -80,26 +73,18 @@ function Controls({ overview, said, onChange }: { overview: Overview; said: Said
   return (
     <form className="card controls" aria-label="What if" onSubmit={(event) => event.preventDefault()}>
       {now ? (
-        <>
+        (Object.keys(DIMENSIONS) as Dimension[]).map((one) => (
           <Slider
-            label="Time limit"
-            value={said.factor.time}
+            key={one}
+            label={`${DIMENSIONS[one]} limit`}
+            value={said.factor[one]}
             from={10}
             to={400}
             step={10}
-            told={millis(now.time)}
-            onChange={(time) => change({ factor: { ...said.factor, time } })}
+            told={amount(now[one], one)}
+            onChange={(percent) => change({ factor: { ...said.factor, [one]: percent } })}
           />
-          <Slider
-            label="Size limit"
-            value={said.factor.size}
-            from={10}
-            to={400}
-            step={10}
-            told={bytes(now.size)}
-            onChange={(size) => change({ factor: { ...said.factor, size } })}
-          />
-        </>
+        ))
       ) : (
         <p className="muted">This ring has no limit of its own: the DAG says one.</p>
       )}

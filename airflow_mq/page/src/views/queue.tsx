@@ -2,52 +2,85 @@
 
 import { useState } from "react";
 
+import { ApiError } from "../api";
 import { useHere, useRing } from "../context";
-import { Loaded, Notice } from "../parts/notice";
+import { Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
-import type { Overview, PageRow, Queue, Weight } from "../types";
+import type { Overview, PageRow, Pause, PausedRow, Queue, Weight } from "../types";
 import { age, bytes, count, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
 export function QueueView({ origin, priority }: { origin: string; priority: string }) {
   const here = useHere();
   const queue = useRing<Queue>("queue", { origin, priority });
-  const overview = useRing<Overview>("overview", {}, false);
-  const [page, setPage] = useState<number | null>(null);
+  const gone = queue.error instanceof ApiError && queue.error.status === 404;
   return (
     <>
-      <p>
+      <p className="row between">
         <a href={here.href("queues")}>← All queues</a>
+        <a href={here.href("events", { origin })}>Events of {origin}</a>
       </p>
-      <Loaded from={queue}>
-        {(data) => (
-          <>
-            <div className="row between">
-              <h2>
-                {data.origin} {data.priority === "high" && <span className="badge">high</span>}
-                {data.paused && <span className="badge warn">paused</span>}
-              </h2>
-              <PauseButton origin={data.origin} pause={data.paused} paths={overview.data?.paths ?? false} onDone={queue.refresh} />
-            </div>
-            {data.paused && <Notice kind="warn">Paused {paused(data.paused)}</Notice>}
-            <Why queue={data} />
-            <Facts queue={data} />
-            <Pages queue={data} page={page} onPick={setPage} />
-            {page !== null && <Peek origin={data.origin} priority={data.priority} page={page} onClose={() => setPage(null)} />}
-          </>
-        )}
-      </Loaded>
+      {gone ? <Nothing origin={origin} /> : <Loaded from={queue}>{(data) => <Held queue={data} onDone={queue.refresh} />}</Loaded>}
     </>
   );
 }
 
+function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; pause: Pause | null; onDone: () => void }) {
+  const overview = useRing<Overview>("overview", {}, false);
+  return (
+    <>
+      <div className="row between">
+        <h2>
+          {origin} {high && <span className="badge">high</span>}
+          {pause && <span className="badge warn">paused</span>}
+        </h2>
+        <PauseButton origin={origin} pause={pause} paths={overview.data?.paths ?? false} onDone={onDone} />
+      </div>
+      {pause && <Notice kind="warn">Paused {paused(pause)}</Notice>}
+    </>
+  );
+}
+
+function Held({ queue, onDone }: { queue: Queue; onDone: () => void }) {
+  const [page, setPage] = useState<number | null>(null);
+  return (
+    <>
+      <Head origin={queue.origin} high={queue.priority === "high"} pause={queue.paused} onDone={onDone} />
+      <Why queue={queue} />
+      <Facts queue={queue} />
+      <Pages queue={queue} page={page} onPick={setPage} />
+      {page !== null && <Peek origin={queue.origin} priority={queue.priority} page={page} onClose={() => setPage(null)} />}
+    </>
+  );
+}
+
+/** Nothing of it is here; it may be paused all the same, and events tell of what there was. */
+function Nothing({ origin }: { origin: string }) {
+  const here = useHere();
+  const all = useRing<{ rows: PausedRow[] }>("paused");
+  return (
+    <Loaded from={all}>
+      {({ rows }) => (
+        <>
+          <Head origin={origin} high={false} pause={rows.find((one) => one.origin === origin)?.pause ?? null} onDone={all.refresh} />
+          <Empty title="Nothing of it is here now">
+            <p>
+              Its <a href={here.href("events", { origin })}>events</a> tell what became of its messages. It begins anew with the next one.
+            </p>
+          </Empty>
+        </>
+      )}
+    </Loaded>
+  );
+}
+
 function Why({ queue }: { queue: Queue }) {
-  const changes = queue.explain?.changes ?? [];
+  const { changes } = queue.explain;
   return (
     <section className="card" aria-label="Why it waits">
       <h3>Why it waits</h3>
-      <p className="sentence">{queue.why}</p>
+      <p className="sentence">{queue.explain.sentence}</p>
       {changes.length > 0 && (
         <>
           <h4>What would change that</h4>

@@ -3,12 +3,13 @@
 import { useEffect, useState } from "react";
 
 import { useHere, useRing } from "../context";
-import { Empty, Loaded } from "../parts/notice";
-import { Pager, usePages } from "../parts/paging";
-import { PausedBadge } from "../parts/pause";
+import { Listing } from "../parts/listing";
+import { Empty } from "../parts/notice";
+import { PauseButton, paused, PausedBadge } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
-import type { Paged, QueueRow } from "../types";
-import { age, atLeast, bytes, count, percent, rate } from "../words";
+import { useWord } from "../route";
+import type { PausedRow, QueueRow } from "../types";
+import { age, atLeast, bytes, count, many, percent, rate } from "../words";
 
 /** What was typed, once nothing more is typed for a moment. */
 export function useSettled(value: string, millis = 250): string {
@@ -22,11 +23,9 @@ export function useSettled(value: string, millis = 250): string {
 
 export function QueuesView() {
   const here = useHere();
-  const [typed, setTyped] = useState("");
-  const [sort, setSort] = useState("messages");
+  const [typed, setTyped] = useWord("search");
+  const [sort, setSort] = useWord("sort", "messages");
   const search = useSettled(typed.trim());
-  const pages = usePages(JSON.stringify([here.conn, here.ring, search, sort]));
-  const rows = useRing<Paged<QueueRow>>("queues", { search, sort, after: pages.after, limit: 50 });
   return (
     <>
       <div className="row between">
@@ -54,24 +53,45 @@ export function QueuesView() {
           </a>
         </div>
       </div>
-      <Loaded from={rows}>
-        {(data) =>
-          data.rows.length === 0 ? (
-            <None search={search} />
-          ) : (
-            <>
-              <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
-              {data.counted === false && (
-                <p className="muted" role="status">
-                  Not every queue is counted yet: the order is that of those that are, and gets better by itself.
-                </p>
-              )}
-              <Pager pages={pages} of={data} />
-            </>
-          )
-        }
-      </Loaded>
+      <PausedQueues />
+      <Listing<QueueRow> what="queues" label="queues" query={{ search, sort }} limit={50} empty={<None search={search} />}>
+        {(data) => (
+          <>
+            <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
+            {data.counted === false && (
+              <p className="muted" role="status">
+                Not every queue is counted yet: the order is that of those that are, and gets better by itself.
+              </p>
+            )}
+          </>
+        )}
+      </Listing>
     </>
+  );
+}
+
+/** All that are paused, also those in which nothing waits. */
+function PausedQueues() {
+  const here = useHere();
+  const [shown, setShown] = useWord("paused");
+  const { data, refresh } = useRing<{ rows: PausedRow[]; total: number }>("paused");
+  if (!data || data.total === 0) return null;
+  return (
+    <details className="card" open={shown !== ""} onToggle={(event) => event.currentTarget.open !== (shown !== "") && setShown(event.currentTarget.open ? "shown" : "")}>
+      <summary>{many(data.total, "origin is", "origins are")} paused</summary>
+      <ul className="paused-list">
+        {data.rows.map(({ origin, pause }) => (
+          <li key={origin} className="row between">
+            <span>
+              <a href={here.href("queue", { origin })}>{origin}</a>
+              {pause.below && " and all below it"} <span className="muted">{paused(pause)}</span>
+            </span>
+            <PauseButton origin={origin} pause={pause} paths={false} onDone={refresh} />
+          </li>
+        ))}
+      </ul>
+      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq paused</code> tells all.</p>}
+    </details>
   );
 }
 

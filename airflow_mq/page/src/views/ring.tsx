@@ -8,7 +8,6 @@ import { colour } from "../parts/colours";
 import { Code, Empty, Loaded } from "../parts/notice";
 import { Ring, type Measure } from "../parts/ring";
 import { Table, type Column } from "../parts/table";
-import { go } from "../route";
 import type { Arc, BlockRow, Overview } from "../types";
 import { age, atLeast, bytes, clock, count, many, weight } from "../words";
 
@@ -20,7 +19,7 @@ export function RingView() {
 function Shown({ overview, at }: { overview: Overview; at: number | null }) {
   const here = useHere();
   const [by, setBy] = useState<Measure>("messages");
-  const pick = (arc: Arc) => go("queue", { conn: here.conn, ring: here.ring, origin: arc.origin, priority: arc.priority });
+  const lead = (arc: Arc | null) => (arc ? here.href("queue", { origin: arc.origin, priority: arc.priority }) : here.href("queues"));
   return (
     <>
       <Tiles overview={overview} />
@@ -33,7 +32,7 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
               <h2>The ready ring</h2>
               <Choice label="An arc is as long as" value={by} of={{ messages: "Messages", bytes: "Bytes" }} onChange={setBy} />
             </div>
-            <Ring overview={overview} by={by} onPick={pick} />
+            <Ring overview={overview} by={by} lead={lead} />
             <ul className="legend centre" aria-hidden="true">
               <li>▼ head: its turn is next</li>
               <li>
@@ -70,7 +69,7 @@ function Tiles({ overview }: { overview: Overview }) {
     ["Oldest", overview.oldest ? age(overview.oldest, now) : "–", overview.oldest ? clock(overview.oldest) : "nothing waits"],
     ["In flight", count(overview.in_flight), "in planned blocks", here.href("blocks")],
     ["Set aside", count(overview.set_aside), overview.set_aside ? "wait for a person" : "nothing", here.href("aside")],
-    ["Paused", count(overview.paused), overview.paused === 1 ? "queue" : "queues", here.href("queues")],
+    ["Paused", count(overview.paused), overview.paused === 1 ? "origin" : "origins", here.href("queues", { paused: overview.paused ? "shown" : null })],
   ];
   return (
     <ul className="tiles">

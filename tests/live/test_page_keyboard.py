@@ -1,0 +1,131 @@
+"""The page without a mouse: where Tab leads, how the ring is walked, and what a dialog does with the keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from airflow_mq import Weight
+from tests.live.conftest import World
+from tests.live.looking import Seen
+
+RING = "page-keys"
+QUEUES = {"acme": 40, "birch": 20, "cobalt": 10}
+#: What the keyboard is at, as a person is told of it.
+AT = """() => {
+    const one = document.activeElement;
+    if (!one || one === document.body) return "nothing";
+    const label = one.getAttribute("aria-label") || one.labels?.[0]?.innerText || one.innerText;
+    return label.trim().split("\\n")[0];
+}"""
+INSIDE = "() => document.activeElement === document.body || document.activeElement.closest('dialog') !== null"
+
+
+@pytest.fixture(scope="module")
+def world(worlds: dict[str, World]) -> World:
+    """Three queues, and two messages set aside."""
+    world = worlds["sqlite"]
+    world.make_ring(RING, service_weight=Weight(1_000, 100_000))
+    with world.queue(RING) as queue:
+        for n in range(2):
+            queue.enqueue_message(f"heavy-{n}", b"{}", weight=Weight(5_000, 10))
+        queue.settle_block(queue.plan_block())
+        for origin, many in QUEUES.items():
+            queue.enqueue_messages(origin, [b"{}"] * many)
+    return world
+
+
+def tab(page: Page, times: int = 1, key: str = "Tab") -> list[str]:
+    """Where so many steps lead."""
+    found = []
+    for _ in range(times):
+        page.keyboard.press(key)
+        found.append(str(page.evaluate(AT)))
+    return found
+
+
+def test_tab_leads_through_the_page_from_the_top_down(seen: Seen) -> None:
+    shown = seen.open("ring", RING)
+    expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
+    shown.get_by_label("Connection").focus()
+    assert tab(seen.page, 9) == [
+        "Ring", "Ring", "Queues", "Blocks", "Next block", "Set aside", "Events", "Check", "72",
+    ]  # fmt: skip
+    assert tab(seen.page, 4) == ["3", "0", "2", "0"]
+    assert tab(seen.page, 2) == ["Messages", "Bytes"]
+    # The ring is one stop, however many arcs it has; then its table.
+    assert tab(seen.page)[0].startswith("acme: 40 messages")
+    assert tab(seen.page, 4) == ["Queues in the order of the ring", *QUEUES]
+    # Enter works where a click does.
+    seen.page.keyboard.press("Enter")
+    expect(shown.get_by_role("heading", name="cobalt", exact=True)).to_be_visible()
+
+
+def test_arrows_go_around_the_ring(seen: Seen) -> None:
+    shown = seen.open("ring", RING)
+    shown.locator("svg.ring a.arc").first.focus()
+    middle = shown.locator("svg.ring .middle")
+    expect(middle).to_contain_text("acme")
+    assert [one.partition(":")[0] for one in tab(seen.page, 2, "ArrowRight")] == ["birch", "cobalt"]
+    expect(middle).to_contain_text("cobalt")
+    assert tab(seen.page, 1, "Home")[0].startswith("acme:")
+    last = tab(seen.page, 1, "ArrowLeft")[0]
+    assert last == tab(seen.page, 1, "End")[0] and last.startswith("2 more queues")
+    # Whoever leaves and comes back is where they were.
+    tab(seen.page)
+    assert tab(seen.page, 1, "Shift+Tab") == [last]
+    tab(seen.page, 2, "ArrowLeft")
+    seen.page.keyboard.press("Enter")
+    expect(shown.get_by_role("heading", name="birch", exact=True)).to_be_visible()
+
+
+def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World) -> None:
+    shown = seen.open("queue", RING, origin="birch", priority="regular")
+    pause = shown.get_by_role("button", name="Pause")
+    for way in ("Escape", "Cancel"):
+        pause.focus()
+        seen.page.keyboard.press("Enter")
+        dialog = seen.page.get_by_role("dialog", name="Pause birch")
+        expect(dialog).to_be_visible()
+        expect(dialog.get_by_label("Reason")).to_be_focused()
+        for key in ["Tab"] * 8 + ["Shift+Tab"] * 8:
+            seen.page.keyboard.press(key)
+            assert seen.page.evaluate(INSIDE), f"{key} leads out of the dialog"
+        if way == "Escape":
+            seen.page.keyboard.press("Escape")
+        else:
+            dialog.get_by_role("button", name="Cancel").press("Enter")
+        expect(dialog).to_have_count(0)
+        expect(pause).to_be_focused()
+    # What is wanted is said, and nothing is done without it.
+    seen.page.keyboard.press("Enter")
+    seen.page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
+    seen.page.keyboard.type("by keyboard alone")
+    seen.page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(shown.get_by_text("by keyboard alone").first).to_be_visible()
+    expect(shown.get_by_role("button", name="Resume")).to_be_focused()
+    with world.queue(RING) as queue:
+        assert [one.reason for one in queue.paused()] == ["by keyboard alone"]
+        queue.resume("birch")
+
+
+def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> None:
+    shown = seen.open("aside", RING)
+    first = shown.get_by_role("checkbox", name="Choose heavy-0:0:0")
+    first.focus()
+    seen.page.keyboard.press("Space")
+    expect(first).to_be_checked()
+    expect(shown.get_by_text("1 chosen")).to_be_visible()
+    assert tab(seen.page, 4)[-3:] == ["Execute heavy-0:0:0", "Judge heavy-0:0:0 again", "Discard heavy-0:0:0"]
+    seen.page.keyboard.press("Enter")
+    dialog = seen.page.get_by_role("dialog", name="Discard 1 message")
+    expect(dialog.get_by_label("Reason")).to_be_focused()
+    seen.page.keyboard.type("too heavy for anybody")
+    seen.page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(seen.row("heavy-0:0:0")).to_have_count(0)
+    expect(seen.row("heavy-1:0:0")).to_be_visible()
+    with world.queue(RING) as queue:
+        assert [one.address.origin for one in queue.overweight()] == ["heavy-1"]

@@ -1,0 +1,93 @@
+"""The page over thousands of queues: turned, sorted and searched in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from airflow_mq import Weight
+from tests.live.conftest import World
+from tests.live.looking import Seen, assert_accessible
+
+RING = "page-many"
+TENANTS, SOURCES = 60, 50
+LOUD = {"tenant-07/source-42": 300, "tenant-31/source-05": 200, "tenant-59/source-49": 100}
+
+
+@pytest.fixture(scope="module")
+def world(worlds: dict[str, World]) -> World:
+    """Three thousand queues, of which three are loud; a block has met them."""
+    world = worlds["sqlite"]
+    world.make_ring(RING, service_weight=Weight(50, 50_000))
+    origins = [f"tenant-{tenant:02}/source-{source:02}" for tenant in range(TENANTS) for source in range(SOURCES)]
+    with world.queue(RING) as queue:
+        queue.enqueue_messages((origin, b"{}") for origin in origins for _ in range(LOUD.get(origin, 1)))
+        queue.release_block(queue.plan_block())
+    return world
+
+
+def names(shown: Locator) -> list[str]:
+    return shown.get_by_role("table", name="Queues").get_by_role("rowheader").all_text_contents()
+
+
+def page_number(shown: Locator) -> Locator:
+    return shown.get_by_role("navigation", name="Pages of queues").get_by_role("status")
+
+
+def test_thousands_are_turned_by_name_and_none_is_missed_or_told_twice(seen: Seen) -> None:
+    shown = seen.open("queues", RING, sort="origin")
+    found: list[str] = []
+    for number in range(1, 5):
+        expect(page_number(shown)).to_have_text(f"Page {number}")
+        expect(shown.locator("[aria-busy=true]")).to_have_count(0)
+        found += names(shown)
+        # By keyboard, and the button stays where the hand is.
+        shown.get_by_role("button", name="Next →").press("Enter")
+    assert found == [f"tenant-{n // SOURCES:02}/source-{n % SOURCES:02}" for n in range(200)]
+    for number in (5, 4, 3):
+        expect(page_number(shown)).to_have_text(f"Page {number}")
+        expect(shown.locator("[aria-busy=true]")).to_have_count(0)
+        seen.page.keyboard.press("Shift+Tab") if number == 5 else None
+        seen.page.keyboard.press("Enter")
+    expect(page_number(shown)).to_have_text("Page 2")
+    assert shown.get_by_role("button", name="← Before").evaluate("one => one === document.activeElement")
+
+
+def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
+    shown = seen.open("queues", RING)
+    table = shown.get_by_role("table", name="Queues")
+    expect(table.get_by_role("rowheader").first).to_have_text("tenant-07/source-42")
+    assert names(shown)[:3] == sorted(LOUD, key=lambda origin: -LOUD[origin])
+    assert table.locator("td[data-name=Depth]").all_text_contents()[:4] == ["300", "200", "100", "1"]
+    expect(page_number(shown)).to_have_text("Page 1 · 3,000 in all")
+    assert_accessible(seen.page, "many queues")
+    overview = seen.open("ring", RING)
+    expect(overview.get_by_text("of 3,000")).to_be_visible()
+    expect(overview.get_by_role("link", name=re.compile("^2,94. more queues$"))).to_be_visible()
+    assert overview.locator("svg.ring a.arc").count() == 61
+
+
+def test_a_search_finds_few_among_thousands_and_is_in_the_address(seen: Seen) -> None:
+    shown = seen.open("queues", RING)
+    expect(page_number(shown)).to_be_visible()
+    shown.get_by_role("button", name="Next →").click()
+    expect(page_number(shown)).to_have_text(re.compile("^Page 2"))
+    search = shown.get_by_label("Search queues by their origin")
+    search.press_sequentially("SOURCE-42", delay=5)
+    expect(page_number(shown)).to_have_text("Page 1 · 60 in all")
+    assert all(name.endswith("source-42") for name in names(shown))
+    search.press_sequentially("x")
+    expect(shown.get_by_role("heading", name="No origin contains “SOURCE-42x”")).to_be_visible()
+    search.press("Backspace")
+    shown.get_by_role("button", name="Next →").click()
+    expect(page_number(shown)).to_have_text("Page 2 · 60 in all")
+    expect(shown.get_by_role("table", name="Queues").get_by_role("rowheader")).to_have_count(10)
+    seen.page.reload()
+    expect(shown.get_by_label("Search queues by their origin")).to_have_value("SOURCE-42")
+    expect(page_number(shown)).to_have_text("Page 1 · 60 in all")
+    shown.get_by_role("link", name="tenant-07/source-42").click()
+    expect(shown.get_by_role("heading", name="tenant-07/source-42")).to_be_visible()
+    seen.page.go_back()
+    expect(shown.get_by_label("Search queues by their origin")).to_have_value("SOURCE-42")
