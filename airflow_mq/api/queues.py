@@ -107,8 +107,7 @@ def _read_cursor(text: str, sort: str) -> str | int | None:
 
 def _received(conn_id: str, queue: MessageQueue) -> Mapping[tuple[str, str], Received]:
     """What queues got of the latest blocks: it changes when a block is planned, and not before."""
-    newest = queue.ledger(limit=1)
-    latest = newest[0].block if newest else None
+    latest = queue.latest_in_ledger()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
     if known is None or known[0] != latest:

@@ -121,7 +121,7 @@ def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
 
 def test_shares_are_those_of_the_ledger(busy: MessageQueue) -> None:
     latest, found = busy.shares()
-    assert latest == busy.blocks()[0].id
+    assert latest == busy.blocks()[0].id == busy.latest_in_ledger()
     assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.block_glances())
 
 

@@ -168,6 +168,12 @@ class Glancing(Accounting):
             news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
         return len({name for name, _ in news}) > most
 
+    def latest_in_ledger(self) -> int | None:
+        """The block of the latest page of the ledger: while it is the same, so are the shares."""
+        with self.store.loose() as unit:
+            rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=1)
+        return rows[0][0] if rows else None
+
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
         """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
 
