@@ -32,6 +32,7 @@ from airflow_mq import (
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import MessageQueueError
 from airflow_mq.core.message import message_id
+from airflow_mq.core.priority import HIGH, book_name, books_of, origin_of, priority_of
 from tests.queue.callers import Caller
 
 from .clock import SECOND, Clock
@@ -39,12 +40,15 @@ from .sides import block_facts
 
 WAITING, ASIDE, GONE = "waiting", "set aside", "gone"
 ORIGINS = ("a", "a/b", "c")
+#: An origin has a regular book, and a high one.
+BOOKS = (*ORIGINS, *(book_name(origin, HIGH) for origin in ORIGINS))
 RINGS = (0, 1)
 FINAL = {"Processed", "ProcessingFailed", "Transferred", "Discarded", "Expired"}
 TRIED = {"Processed", "ProcessingFailed", "WentBack"}
 BACK = {"WentBack", "AttemptsExhausted"}
 DECIDED = {"Expired", "OverweightEnqueued"}
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
+books = places | st.tuples(st.sampled_from(RINGS), st.sampled_from(BOOKS))
 rings = st.sampled_from(RINGS)
 _names = itertools.count(1)
 Place = tuple[int, str]
@@ -71,6 +75,18 @@ class Entry(_Brief):
     holder: Holder | None = None
     #: The page and the index, once somebody looked.
     at: tuple[int, int] = (-1, -1)
+
+    @property
+    def origin(self) -> str:
+        return origin_of(self.place[1])
+
+    @property
+    def priority(self) -> str:
+        return priority_of(self.place[1])
+
+    @property
+    def address(self) -> Address:
+        return Address(self.origin, *self.at, self.priority)
 
     @property
     def id(self) -> bytes:
@@ -145,6 +161,8 @@ class Places(RuleBasedStateMachine):
     uris: ClassVar[list[str]]
     clock: ClassVar[Clock]
     met: ClassVar[Counter[str]]
+    #: The books that something is sent to.
+    names: ClassVar[tuple[str, ...]] = ORIGINS
 
     def configs(self, draw: Callable[..., Any]) -> list[RingConfig]:
         """Two rings; the second has smaller pages."""
@@ -165,7 +183,7 @@ class Places(RuleBasedStateMachine):
         self.stores = [Store(uri, [f"places-{number}-{ring}" for ring in RINGS], self.config) for uri in self.uris]
         self.serial = itertools.count(1)
         self.example = number
-        self.here: dict[Place, list[Entry]] = {(ring, origin): [] for ring in RINGS for origin in ORIGINS}
+        self.here: dict[Place, list[Entry]] = {(ring, book): [] for ring in RINGS for book in self.names}
         self.aside: list[Entry] = []
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
@@ -194,12 +212,20 @@ class Places(RuleBasedStateMachine):
     def lives(self, holder: Holder) -> bool:
         return holder.state == "held" and holder.deadline > self.clock.now
 
+    def holding(self, place: Place) -> set[Holder | None]:
+        """Whoever holds something of an origin, whatever its priority."""
+        books = [(place[0], book) for book in books_of(origin_of(place[1]))]
+        return {entry.holder for book in books for entry in self.here.get(book, ())} - {None}
+
     def in_flight(self, place: Place) -> bool:
-        return any(entry.holder for entry in self.here[place])
+        return bool(self.holding(place))
+
+    def is_paused(self, place: Place) -> bool:
+        return (place[0], origin_of(place[1])) in self.paused
 
     def next_of(self, place: Place) -> Entry | None:
         """The next message that somebody may take."""
-        if place in self.paused or (self.config[place[0]].ordered and self.in_flight(place)):
+        if self.is_paused(place) or (self.config[place[0]].ordered and self.in_flight(place)):
             return None
         free = (entry for entry in self.here[place] if entry.holder is None)
         return next((entry for entry in free if entry.expires is None or entry.expires > self.clock.now), None)
@@ -236,8 +262,10 @@ class Places(RuleBasedStateMachine):
     def send(self, data: st.DataObject) -> None:
         """A few messages in one call: one mail, which may lie over three pages."""
         draw = data.draw
-        ring, one = draw(places)
+        ring, one = draw(books.filter(lambda place: place[1] in self.names))
         more: dict[str, Any] = {}
+        if priority_of(one) == HIGH:
+            more["priority"] = HIGH
         if draw(st.integers(0, 3)) == 0:
             more["expires"] = draw(st.sampled_from([0, 20, 20, 70]))
         if draw(st.integers(0, 5)) == 0:
@@ -247,7 +275,7 @@ class Places(RuleBasedStateMachine):
         if draw(st.integers(0, 3)) == 0:
             more["headers"] = {"trace": str(next(self.serial))}
         payloads = [self.payload(data, self.config[ring].max_message_len) for _ in range(draw(st.integers(1, 6)))]
-        self.do(lambda store: store.queues[ring].enqueue_messages(one, payloads, **more).count)
+        self.do(lambda store: store.queues[ring].enqueue_messages(origin_of(one), payloads, **more).count)
         self.put(
             (self.entry((ring, one), payload, more) for payload in payloads),
             self.clock.now + more["not_before"] * SECOND if "not_before" in more else None,
@@ -281,7 +309,7 @@ class Places(RuleBasedStateMachine):
             tried.append(mine)
 
             def process(delivery: Delivery) -> Any:
-                mine.append((delivery.origin, delivery.payload))
+                mine.append((book_name(delivery.origin, delivery.priority), delivery.payload))
                 self.look(delivery)
                 return self.answer(delivery.payload, mood)
 
@@ -289,9 +317,9 @@ class Places(RuleBasedStateMachine):
 
         self.do(service)
         assert all(one == tried[0] for one in tried)
-        for origin in ORIGINS:
+        for origin in self.names:
             mine = [payload for whose, payload in tried[0] if whose == origin]
-            assert not (mine and (self.in_flight((ring, origin)) or (ring, origin) in self.paused))
+            assert not (mine and (self.in_flight((ring, origin)) or self.is_paused((ring, origin))))
             # First in, first out; one that went back comes again, and what is between was decided about on the way.
             mine = [payload for payload, _ in itertools.groupby(mine)]
             line = iter([entry.payload for entry in self.here[ring, origin]])
@@ -318,8 +346,8 @@ class Places(RuleBasedStateMachine):
         """Take note of what is claimed: each the next that nobody holds."""
         for origin, runs in facts[4]:
             place = holder.ring, origin
-            assert place not in self.paused
-            others = {entry.holder for entry in self.here[place]} - {None, holder}
+            assert not self.is_paused(place)
+            others = self.holding(place) - {holder}
             assert not (self.config[holder.ring].ordered and others), "two hold an ordered origin"
             for page, first, count, _, decisions in runs:
                 for at in range(first, first + count):
@@ -342,7 +370,9 @@ class Places(RuleBasedStateMachine):
         holder = data.draw(st.sampled_from([holder for holder in self.holders if not holder.is_token]))
         chosen = [entry for entry in holder.fates if data.draw(st.integers(0, 4))]
         answers = {entry: self.answer(entry.payload, mood) for entry in chosen}
-        reports = [Report(entry.place[1], *entry.at, entry.at[1], answer) for entry, answer in answers.items()]
+        reports = [
+            Report(entry.origin, *entry.at, entry.at[1], answer, entry.priority) for entry, answer in answers.items()
+        ]
         side = itertools.count()
 
         def end(store: Store) -> Any:
@@ -385,16 +415,18 @@ class Places(RuleBasedStateMachine):
             assert told == "InFlight"
             return
         assert isinstance(told, int)
-        for entry in self.here[place]:
-            entry.state = ASIDE
-        self.aside += self.here[place]
-        self.here[place] = []
+        for book in [book for book in self.names if origin_of(book) == place[1]]:
+            line = self.here[place[0], book]
+            for entry in line:
+                entry.state = ASIDE
+            self.aside += line
+            self.here[place[0], book] = []
 
     @precondition(lambda self: self.aside)
     @rule(data=st.data(), how=st.sampled_from(["execute", "discard", "judge again", "judge again", "reap"]))
     def decide(self, data: st.DataObject, how: str) -> None:
         entry = data.draw(st.sampled_from(self.aside))
-        ring, address = entry.place[0], Address(entry.place[1], *entry.at)
+        ring, address = entry.place[0], entry.address
 
         def decide(store: Store) -> Any:
             queue = store.queues[ring]
@@ -403,7 +435,7 @@ class Places(RuleBasedStateMachine):
             if how == "discard":
                 return queue.discard_overweight(address, "no use")
             if how == "reap":
-                return queue.reap_page(address.origin, address.page, "old")
+                return queue.reap_page(address.origin, address.page, "old", priority=address.priority)
             return len(queue.judge_again(address).moved)
 
         found = self.do(decide)
@@ -430,7 +462,7 @@ class Places(RuleBasedStateMachine):
             for store in self.stores:
                 fresh = list(store.queues[ring].events(after=store.seen[ring]))
                 store.seen[ring] = fresh[-1].seq if fresh else store.seen[ring]
-                told.append([(e.name, e.origin, e.page, e.index, e.id) for e in fresh])
+                told.append([(e.name, book_name(e.origin, e.priority), e.page, e.index, e.id) for e in fresh])
             assert all(Counter(one) == Counter(told[0]) for one in told)
             for name, origin, page, index, id_ in told[0]:
                 if name in FINAL | BACK | DECIDED | {"Rejudged"}:
@@ -506,23 +538,27 @@ class Places(RuleBasedStateMachine):
     def look_around(self) -> None:
         """Each message is in its place, and only there."""
         for place, line in self.here.items():
-            ring, origin = place
+            ring, book = place
             expected = [(entry.payload, self.seen(entry), entry.attempts) for entry in line]
             for store in self.stores:
                 queue = store.queues[ring]
-                peeked = [one for one in queue.peek(origin, limit=500) if one.state != ASIDE]
+                origin, priority = origin_of(book), priority_of(book)
+                peeked = [one for one in queue.peek(origin, limit=500, priority=priority) if one.state != ASIDE]
                 assert [(one.payload, one.state, one.attempts) for one in peeked] == expected, place
                 assert [dict(one.headers) for one in peeked] == [entry.headers for entry in line]
                 for one, entry in zip(peeked, line):
                     entry.at = (one.address.page, one.address.index)
         for ring in RINGS:
-            expected_aside = sorted((e.place[1], *e.at) for e in self.aside if e.place[0] == ring)
+            expected_aside = {e.address for e in self.aside if e.place[0] == ring}
             for store in self.stores:
                 queue = store.queues[ring]
-                counts = {origin: footprint.count for origin, footprint in queue.footprints()}
-                assert all(counts.get(origin, 0) == self.count((ring, origin)) for origin in ORIGINS)
+                counts, mine = dict.fromkeys(ORIGINS, 0), dict.fromkeys(ORIGINS, 0)
+                counts.update((origin, footprint.count) for origin, footprint in queue.footprints())
+                for book in self.names:
+                    mine[origin_of(book)] += self.count((ring, book))
+                assert counts == mine
                 found = [one.address for one in queue.overweight(limit=500)]
-                assert [(one.origin, one.page, one.index) for one in found] == expected_aside
+                assert len(found) == len(expected_aside) and set(found) == expected_aside
 
     @invariant()
     def everything_is_in_its_place(self) -> None:

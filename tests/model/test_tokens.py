@@ -13,11 +13,12 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from airflow_mq import Corrupt, Done, Message, Weight
 from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.core.priority import HIGH, PRIORITIES, REGULAR, book_name, books_of, origin_of, priority_of
 from airflow_mq.queue import ReferenceToken
 from tests.postgres_server import Server
 
 from .clock import SECOND, Clock
-from .places import ORIGINS, Entry, Holder, Place, Places, Store, places, rings
+from .places import BOOKS, ORIGINS, Entry, Holder, Place, Places, Store, books, places, rings
 from .sides import block_facts
 from .test_model import chosen, clock, hasty, run
 
@@ -53,7 +54,9 @@ class Refused(Exception):
 
 
 class Tokens(Places):
-    """Whoever takes messages one at a time, and whoever writes rows of their own with them."""
+    """Whoever takes messages one at a time, of both priorities, and whoever writes rows of their own with them."""
+
+    names = BOOKS
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -87,34 +90,37 @@ class Tokens(Places):
             self.hear()
             self.look_around()
 
-    @rule(place=places, count=st.integers(1, 3), stages=st.integers(2, 4), expires=st.none() | st.just(20))
+    @rule(place=books, count=st.integers(1, 3), stages=st.integers(2, 4), expires=st.none() | st.just(20))
     def hand_along(self, place: Place, count: int, stages: int, expires: int | None) -> None:
         """Messages go from stage to stage, each time to where fewest are: who lends them is often gone by then."""
-        more = {} if expires is None else {"expires": expires}
+        more: dict[str, Any] = {} if expires is None else {"expires": expires}
+        if priority_of(place[1]) == HIGH:
+            more["priority"] = HIGH
         fresh = [b"%d-" % next(self.serial) for _ in range(count)]
-        self.do(lambda store: store.queues[place[0]].enqueue_messages(place[1], fresh, **more).count)
+        self.do(lambda store: store.queues[place[0]].enqueue_messages(origin_of(place[1]), fresh, **more).count)
         self.put(self.entry(place, payload, more) for payload in fresh)
         for _ in range(stages):
             self.hear()
             self.look_around()
-            while holder := self.take_one(*place, None):
+            while holder := self.take_one(place[0], origin_of(place[1]), None):
                 if holder.entry.payload in fresh:
                     break
                 self.complete_some([holder], Done())
             if holder is None:
                 break
-            place = min(self.here, key=lambda one: len(self.here[one]))
-            self.transfer_some([holder], place)
+            ring, book = min(self.here, key=lambda one: len(self.here[one]))
+            self.transfer_some([holder], (ring, origin_of(book)))
+            place = ring, book_name(origin_of(book), holder.entry.priority)
         if expires is not None:
             # Nobody wants it any more, wherever it is by now.
             self.wait(expires + 1.0)
             self.hear()
             self.look_around()
-            self.take_one(*place, None)
+            self.take_one(place[0], origin_of(place[1]), None)
 
     def take_one(self, ring: int, origin: str | None, lease: float | None) -> Holder | None:
         settled = not any(holder.ring == ring and not self.lives(holder) for holder in self.holders)
-        before = self.do(lambda store: store.queues[ring].ring_order())
+        before = self.order(ring)
         self.tidy(ring)
         texts: list[str] = []
 
@@ -126,27 +132,47 @@ class Tokens(Places):
             texts.append(str(token))
             # Who has no lease does not get the message.
             content = None if lease == 0.0 else (token.fetch(), dict(token.headers))
-            return token.address.origin, block_facts(queue.block(token.secret)), content
+            return (
+                book_name(token.address.origin, token.address.priority),
+                block_facts(queue.block(token.secret)),
+                content,
+            )
 
         found = self.do(real)
         self.hear()
-        able = {one: self.next_of((ring, one)) for one in (ORIGINS if origin is None else (origin,))}
+        able = {one: self.next_of((ring, one)) for one in BOOKS if origin in (None, origin_of(one))}
         if found is None:
             assert not any(able.values()), f"nothing was given of {able}"
             return None
         whose, facts, content = found
         entry = able[whose]
         assert entry is not None, f"{whose} had nothing to give"
+        if settled:
+            # High ones first; of a ring in turn, and whoever gave one is the last of its priority.
+            turns = before if origin is None else books_of(origin)
+            assert whose == next(one for one in turns if able[one] is not None), "out of turn"
+            regular = any(priority_of(one) == REGULAR and found for one, found in able.items())
+            self.met["high before regular"] += regular and priority_of(whose) == HIGH
         if origin is None and settled:
-            assert whose == next(one for one in before if able[one] is not None), "out of turn"
-            after = self.do(lambda store: store.queues[ring].ring_order())
-            assert after == [one for one in before if one != whose] + [whose]
+            mine, others = [], []
+            for one in before:
+                (mine if priority_of(one) == priority_of(whose) else others).append(one)
+            mine = [*(one for one in mine if one != whose), whose]
+            assert self.order(ring) == (mine + others if priority_of(whose) == HIGH else others + mine)
         holder = Holder(ring, self.clock.now + int((60.0 if lease is None else lease) * SECOND), texts, {})
         self.hold(holder, facts)
         assert list(holder.fates) == [entry] and content in (None, (entry.payload, entry.headers))
         assert all(one.expires is not None and one.expires <= self.clock.now for one in holder.decided)
         self.met["taken"] += 1
         return holder
+
+    def order(self, ring: int) -> list[str]:
+        """The ready books: high ones in their turn, then regular ones in theirs."""
+        return [
+            book_name(origin, priority)
+            for priority in PRIORITIES[::-1]
+            for origin in self.do(lambda store: store.queues[ring].ring_order(100, priority))  # noqa: B023
+        ]
 
     def tokens(self, ring: int | None = None) -> list[Holder]:
         return [holder for holder in self.holders if holder.is_token and ring in (None, holder.ring)]
@@ -284,6 +310,7 @@ class Tokens(Places):
         if to is not None and draw(st.integers(0, 3)) == 0:
             more = draw(st.sampled_from([
                 {"weight": Weight(7, 1)}, {"weight": Weight(25, 1)}, {"headers": {"said": "here"}}, {"expires": 30},
+                {"priority": HIGH}, {"priority": HIGH}, {"priority": REGULAR},
             ]))  # fmt: skip
         return Command(ring, to, parts, more)
 
@@ -339,7 +366,9 @@ class Tokens(Places):
         if to is not None:
             if len(entry.payload) > self.config[to[0]].max_message_len:
                 raise Refused("MessageTooLong")
-            fresh = self.entry(to, entry.payload, more)
+            # What is handed on keeps its priority, unless somebody says otherwise.
+            place = to[0], book_name(to[1], more.get("priority", entry.priority))
+            fresh = self.entry(place, entry.payload, more)
             fresh.headers = fresh.headers or entry.headers
             fresh.expires = fresh.expires if "expires" in more else entry.expires
             draft.sent.append(fresh)
@@ -356,7 +385,8 @@ class Tokens(Places):
             if known and known != (origin, one.payload):
                 raise Refused("KeyConflict")
             if not known:
-                fresh.append(self.entry(command.to, one.payload, command.more))
+                place = ring, book_name(origin, command.more.get("priority", REGULAR))
+                fresh.append(self.entry(place, one.payload, command.more))
                 if one.key:
                     draft.keys[ring, one.key] = origin, one.payload
         return fresh
@@ -388,7 +418,7 @@ def told(result: Any) -> Any:
 @pytest.mark.timeout(0)
 def test_tokens_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), Tokens)
-    for what in ("taken", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
+    for what in ("taken", "high before regular", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
                  "refused: TokenRefused", "nothing was left"):  # fmt: skip
         assert met[what], f"never met: {what}"
 
