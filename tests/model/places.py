@@ -47,6 +47,12 @@ FINAL = {"Processed", "ProcessingFailed", "Transferred", "Discarded", "Expired"}
 TRIED = {"Processed", "ProcessingFailed", "WentBack"}
 BACK = {"WentBack", "AttemptsExhausted"}
 DECIDED = {"Expired", "OverweightEnqueued"}
+#: What events are called in a message's story.
+WORDS = {
+    "Processed": "processed", "ProcessingFailed": "failed", "Transferred": "transferred", "Discarded": "discarded",
+    "Expired": "expired", "WentBack": "went back", "AttemptsExhausted": "set aside",
+    "OverweightEnqueued": "set aside", "Rejudged": "judged again",
+}  # fmt: skip
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
 books = places | st.tuples(st.sampled_from(RINGS), st.sampled_from(BOOKS))
 rings = st.sampled_from(RINGS)
@@ -75,6 +81,8 @@ class Entry(_Brief):
     holder: Holder | None = None
     #: The page and the index, once somebody looked.
     at: tuple[int, int] = (-1, -1)
+    #: What became of it so far.
+    story: list[str] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -185,6 +193,7 @@ class Places(RuleBasedStateMachine):
         self.example = number
         self.here: dict[Place, list[Entry]] = {(ring, book): [] for ring in RINGS for book in self.names}
         self.aside: list[Entry] = []
+        self.gone: list[Entry] = []
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
         self.holders: list[Holder] = []
@@ -419,6 +428,7 @@ class Places(RuleBasedStateMachine):
             line = self.here[place[0], book]
             for entry in line:
                 entry.state = ASIDE
+                entry.story.append("swept")
             self.aside += line
             self.here[place[0], book] = []
 
@@ -477,6 +487,7 @@ class Places(RuleBasedStateMachine):
 
     def become(self, name: str, entry: Entry) -> None:
         self.met[name] += 1
+        entry.story.append(WORDS[name])
         holder = entry.holder
         expired = entry.expires is not None and entry.expires <= self.clock.now
         assert expired or name != "Expired"
@@ -500,6 +511,7 @@ class Places(RuleBasedStateMachine):
         (self.aside if entry.state == ASIDE else self.here[entry.place]).remove(entry)
         if name in FINAL:
             entry.state = GONE
+            self.gone.append(entry)
         elif name == "Rejudged":
             entry.state = WAITING
             self.here[entry.place].append(entry)
@@ -571,6 +583,25 @@ class Places(RuleBasedStateMachine):
             for queue in store.queues:
                 assert queue.check() == []
 
+    @precondition(lambda self: self.gone or self.entries())
+    @rule(data=st.data())
+    def tell(self, data: st.DataObject) -> None:
+        """The whole story of some messages, here or gone, is what became of them, in order."""
+        known = [*self.gone[-20:], *self.entries()]
+        for entry in data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True), "of whom"):
+            held = entry.holder is not None and entry.state == WAITING
+            for store in self.stores:
+                told = store.queues[entry.place[0]].story(entry.address)
+                words = [step.what for step in told.steps]
+                assert told.state == ("in flight" if held else entry.state) and told.id == entry.id, (
+                    f"{told} of {entry}"
+                )
+                assert words[0] == "enqueued" and told.addresses[-1] == entry.address
+                assert [one for one in words if one in WORDS.values() or one == "swept"] == entry.story
+                assert len(told.addresses) == 1 + entry.story.count("judged again")
+                assert (told.end.what if told.end else None) == (entry.story[-1] if entry.state == GONE else None)
+            self.met[f"told: {', '.join(entry.story[-2:])}"] += 1
+
     # And at the end nothing is left.
 
     @precondition(lambda self: self.steps > 15)
@@ -600,7 +631,7 @@ class Places(RuleBasedStateMachine):
                 for event in store.queues[ring].events(after=store.seen[ring]):
                     store.seen[ring] = event.seq
         self.here = {place: [] for place in self.here}
-        self.aside = []
+        self.aside, self.gone = [], []
         assert not self.delayed and not self.holders
 
     def teardown(self) -> None:
