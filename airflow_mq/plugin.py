@@ -76,7 +76,9 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
                         released += 1
                         log.info("Released block %d: the run %s of %s is over.", block.id, run_id, dag_id)
         except MessageQueueError as error:
-            log.warning("A block of %s could not be released (%s); it is when its lease is over.", dag_id, type(error).__name__)
+            log.warning(
+                "A block of %s could not be released (%s); it is when its lease is over.", dag_id, type(error).__name__
+            )
         except Exception as error:
             # A connection that is gone, say. What is told must hold no secret.
             log.warning("A queue of %s cannot be opened (%s).", dag_id, type(error).__name__)

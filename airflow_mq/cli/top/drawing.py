@@ -152,7 +152,8 @@ class _Columns:
         if not self.has_bar:
             self.name, self.bar = left, 0
             return
-        self.name = min(max(longest, 12), max(left * 2 // 5, 12))
+        # A name that can be read is worth more than a long bar.
+        self.name = min(max(longest, 12), max(left * 2 // 5, min(left - 12, 24), 12))
         self.bar = max(left - self.name - 2, 4)
 
     def heading(self, sort: str, search: str) -> Text:
