@@ -46,12 +46,14 @@ def test_a_connection_is_made_in_the_form_and_works(seen: Seen, world: World) ->
         expect(form.get_by_text(field["label"], exact=True)).to_be_visible()
         expect(form.get_by_text(field["description"])).to_be_visible()
         assert form.locator(f"[name=element_{name}]").count() == 1
-    form.locator("[name=connection_id]").fill(CONN_ID)
     driver = form.locator("xpath=//input[@name='element_driver']/..").get_by_role("combobox")
     driver.click()
     page.get_by_role("option", name="sqlite", exact=True).click()
-    form.locator("[name=element_path]").fill(world.store.removeprefix("sqlite:///"))
+    path = form.locator("[name=element_path]")
+    path.fill(behaviour["placeholders"]["path"])
     picture(page, "connection-extra-light-1280")
+    form.locator("[name=connection_id]").fill(CONN_ID)
+    path.fill(world.store.removeprefix("sqlite:///"))
     form.get_by_role("button", name="Save").click()
     expect(form).to_have_count(0)
 

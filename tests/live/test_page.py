@@ -136,13 +136,15 @@ def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
     assert seen.page.title() not in ("1", "2")
 
 
+def tell_job(world: World, run: str, task: str, index: int, id_: str, url: str) -> None:
+    """What the task of a Spark job leaves behind."""
+    left = {"key": "spark_job", "value": {"id": id_, "url": url}, "map_index": index}
+    world.airflow.call("POST", f"dags/in_place/dagRuns/{run}/taskInstances/block.{task}/xcomEntries", left)
+
+
 def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, world: World) -> None:
     (run,) = [one["dag_run_id"] for one in world.airflow.runs("in_place") if one["conf"].get("ring") == RING]
-    # As a Spark job's task leaves it; one who may write XComs may write this, too, and is not believed.
-    for index, url in enumerate(["http://spark.example:4040", "javascript:document.title=1"]):
-        task = f"dags/in_place/dagRuns/{run}/taskInstances/block.{('process', 'plan')[index]}/xcomEntries"
-        job = {"key": "spark_job", "value": {"id": f"local-{index}", "url": url}, "map_index": -index}
-        world.airflow.call("POST", task, job)
+    tell_job(world, run, "process", 0, "local-1795305600000", "http://spark.example:4040")
     shown = seen.open("blocks")
     shown.locator("tr", has=seen.page.get_by_role("link", name="in_place")).get_by_role("button").first.click()
     card = shown.get_by_role("region", name=re.compile("^Block "))
@@ -151,10 +153,14 @@ def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, w
     expect(tasks.get_by_role("rowheader")).to_have_text(
         [re.compile("plan"), re.compile("process"), re.compile("settle")]
     )
-    job = tasks.get_by_role("link", name="local-0")
+    job = tasks.get_by_role("link", name="local-1795305600000")
     assert job.get_attribute("href") == "http://spark.example:4040"
     assert job.get_attribute("rel") == "noopener noreferrer"
-    expect(tasks.locator("code", has_text="local-1")).to_be_visible()
+    seen.page.wait_for_load_state("networkidle")
+    picture(seen.page, "page-block-light-1280")
+    # Who may write XComs may write this, too, and is not believed.
+    tell_job(world, run, "plan", -1, "evil", "javascript:document.title=1")
+    expect(tasks.locator("code", has_text="evil")).to_be_visible()
     assert tasks.locator('a[href^="javascript:"]').count() == 0
     logs = tasks.get_by_role("link", name=re.compile("^Log of "))
     assert len({one.get_attribute("href") for one in logs.all()}) == 3

@@ -15,6 +15,9 @@ RING = "page-many"
 TENANTS, SOURCES = 60, 50
 LOUD = {"tenant-07/source-42": 300, "tenant-31/source-05": 200, "tenant-59/source-49": 100}
 
+#: Messages that no block can carry.
+HEAVY = 60
+
 
 @pytest.fixture(scope="module")
 def world(worlds: dict[str, World]) -> World:
@@ -67,6 +70,29 @@ def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
     expect(overview.get_by_text("of 3,000")).to_be_visible()
     expect(overview.get_by_role("link", name=re.compile("^2,94. more queues$"))).to_be_visible()
     assert overview.locator("svg.ring a.arc").count() == 61
+
+
+def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, world: World) -> None:
+    world.make_ring("page-heavy", service_weight=Weight(50, 50_000))
+    with world.queue("page-heavy") as queue:
+        queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
+        queue.settle_block(queue.plan_block())
+    shown = seen.open("aside", "page-heavy")
+    pages = shown.get_by_role("navigation", name="Pages of messages set aside").get_by_role("status")
+    expect(pages).to_have_text("Page 1 · 60 in all")
+    shown.get_by_role("checkbox", name="All on this page").check()
+    expect(shown.get_by_text("50 chosen")).to_be_visible()
+    shown.get_by_role("button", name="Next →").click()
+    expect(shown.get_by_role("rowheader")).to_have_count(10)
+    expect(shown.get_by_text("0 chosen")).to_be_visible()
+    with world.queue("page-heavy") as queue:
+        queue.change_ring(service_weight=Weight(1_000, 50_000))
+    shown.get_by_role("button", name="Judge all 60 again").click()
+    seen.confirm("Judge again", reason="blocks are larger now")
+    expect(shown.get_by_text(f"{HEAVY} messages judged again and back in the queue.")).to_be_visible()
+    expect(shown.get_by_role("button", name="Judge all 60 again")).to_have_count(0)
+    with world.queue("page-heavy") as queue:
+        assert queue.overweight() == []
 
 
 def test_a_search_finds_few_among_thousands_and_is_in_the_address(seen: Seen) -> None:
