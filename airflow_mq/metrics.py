@@ -30,8 +30,8 @@ log = logging.getLogger("airflow_mq.metrics")
 PREFIX = "mq"
 #: How many blocks of the ledger fairness is told of, where nothing is set.
 BLOCKS = 20
-#: In a ring in which more queues have messages, nobody asks how fair it is at every block: each is looked at for that.
-FEW_QUEUES = 1_000
+#: In a ring in which more queues have messages, nobody asks how fair it is at every block: that takes seconds.
+FEW_QUEUES = 20_000
 #: Origins that get metrics of their own, at the very most: backends pay for each name for ever.
 MOST_ORIGINS = 1_000
 #: Bytes of a name that a ring or an origin makes up at most.

@@ -173,13 +173,11 @@ def rounds_of(
     tells: from which of these blocks on, counted from 0, a queue had something to service.
     """
     wanting: list[set[str]] = [set() for _ in pages]
-    lines: dict[str, list[tuple[int, Entry]]] = {origin: [] for origin in ready}
-    for at, page in enumerate(pages):
-        for entry in page:
-            lines.setdefault(entry.origin, []).append((at, entry))
-    for origin, its in lines.items():
-        for at in _wanting_in(its, ready.get(origin), len(pages)):
-            wanting[at].add(origin)
+    lines = lines_of(pages)
+    for origin in lines.keys() | ready.keys():
+        for stretch in wanting_in(lines.get(origin, ()), ready.get(origin), len(pages)):
+            for at in stretch:
+                wanting[at].add(origin)
     return [
         Round(
             {entry.origin: parts(entry.granted) for entry in page},
@@ -190,17 +188,26 @@ def rounds_of(
     ]
 
 
-def _wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int) -> Iterator[int]:
+def lines_of(pages: Sequence[Sequence[Entry]]) -> dict[str, list[tuple[int, Entry]]]:
+    """What the ledger says of each queue, and in which block."""
+    found: dict[str, list[tuple[int, Entry]]] = {}
+    for at, page in enumerate(pages):
+        for entry in page:
+            found.setdefault(entry.origin, []).append((at, entry))
+    return found
+
+
+def wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int) -> Iterator[range]:
     """In which blocks a queue was wanting, by its lines and by since when it is ready now."""
     last, stopped = -1, False
     for at, entry in lines:
         if stopped and entry.reason not in PASSED_BY:
-            yield from range(last + 1, at)
+            yield range(last + 1, at)
         last, stopped = at, entry.reason in STOPPED
         if stopped:
-            yield at
+            yield range(at, at + 1)
     if ready is not None:
-        yield from range(last + 1 if stopped else max(last + 1, ready), count)
+        yield range(last + 1 if stopped else max(last + 1, ready), count)
 
 
 @dataclass
@@ -280,7 +287,10 @@ def judge(
 
 def together(levels: Mapping[str, Fairness]) -> Fairness:
     """The figures of the high queues and of the regular ones, each judged among themselves."""
-    origins = [replace(one, priority=level) for level, told in levels.items() for one in told.origins]
+    origins = [
+        one if one.priority == level else replace(one, priority=level)
+        for level, told in levels.items() for one in told.origins
+    ]  # fmt: skip
     origins.sort(key=lambda one: (one.origin, one.priority == REGULAR))
     ratios = [1 + one.error for one in origins if one.error is not None]
     return Fairness(max(told.blocks for told in levels.values()), origins, jain(ratios))

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
 
-from ..core.book import Book
-from ..core.claims import Scales
+from ..core.clock import Asks, judge_shares
 from ..core.errors import InvalidInput
 from ..core.fairness import Fairness, Promise, judge, rounds_of, together
-from ..core.groups import names_above
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
-from ..core.page import WAITING
-from ..core.priority import HIGH, REGULAR, book_name, origin_of
-from ..core.ring import Ring
+from ..core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.shelf import SqlShelf
+from ..store.thaw import standing_of
 from .reading import Reading
-
-#: A queue of so many messages is looked through for what it still asks for.
-COUNTED = 4096
+from .waiting import Waiting
 
 
 class Accounting(Reading):
@@ -45,36 +39,34 @@ class Accounting(Reading):
         with self._looking() as (unit, shelf):
             rows = unit.rows("ledger", ring=self.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
             pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
-            parts = parts_of(_limit(shelf.config.service_weight, pages))
-            numbers = [row[0] for row in rows]
-            due = {row[0] for row in unit.rows("due", ring=self.ring_id, now=shelf.now)}
-            first = partial(_first, most=most)
-            levels = {
-                REGULAR: _judge_level(
-                    shelf, REGULAR, pages, parts, _ready_since(shelf, first(shelf.ring), numbers, due)
-                )
-            }
-            if shelf.config.high:
-                ready = _ready_since(shelf, first(shelf.high), numbers, due)
-                levels[HIGH] = _judge_level(shelf, HIGH, pages, parts, ready)
-            return together(levels)
-
-
-def _first(ring: Ring, most: int | None) -> Iterable[str]:
-    return ring if most is None else islice(ring, most) if most else ()
+            waiting = Waiting(shelf, parts_of(_limit(shelf.config.service_weight, pages)), [row[0] for row in rows])
+            if most is None:
+                asks = waiting.of_all()
+            else:
+                rings = (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,)
+                asks = waiting.of_some(name for ring in rings for name in islice(ring, most) if most)
+            levels = (REGULAR, HIGH) if shelf.config.high else (REGULAR,)
+            return together({level: _judge_level(shelf, level, pages, waiting, asks) for level in levels})
 
 
 def _judge_level(
-    shelf: SqlShelf, priority: str, pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int],
-    ready: Mapping[str, int],
-) -> Fairness:  # fmt: skip
+    shelf: SqlShelf, priority: str, pages: Sequence[Sequence[Entry]], waiting: Waiting, asks: Mapping[str, Asks]
+) -> Fairness:
     """The figures of the queues of one priority."""
     own = [[entry for entry in page if entry.priority == priority] for page in pages]
-    origins = {entry.origin for page in own for entry in page} | set(ready)
+    ready = {origin_of(name): its for name, its in asks.items() if priority_of(name) == priority}
+    origins = {entry.origin for page in own for entry in page} | ready.keys()
     paths = shelf.config.paths and priority == REGULAR
-    promises = promises_of(shelf, origins, parts, paths=paths, leasts=priority == REGULAR)
-    left = {origin: _left(shelf, shelf.book(book_name(origin, priority)), parts) for origin in ready}
-    return judge(rounds_of(own, parts, ready), promises, left=left, paths=paths)
+    promises = _promises(shelf, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)
+
+    def left(origin: str) -> float:
+        return waiting.left(book_name(origin, priority))
+
+    if not paths and all(not promise.least and promise.most == inf for promise in promises.values()):
+        return judge_shares(own, waiting.parts, ready, promises, left, priority)
+    rounds = rounds_of(own, waiting.parts, {origin: its.since for origin, its in ready.items()})
+    rest = {origin: its.parts if its.all else left(origin) for origin, its in ready.items()}
+    return judge(rounds, promises, left=rest, paths=paths)
 
 
 def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
@@ -90,59 +82,17 @@ def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> W
     return most
 
 
-def promises_of(
-    shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool = False, leasts: bool = True
+def _promises(
+    shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
 ) -> Mapping[str, Promise]:
     """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
     names = set(origins)
-    shelf.load_books(sorted(names))
-    if paths:
-        names.update(name for origin in list(names) for name in names_above(origin))
     found = {}
-    for origin in sorted(names):
-        standing = shelf.standing(origin) if paths else shelf.book(origin).standing
-        least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
-        promise = Promise(standing.share, parts(least) if least and leasts else 0)
-        found[origin] = promise if most is None else Promise(promise.share, promise.least, parts(most))
-    return found
-
-
-def _ready_since(shelf: SqlShelf, ring: Iterable[str], blocks: Sequence[int], due: Container[int]) -> dict[str, int]:
-    """From which of these blocks on each queue that a block could take now had something to take."""
-    found: dict[str, int] = {}
-    for name in ring:
-        book = shelf.book(name)
-        mail = None if book.passed_by else first_mail(shelf, book)
-        if mail is not None:
-            # Ids of mail and blocks come from one counter; what is due has not joined yet.
-            found[origin_of(name)] = len(blocks) if mail in due else sum(1 for block in blocks if block < mail)
-    return found
-
-
-def first_mail(shelf: SqlShelf, book: Book) -> int | None:
-    """The mail in which the first message that waits arrived."""
-    for index in range(book.begin, book.end):
-        page = shelf.page(book.origin, index)
-        if page is None or page.is_attempted:
-            continue
-        place = page.first_index
-        for part in page.slices:
-            if place < part.items:
-                return part.mail
-            place -= part.items
-    return None
-
-
-def _left(shelf: SqlShelf, book: Book, parts: Callable[[Weight], int]) -> float:
-    """What a queue still asks for; where it is much, nobody counts it, and it counts as without end."""
-    while book.message_count <= COUNTED and shelf.pull(book):
-        pass
-    if book.message_count > COUNTED:
-        return inf
-    scales, found = Scales(shelf), 0
-    for index in range(book.begin, book.end):
-        page = shelf.page(book.origin, index)
-        for item, mark in enumerate(page.marks) if page is not None else ():
-            if page is not None and mark == WAITING:
-                found += parts(scales.weight(book.origin, page, item))
+    for name, settings in shelf.unit.rows("all_standings", ring=shelf.ring_id):
+        if name in names or paths:
+            standing = standing_of(settings)
+            least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
+            found[name] = Promise(
+                standing.share, parts(least) if least and leasts else 0, inf if most is None else parts(most)
+            )
     return found

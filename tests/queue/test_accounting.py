@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from airflow_mq import Costs, LinearWeigher, MessageQueue, Weight
+from airflow_mq import Costs, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.core.errors import InvalidInput
+from airflow_mq.core.fairness import Fairness, Promise, judge, rounds_of, together
+from airflow_mq.core.orders import parts_of
+from airflow_mq.core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
+from airflow_mq.queue.waiting import Waiting
+from airflow_mq.store import codec
+from tests.core.test_clock import same
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
 
@@ -136,3 +144,65 @@ def test_paths_are_judged_at_each_level(make_queue: Maker) -> None:
     queue.pause("many", below=True)
     run(queue, 2)
     assert queue.fairness().origin("many/0").waiting == 0
+
+
+def plainly(queue: MessageQueue) -> Fairness:
+    """The same figures, looked up queue by queue, and reckoned from block to block."""
+    with queue._looking() as (unit, shelf):
+        rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=100)[::-1]
+        pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
+        parts = parts_of(Weight(16, 1 << 20))
+        waiting = Waiting(shelf, parts, [row[0] for row in rows])
+        asks = waiting.of_some([*shelf.high, *shelf.ring])
+        told = {}
+        for level in (REGULAR, HIGH):
+            own = [[entry for entry in page if entry.priority == level] for page in pages]
+            ready = {origin_of(name): its.since for name, its in asks.items() if priority_of(name) == level}
+            names = {entry.origin for page in own for entry in page} | ready.keys()
+            promises = {name: Promise(shelf.book(name).standing.share) for name in names}
+            left = {origin: waiting.left(book_name(origin, level)) for origin in ready}
+            told[level] = judge(rounds_of(own, parts, ready), promises, left=left)
+        return together(told)
+
+
+@pytest.mark.parametrize("seed", (0, 2, 3))
+@pytest.mark.parametrize("order", ["deficit", "rotation"])
+def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) -> None:
+    """Whatever lies in pages or not, is claimed, paused, due, declared, set aside, or half done."""
+    random, queue = Random(seed), ring(make_queue, order, heap_size=120)
+    origins = [f"o{number}" for number in range(9)]
+    queue.set_origin("o1", share=3)
+    for _ in range(12):
+        for origin in random.sample(origins, 4):
+            payloads = [b"x" * random.randint(1, 40) for _ in range(random.randint(1, 6))]
+            weight = Weight(random.randint(1, 20), 1) if random.random() < 0.3 else None
+            due = random.choice((None, None, 0, 0, 3600))
+            priority = random.choice(("regular", "regular", "high"))
+            queue.enqueue_messages(
+                origin, [Message(payload, weight=weight) for payload in payloads], not_before=due, priority=priority
+            )
+        block = queue.plan_block()
+        batches = list(block.batches())
+        answers = [batch.answer(random.choice((Done(), Done(), Yield()))) for batch in batches if random.random() < 0.9]
+        if random.random() < 0.2:
+            queue.pause(random.choice(origins))
+        if random.random() < 0.9:
+            queue.report(block, answers)
+            queue.settle_block(block)
+        told = queue.fairness()
+        same(told, plainly(queue))
+    assert told.blocks == 12 and told.origins
+
+
+def test_how_much_is_asked_grows_with_the_ring_alone(make_queue: Maker) -> None:
+    """The same few statements, however many queues wait, and whether they lie in pages or not."""
+    queue, counts = ring(make_queue, "deficit"), []
+    for round_ in range(3):
+        queue.enqueue_messages([(f"o{number}", b"x") for number in range(round_, 40, 2)])
+        seen: list[str] = []
+        queue.store.probe = seen.append
+        queue.fairness()
+        queue.store.probe = None
+        counts.append(sorted(seen))
+        run(queue, 1)
+    assert counts[0] == counts[1] == counts[2]

@@ -55,6 +55,9 @@ ON_PURPOSE = {
     "oldest_books": "whoever watches wants to know who waits longest",
     "backlog": "whoever watches may list queues by what they hold",
     "totals": "whoever watches a ring has all that waits added up",
+    "first_pages": "fairness is told of every queue that is ready",
+    "first_mails": "fairness is told of every queue that has mail",
+    "claimed": "fairness is told of every queue that nothing is in flight of",
     "beside": "whoever watches a ring has all that is set aside or not due counted",
 }
 

@@ -18,10 +18,10 @@ from ...store import codec
 from ...store.rows import BlockRow
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
-from ..accounting import first_mail
 from ..blocks import STATES
 from ..planning import PLANNED
 from ..values import moment
+from ..waiting import first_mail
 
 #: How many mails of a queue a glance adds up.
 MOST_MAILS = 1_000
