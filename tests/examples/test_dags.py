@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from airflow_mq.core.message import Address
+
 REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"
 FILES = sorted(path.name for path in DAGS.glob("*.py"))
@@ -100,6 +102,14 @@ def test_a_dag_is_imported_quickly_and_quietly(imported: Imported, name: str) ->
 @pytest.mark.slow
 def test_the_dag_in_the_readme_is_one(imported: Imported) -> None:
     assert imported["readme.py"]["dags"] == ["orders"]
+
+
+@pytest.mark.parametrize("name", ["overweight_by_hand.py", "overweight_with_approval.py"])
+def test_a_form_takes_the_address_of_any_message(name: str) -> None:
+    (pattern,) = re.findall(r'pattern="(.*?)"', (DAGS / name).read_text())
+    for address in ("acme:0:3", "acme/orders:0:3", "a:b:17:3:high"):
+        assert re.search(pattern, str(Address.parse(address)))
+    assert not re.search(pattern, "acme:0") and not re.search(pattern, "acme:0:3:low")
 
 
 @pytest.mark.parametrize("name", FILES)
