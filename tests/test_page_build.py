@@ -34,6 +34,12 @@ def test_the_page_was_built_of_these_sources() -> None:
     assert (DIST / "SOURCES").read_text().strip() == sources_hash(), REBUILD
 
 
+def test_what_may_be_pressed_does_not_look_barred() -> None:
+    """React writes `aria-disabled="false"` where it is false, and a rule that asks for the name alone meets it, too."""
+    styles = (PAGE / "src" / "style.css").read_text()
+    assert 'button[aria-disabled="true"]' in styles and "[aria-disabled]" not in styles
+
+
 def test_nothing_of_it_comes_from_elsewhere() -> None:
     for path in DIST.iterdir():
         text = path.read_text()
