@@ -13,10 +13,10 @@ from ..core.message import check_number
 from ..core.orders import Entry, parts_of
 from ..core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ..core.weight import ZERO, Weight
-from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.thaw import standing_of
-from .reading import Reading
+from .reading import Reading, ledger_pages
+from .values import LedgerBlock
 from .waiting import Waiting
 
 
@@ -37,16 +37,21 @@ class Accounting(Reading):
         if not check_number(blocks, "a number of blocks"):
             raise InvalidInput("fairness is told over at least 1 block")
         with self._looking() as (unit, shelf):
-            rows = unit.rows("ledger", ring=self.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
-            pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
-            waiting = Waiting(shelf, parts_of(_limit(shelf.config.service_weight, pages)), [row[0] for row in rows])
-            if most is None:
-                asks = waiting.of_all()
-            else:
-                rings = (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,)
-                asks = waiting.of_some(name for ring in rings for name in islice(ring, most) if most)
-            levels = (REGULAR, HIGH) if shelf.config.high else (REGULAR,)
-            return together({level: _judge_level(shelf, level, pages, waiting, asks) for level in levels})
+            return fairness_of(shelf, ledger_pages(unit, self.ring_id, blocks), most)
+
+
+def fairness_of(shelf: SqlShelf, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
+    """What these pages of the ledger, the latest first, and those that wait, come to."""
+    pages = [one.entries for one in reversed(ledger)]
+    blocks = [one.block for one in reversed(ledger)]
+    waiting = Waiting(shelf, parts_of(_limit(shelf.config.service_weight, pages)), blocks)
+    if most is None:
+        asks = waiting.of_all()
+    else:
+        rings = (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,)
+        asks = waiting.of_some(name for ring in rings for name in islice(ring, most) if most)
+    levels = (REGULAR, HIGH) if shelf.config.high else (REGULAR,)
+    return together({level: _judge_level(shelf, level, pages, waiting, asks) for level in levels})
 
 
 def _judge_level(

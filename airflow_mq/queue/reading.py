@@ -170,10 +170,10 @@ class Reading(QueueBase):
 
     def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
         """What blocks offered and granted, queue by queue, the latest first."""
-        before, first = (1 << 62, 0) if block is None else (block + 1, block)
         with self.store.loose() as unit:
-            rows = unit.rows("ledger", ring=self.ring_id, before=before, first=first, limit=limit)
-        return [LedgerBlock(id_, moment(at), codec.unpack_ledger(bytes(data))) for id_, at, data in rows]
+            if block is not None:
+                return ledger_pages(unit, self.ring_id, limit, block, block)
+            return ledger_pages(unit, self.ring_id, limit)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """What measured use says about weights, per processor and origin."""
@@ -199,6 +199,12 @@ class Reading(QueueBase):
             found += _check_claims(unit, self.ring_id)
             found += check_blobs(self, unit)
             return found
+
+
+def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = (1 << 62) - 1) -> list[LedgerBlock]:
+    """The ledger's pages of these blocks, the latest first."""
+    rows = unit.rows("ledger", ring=ring, before=last + 1, first=first, limit=limit)
+    return [LedgerBlock(id_, moment(at), codec.unpack_ledger(bytes(data))) for id_, at, data in rows]
 
 
 def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:

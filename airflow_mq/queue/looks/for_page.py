@@ -15,8 +15,8 @@ from ...core.priority import REGULAR, book_name, books_of, check_priority
 from ...core.weight import ZERO, Weight
 from ...store import codec
 from ...store.thaw import page_of
-from ..accounting import Accounting
-from ..reading import SEQ_BITS, origins_from
+from ..accounting import Accounting, fairness_of
+from ..reading import SEQ_BITS, ledger_pages, origins_from
 from ..values import moment
 from .glances import LATELY, LATEST, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
 from .lines import in_turn, with_high
@@ -91,9 +91,8 @@ class Glancing(Accounting):
             rows = unit.rows("blocks", ring=self.ring_id, state=-1, before=top, limit=limit)
             pages = {}
             if rows:
-                values = {"before": rows[0][0] + 1, "first": rows[-1][0], "limit": limit}
-                found = unit.rows("ledger", ring=self.ring_id, **values)
-                pages = {id_: codec.unpack_ledger(bytes(data)) for id_, _, data in found}
+                found = ledger_pages(unit, self.ring_id, limit, rows[-1][0], rows[0][0])
+                pages = {page.block: page.entries for page in found}
         return blocks_of(rows, pages)
 
     def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
@@ -181,19 +180,18 @@ class Glancing(Accounting):
         """
         check_number(blocks, "a number of blocks")
         with self._looking() as (unit, shelf):
-            rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=blocks)
-            pages = [(at, codec.unpack_ledger(bytes(data))) for _, at, data in rows]
-            since = shelf.now - int(LATELY * 1_000_000)
+            ledger = ledger_pages(unit, self.ring_id, blocks)
+            told = fairness_of(shelf, ledger, most=0).origins if ledger else ()
+            since = moment(shelf.now - int(LATELY * 1_000_000))
         found: dict[tuple[str, str], Received] = {}
-        for at, page in pages:
-            for entry in page:
+        for page in ledger:
+            for entry in page.entries:
                 one = found.setdefault((entry.origin, entry.priority), Received())
-                one.messages += entry.messages if at > since else 0
-        told = self.fairness(blocks, most=0) if pages else None
-        for its in told.origins if told is not None else ():
+                one.messages += entry.messages if page.at > since else 0
+        for its in told:
             one = found.setdefault((its.origin, its.priority), Received())
             one.promised, one.received = its.promised, its.received
-        return (rows[0][0] if rows else None), found
+        return (ledger[0].block if ledger else None), found
 
 
 def _events_of(row_id: int, whose: str, block: int | None, at: int, data: Any) -> Iterator[Event]:
