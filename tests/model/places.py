@@ -194,6 +194,8 @@ class Places(RuleBasedStateMachine):
         self.here: dict[Place, list[Entry]] = {(ring, book): [] for ring in RINGS for book in self.names}
         self.aside: list[Entry] = []
         self.gone: list[Entry] = []
+        #: Of whom there is news.
+        self.news: list[Entry] = []
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
         self.holders: list[Holder] = []
@@ -426,6 +428,7 @@ class Places(RuleBasedStateMachine):
         assert isinstance(told, int)
         for book in [book for book in self.names if origin_of(book) == place[1]]:
             line = self.here[place[0], book]
+            self.news += [entry for entry in (*self.aside, *line) if entry.place == (place[0], book)]
             for entry in line:
                 entry.state = ASIDE
                 entry.story.append("swept")
@@ -488,6 +491,7 @@ class Places(RuleBasedStateMachine):
     def become(self, name: str, entry: Entry) -> None:
         self.met[name] += 1
         entry.story.append(WORDS[name])
+        self.news.append(entry)
         holder = entry.holder
         expired = entry.expires is not None and entry.expires <= self.clock.now
         assert expired or name != "Expired"
@@ -579,6 +583,8 @@ class Places(RuleBasedStateMachine):
         self.steps += 1
         self.hear()
         self.look_around()
+        self.tell_of(self.news[-4:])
+        self.news.clear()
         for store in self.stores:
             for queue in store.queues:
                 assert queue.check() == []
@@ -588,7 +594,10 @@ class Places(RuleBasedStateMachine):
     def tell(self, data: st.DataObject) -> None:
         """The whole story of some messages, here or gone, is what became of them, in order."""
         known = [*self.gone[-20:], *self.entries()]
-        for entry in data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True), "of whom"):
+        self.tell_of(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True), "of whom"))
+
+    def tell_of(self, some: list[Entry]) -> None:
+        for entry in some:
             held = entry.holder is not None and entry.state == WAITING
             for store in self.stores:
                 told = store.queues[entry.place[0]].story(entry.address)
@@ -631,7 +640,7 @@ class Places(RuleBasedStateMachine):
                 for event in store.queues[ring].events(after=store.seen[ring]):
                     store.seen[ring] = event.seq
         self.here = {place: [] for place in self.here}
-        self.aside, self.gone = [], []
+        self.aside, self.gone, self.news = [], [], []
         assert not self.delayed and not self.holders
 
     def teardown(self) -> None:
