@@ -160,10 +160,12 @@ class Blobs(Tokens):
         self.begun.append(begun)
 
     @precondition(lambda self: self.begun)
-    @rule(data=st.data(), late=st.booleans())
-    def end_upload(self, data: st.DataObject, late: bool) -> None:
+    @rule(data=st.data(), late=st.booleans(), swept=st.booleans())
+    def end_upload(self, data: st.DataObject, late: bool, swept: bool) -> None:
         """And goes on, unless it was given up by then."""
         self.wait(KEEP + 1.0 if late else 1.0)
+        if swept:
+            self.do(lambda store: store.queues[0].sweep_blobs())
         begun = data.draw(st.sampled_from(self.begun))
         self.begun.remove(begun)
         real: list[Any] = []
