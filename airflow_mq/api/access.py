@@ -18,8 +18,9 @@ from airflow.api_fastapi.auth.managers.models.resource_details import (
     DagAccessEntity,
     DagDetails,
 )
-from airflow.api_fastapi.core_api.security import get_user
+from airflow.api_fastapi.core_api.security import get_user, resolve_user_from_token
 from fastapi import Depends, HTTPException
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 #: The view by which an auth manager says who may read messages.
 MESSAGES = "airflow_mq_messages"
@@ -84,7 +85,15 @@ def _team(kind: str, name: str) -> dict[str, Any]:
     return {} if find is None else {"team_name": find(name)}
 
 
-def asking(user: Annotated[Any, Depends(get_user)]) -> Asking:
+async def signed_in(
+    user: Annotated[Any, Depends(get_user)],
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
+) -> Any:
+    """Whoever shows a bearer token is who that says, and nobody else; Airflow before 3.3 lets the cookie win."""
+    return user if bearer is None else await resolve_user_from_token(bearer.credentials)
+
+
+def asking(user: Annotated[Any, Depends(signed_in)]) -> Asking:
     """Whoever is signed in, if they may look."""
     found = Asking(user)
     if not found.may_read():

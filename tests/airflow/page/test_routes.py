@@ -256,7 +256,10 @@ def test_a_dag_that_is_not_there_is_told(ask: Ask, ring: MessageQueue, monkeypat
 
 def known_to_airflow(folder: Path, text: str) -> None:
     """Have Airflow's database know a DAG."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    try:
+        from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    except ImportError:  # Airflow 3.1
+        from airflow.models.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
 

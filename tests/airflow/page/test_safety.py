@@ -142,6 +142,12 @@ def test_a_bearer_token_that_is_none_does_not_lend_the_cookie(page: SimpleNamesp
     assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "a"}).status_code in (401, 403)
 
 
+def test_a_bearer_token_says_who_asks_whatever_the_cookie_says(page: SimpleNamespace, ask: Ask) -> None:
+    headers = {"Cookie": f"_token={page.tokens['admin']}", "Authorization": f"Bearer {page.tokens['viewer']}"}
+    assert ask(None, "GET", "/api/v1/me", headers=headers).json()["user"] == "viewer"
+    assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "a"}).status_code == 403
+
+
 def test_a_bearer_token_wants_json_too(ask: Ask) -> None:
     answer = ask("admin", "POST", f"{R}/pause", headers={"Content-Type": "text/plain"}, content='{"origin": "a"}')
     assert answer.status_code == 403
