@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -75,6 +76,12 @@ def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str
 
 def _job(value: Any) -> answers.Job | None:
     """What an XCom says of a Spark job, as far as it can be one."""
+    if isinstance(value, str):
+        # As Airflow before 3.2 keeps it; it is read as plain JSON, which names no class.
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(value, dict):
         return None
     id_, url = (

@@ -39,7 +39,7 @@ export function useHere() {
       href(view, { conn: here.conn, ring: here.ring, ...of }),
     /** Why the user may not do this, or null. */
     refusal: (what: Can) =>
-      here.me.can[what] ? null : (here.me.why?.[what] ?? `${here.me.user} may not: it needs the right to ${NEEDED[what](here.conn)}.`),
+      here.me.can[what] ? null : `${here.me.user} may not: it needs the right to ${NEEDED[what](here.conn)}.`,
   };
 }
 

@@ -6,6 +6,16 @@ import { ApiError } from "./api";
 
 const SLOWEST = 60_000;
 
+/** What was typed, once nothing more is typed for a moment. */
+export function useSettled(value: string, millis = 250): string {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), millis);
+    return () => clearTimeout(timer);
+  }, [value, millis]);
+  return settled;
+}
+
 /** While a new answer is awaited, the last one stays. */
 export function useLast<T>(value: T | null): T | null {
   const [last, setLast] = useState(value);

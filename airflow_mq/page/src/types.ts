@@ -8,7 +8,6 @@ export type Can = "read" | "peek" | "write" | "trigger";
 export type Me = {
   user: string;
   can: Record<Can, boolean>;
-  why?: Partial<Record<Can, string>>;
   refresh_seconds: number;
 };
 

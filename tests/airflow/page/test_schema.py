@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.airflow.page.conftest import ROLES
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 EXAMPLES = 8
+PAGE = Path(__file__).parents[3] / "airflow_mq" / "page"
 #: What is asked of: stores that are there, and one that is not; rings likewise.
 CONN_IDS = st.sampled_from(["mq_page", "mq_page", "mq_page", "mq_unknown", "mq_newer"])
 RINGS = st.sampled_from(["full", "full", "empty", "default", "nowhere"])
@@ -43,6 +46,34 @@ def test_every_answer_is_described_to_its_last_name(page: SimpleNamespace) -> No
     assert seen > 100
     for name, shape in told["components"]["schemas"].items():
         assert shape.get("additionalProperties") is False, f"{name} is open"
+
+
+#: Types of the page that have another name in the API, because there they are rows of a list.
+CALLED = {
+    "QueueRow": "Queue", "Queue": "OneQueue", "PageRow": "PageOfQueue", "MessageRow": "Message", "BlockRow": "Block",
+    "DryBlock": "ForeseenBlock", "AsideRow": "Aside", "EventRow": "Event", "FairnessRow": "Fair",
+    "PausedRow": "PausedOrigin", "Part": "Taken",
+}  # fmt: skip
+
+
+def names_of(body: str) -> set[str]:
+    """The names at the top of a type of TypeScript's."""
+    while (flat := re.sub(r"\{[^{}]*\}", "", body)) != body:
+        body = flat
+    return set(re.findall(r"(?:^|;)\s*(\w+)\??:", body))
+
+
+def test_the_page_reads_no_name_that_is_not_answered(page: SimpleNamespace) -> None:
+    text = re.sub(r"/\*.*?\*/", "", (PAGE / "src" / "types.ts").read_text(), flags=re.DOTALL)
+    shapes = described(page)["components"]["schemas"]
+    checked = 0
+    declared = r"^export type (\w+) = (?:\w+ & )?\{(?: (.*?) \};$|\n(.*?)^\};$)"
+    for name, line, lines in re.findall(declared, text, re.DOTALL | re.MULTILINE):
+        shape = shapes.get(CALLED.get(name, name))
+        if shape is not None:
+            assert names_of(line or lines) <= set(shape["properties"]), name
+            checked += 1
+    assert checked >= 20
 
 
 def test_no_question_is_answered_with_a_fault(page: SimpleNamespace) -> None:

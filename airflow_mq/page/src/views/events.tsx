@@ -4,10 +4,10 @@ import { useHere } from "../context";
 import { Listing } from "../parts/listing";
 import { Empty } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
+import { useSettled } from "../poll";
 import { useWord } from "../route";
 import type { EventRow, Weight } from "../types";
 import { clock, count, kind, kinds, weight } from "../words";
-import { useSettled } from "./queues";
 
 export function EventsView() {
   const here = useHere();

@@ -6,11 +6,10 @@ import { useHere, useRing } from "../context";
 import { amount, Bars, Choice, Legend, type Dimension } from "../parts/bars";
 import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import { useLast, usePoll } from "../poll";
+import { useLast, usePoll, useSettled } from "../poll";
 import type { DryBlock, Overview, Weight } from "../types";
 import { count, many, percent, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
-import { useSettled } from "./queues";
 
 const ORDERS = ["deficit", "rotation", "shuffle"];
 const MOST_SHARES = 8;

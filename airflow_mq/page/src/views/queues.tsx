@@ -1,25 +1,14 @@
 /** Every queue: how much waits, since when, what it is promised and gets, and why it waits. */
 
-import { useEffect, useState } from "react";
-
 import { useHere, useRing } from "../context";
 import { Listing } from "../parts/listing";
 import { Empty } from "../parts/notice";
 import { PauseButton, paused, PausedBadge } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
+import { useSettled } from "../poll";
 import { useWord } from "../route";
 import type { PausedRow, QueueRow } from "../types";
 import { age, atLeast, bytes, count, many, percent, rate } from "../words";
-
-/** What was typed, once nothing more is typed for a moment. */
-export function useSettled(value: string, millis = 250): string {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), millis);
-    return () => clearTimeout(timer);
-  }, [value, millis]);
-  return settled;
-}
 
 export function QueuesView() {
   const here = useHere();
