@@ -11,7 +11,7 @@ from ..core.groups import is_below, names_above
 from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
-from ..core.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
+from ..core.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ..core.weight import LARGEST, Weight
 from ..store import codec
 from ..store.rows import BlockRow
@@ -68,7 +68,7 @@ class Explaining(Foreseeing):
         :param limit: what blocks may cost; the ring's service weight where it is not said.
         :param seed: of a ring that shuffles, the seed of the next blocks.
         :param ahead: how many blocks to look ahead.
-        :param priority: of the messages of this priority; of a high one if there is any, where it is not said.
+        :param priority: of the messages of this priority; of a high one if any waits, where it is not said.
         """
         check_origin(origin)
         check_number(ahead, "a number of blocks")
@@ -79,9 +79,9 @@ class Explaining(Foreseeing):
                 origin, priority = origin_of(name), priority_of(name)
             name = book_name(origin, check_priority(priority or REGULAR))
             if priority is None and self._remember_config(unit.ring(self.ring).config).high:
-                found = _Asked(self, unit, book_name(origin, HIGH), limit, seed, ahead).queue()
-                if found.reason != "empty":
-                    return found
+                high, found = (_Asked(self, unit, one, limit, seed, ahead).queue() for one in books_of(origin))
+                # Of a high one that waits; one in flight or set aside does not hide the regular ones that wait.
+                return high if high.address or (found.reason == "empty" and high.reason != "empty") else found
             return _Asked(self, unit, name, limit, seed, ahead).queue()
 
     def _first_below(self, future: Foresight, name: str, ahead: int) -> str:

@@ -122,10 +122,29 @@ def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
     return queue
 
 
+def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
+    """The same, where besides high messages may have been sent, a ring allows less, or shares by paths."""
+    queue, dice = a_ring(make_queue, order, number), random.Random(f"{number}, and more")
+    queue.change_ring(
+        max_message_size=dice.choice([None, None, 4]), most_of_limit=dice.choice([None, None, 0.2, 0.5]),
+        kept_for_regular=dice.choice([0.0, 0.3, 0.5]), paths=order == "deficit" and dice.random() < 0.3,
+    )  # fmt: skip
+    for _ in range(dice.choice([0, 0, 1, 3])):
+        origin, payloads = (
+            dice.choice(["o0", "o1", "o0/x", "p/y"]),
+            [bytes(dice.randrange(1, 9))] * dice.randrange(1, 9),
+        )
+        queue.enqueue_messages(origin, payloads, priority=dice.choice(["high", "regular"]))
+    if dice.random() < 0.3:
+        # Somebody has a message of it on lease.
+        queue.view().try_next()
+    return queue
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) -> None:
     for number in range(25):
-        queue = a_ring(make_queue, order, number)
+        queue = (a_ring, a_wide_ring)[number % 2](make_queue, order, number)
         with untouched(queue):
             foreseen = queue.dry_run(**seed_of(queue))
         same(queue, foreseen, queue.plan_block(**seed_of(queue)))
@@ -169,7 +188,10 @@ def ask_and_see(queue: MessageQueue, dice: random.Random, ahead: int = 8) -> Non
     for origin, one in first.items():
         assert one.origin == origin and one.sentence
         assert one.block == (ran.get(one.address) if one.address else None)
-        assert one.block == min((at for address, at in ran.items() if address.origin == origin), default=None)
+        whose = (origin, one.address.priority if one.address else "regular")
+        assert one.block == min(
+            (at for place, at in ran.items() if (place.origin, place.priority) == whose), default=None
+        )
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
@@ -184,7 +206,7 @@ def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue
 def test_the_same_over_a_thousand_states(tmp_path: Path, part: int) -> None:
     maker = Maker(f"sqlite:///{tmp_path / 'store.db'}")
     for number in range(1000 + part * 125, 1000 + (part + 1) * 125):
-        queue = a_ring(maker, ("rotation", "deficit")[number % 2], number)
+        queue = (a_ring, a_wide_ring)[number // 2 % 2](maker, ("rotation", "deficit")[number % 2], number)
         ask_and_see(queue, random.Random(number))
         assert queue.check() == []
         queue.close()
@@ -452,3 +474,19 @@ def test_what_a_processor_finds_out_counts(small: MessageQueue) -> None:
     small.settle_block(block)
     assert why(small, "acme:0:0") == ("next", 1)
     assert why(small, "acme:0:1") == ("behind", 2)
+
+
+@pytest.mark.parametrize("high", ["in flight", "set aside"])
+def test_a_high_message_that_does_not_wait_hides_no_regular_one(small: MessageQueue, high: str) -> None:
+    """Asked for an origin, the answer is about what waits of it, whatever its priority."""
+    small.set_origin("acme", ordered=False)
+    small.enqueue_message("acme", b"now", priority="high")
+    if high == "in flight":
+        small.view("acme").try_next()
+    else:
+        small.sweep("acme")
+    assert (small.explain("acme").reason, small.explain("acme").address) == (high, None)
+    small.enqueue_message("acme", b"some time")
+    told = small.explain("acme")
+    assert (told.address, told.block) == (Address("acme", 0, 0), 1)
+    assert small.explain("acme", priority="high").reason == high
