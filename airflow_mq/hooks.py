@@ -48,6 +48,7 @@ from airflow_mq.store.address import (
     refuse_network_file_system,
     sqlite_address,
 )
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -379,7 +380,7 @@ def _measured(address: StoreAddress, ring: str) -> str:
         found = [footprint for _, footprint in queue.footprints(limit=MOST_QUEUES)]
     count, size, pages = (sum(getattr(one, part) for one in found) for part in ("count", "size", "pages"))
     most = "more than " if len(found) == MOST_QUEUES else ""
-    return f"{most}{count:,} messages of {size:,} bytes in {pages:,} pages of {len(found):,} queues"
+    return f"{most}{many(count, 'message')} of {size:,} bytes in {many(pages, 'page')} of {many(len(found), 'queue')}"
 
 
 def _behind(address: StoreAddress, status: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.judging import REASONS
 from ..core.weight import UNLIMITED
+from ..words import many
 from .command import Command, Group, UsageError, option
 from .processors import PROCESSOR, TRACEBACK, load_callable, stdout_kept_clean
 from .session import Session
@@ -118,7 +119,7 @@ def discard(session: Session, args: Namespace) -> None:
             count = queue.discard_all_overweight(args.why, **wanted)
     if session.out.as_json:
         session.out.value({"discarded": count})
-    session.out.remark(f"discarded {count:,} message{'' if count == 1 else 's'}")
+    session.out.remark(f"discarded {many(count, 'message')}")
 
 
 def expire(session: Session, args: Namespace) -> None:
@@ -130,7 +131,7 @@ def expire(session: Session, args: Namespace) -> None:
     if config.set_aside_expires is None and not config.discard_unreadable:
         session.out.remark("this ring has no such policy: airflow-mq ring change --set set_aside_expires=2592000")
     else:
-        session.out.remark(f"let go of {count:,} message{'' if count == 1 else 's'}")
+        session.out.remark(f"let go of {many(count, 'message')}")
 
 
 FILTERS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
+from ..words import many
 from .command import Command, UsageError, option
 from .output import payload_fields, shown
 from .session import Session
@@ -59,7 +60,7 @@ def transfer(session: Session, args: Namespace) -> None:
 def _told(session: Session, what: str, count: int) -> None:
     if session.out.as_json:
         session.out.value({what.replace(" ", "_"): count})
-    session.out.remark(f"{what}: {count:,} message{'' if count == 1 else 's'}")
+    session.out.remark(f"{what}: {many(count, 'message')}")
 
 
 def _ring_of(tokens: Sequence[str]) -> str:

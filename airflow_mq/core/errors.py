@@ -232,7 +232,7 @@ class SchemaTooNew(StoreError):
 
 
 class StoreUnreachable(StoreError):
-    """The store does not answer; nothing of this call was stored."""
+    """The store does not answer; nothing was changed."""
 
 
 class StoreBusy(StoreError):

@@ -22,6 +22,7 @@ from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
 from airflow_mq.operators import watching
 from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq.core.weight import Weight
@@ -150,8 +151,8 @@ class EnqueueMessagesOperator(QueueOperator):
                 # Tried again, it would be refused again.
                 raise AirflowFailException(str(error)) from None
         self.log.info(
-            "Enqueued %d messages of %d bytes on ring %r; %d were enqueued before.",
-            sent.count, sent.size, queue.ring, sent.repeated,
+            "Enqueued %s of %d bytes on ring %r; %d were enqueued before.",
+            many(sent.count, "message"), sent.size, queue.ring, sent.repeated,
         )  # fmt: skip
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
 

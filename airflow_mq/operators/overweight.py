@@ -17,6 +17,7 @@ from airflow_mq.operators.blocks.processing import ProcessMessagesOperator
 from airflow_mq.operators.blocks.settling import SETTLED, readable, summary_of
 from airflow_mq.operators.blocks.telling import BLOCK, checked_part, processors_of, told
 from airflow_mq.processors import Part, Processors
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
@@ -153,7 +154,7 @@ class DiscardOverweightOperator(_DecidingOperator):
                 count = queue.discard_all_overweight(str(self.why), **wanted)
             else:
                 count = queue.discard_overweight(addresses, str(self.why))
-        self.log.info("Discarded %d messages: %s", count, self.why)
+        self.log.info("Discarded %s: %s", many(count, "message"), self.why)
         return count
 
 
@@ -189,7 +190,7 @@ class JudgeAgainOperator(_DecidingOperator):
                 result = queue.judge_all_again(why, limit=limit, weigh=self.weigh, **wanted)
         for one in result.stayed[:20]:
             self.log.info("%s stays: %s", one.address, one.why)
-        self.log.info("%d messages go back into their queues, %d stay.", len(result.moved), len(result.stayed))
+        self.log.info("Back into their queues: %s; %d stay.", many(len(result.moved), "message"), len(result.stayed))
         return {"moved": len(result.moved), "stayed": len(result.stayed)}
 
 

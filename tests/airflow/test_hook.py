@@ -382,7 +382,7 @@ def test_a_store_says_schema_ring_and_footprint(hook: Hook, store_uri: str) -> N
 
     assert ok, said
     version = store.schema_status(parse(store_uri)).version
-    assert f"schema {version}; ring 'default' holds 2 messages of 8 bytes in 1 pages of 1 queues" in said
+    assert f"schema {version}; ring 'default' holds 2 messages of 8 bytes in 1 page of 1 queue" in said
     assert everything(store_uri) == before
     assert airflow_mq.__version__
 

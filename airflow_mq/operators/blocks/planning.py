@@ -15,6 +15,7 @@ from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, weight_of
 from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
 from airflow_mq.processors import Part, Processors
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
@@ -113,9 +114,9 @@ class ServiceQueuesOperator(QueueOperator):
             counts[claim.whose] = counts.get(claim.whose, 0) + claim.messages
         parts = processors.parts(counts, self.share_below)
         self.log.info(
-            "Block %d of ring %r holds %d messages of %d queues, planned at %s of %s, until %s.",
-            block.id, queue.ring, block.messages, len(counts), block.planned.plus(block.overhead), block.limit,
-            f"{block.deadline:%H:%M:%S} UTC",
+            "Block %d of ring %r holds %s of %s, planned at %s of %s, until %s.",
+            block.id, queue.ring, many(block.messages, "message"), many(len(counts), "queue"),
+            block.planned.plus(block.overhead), block.limit, f"{block.deadline:%H:%M:%S} UTC",
         )  # fmt: skip
         for part in parts:
             self.log.info("  %-30s %8d messages, %s", part["name"], part["messages"], part["where"])

@@ -29,6 +29,7 @@ from airflow_mq.operators.connect import ConnectClient, Server, not_used, server
 from airflow_mq.operators.jobs import SPARK_JOB, JobListener
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
@@ -162,7 +163,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 self._submit(context)
             finally:
                 # A job that failed half way has answered for its first half.
-                self.log.info("%s: %d messages have an answer.", part["name"], take_back(queue, token, folder))
+                self.log.info("%s: answers for %s.", part["name"], many(take_back(queue, token, folder), "message"))
 
     def _submit(self, context: Any) -> None:
         self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))

@@ -14,6 +14,7 @@ from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, key_of
 from airflow_mq.operators.blocks.telling import BLOCK, told
+from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue, Serviced
@@ -176,5 +177,6 @@ def readable(summary: Mapping[str, Any]) -> str:
     )  # fmt: skip
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'} of "
-        f"{summary['messages']:,} messages of {summary['origins']:,} queues; weight {used} of {limit} ({share:.0f} %)."
+        f"{many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
+        f"weight {used} of {limit} ({share:.0f} %)."
     )
