@@ -21,11 +21,13 @@ def story(session: Session, args: Namespace) -> bool:
     if session.out.as_json:
         end = _plain(found.end) if found.end else None
         session.out.value({
-            "id": found.id, "state": found.state, "addresses": found.addresses, "end": end,
+            "id": found.id, "state": found.state, "addresses": found.addresses, "end": end, "due": found.due,
             "steps": [_plain(step) for step in found.steps],
         })  # fmt: skip
     elif found.state == "unknown":
         session.out.remark("nothing is known of such a message; events are kept as long as the ring's keep_events says")
+    elif found.due:
+        session.out.remark(f"it is for later, joins its queue at {shown(found.due)}, and has no address until then")
     else:
         session.out.table(("at", "what", "address", "block>", "by", ""), [_row(step) for step in found.steps])
         now = {"gone": "it is gone"}.get(found.state, f"it is {found.state}")

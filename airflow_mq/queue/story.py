@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from ..core.blob import Reference
 from ..core.errors import InvalidInput
 from ..core.events import ERRORS, Event, EventRun, Fate
 from ..core.message import Address, check_address, check_origin, message_id
@@ -14,8 +15,9 @@ from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import books_of
 from ..core.weight import Weight
 from ..store import codec
-from ..store.rows import BlockRow
+from ..store.rows import BlockRow, MailRow
 from ..store.shelf import SqlShelf
+from ..store.thaw import mail_of, split_mail
 from ..store.unit import Unit
 from .base import QueueBase
 from .reading import all_origins
@@ -68,6 +70,8 @@ class Story:
     steps: list[Step]
     #: Where it is now: `waiting`, `in flight`, `set aside`, `gone`, or `unknown`.
     state: str
+    #: Of one that is for later, and so has no address yet: when it joins its queue.
+    due: datetime | None = None
 
     @property
     def end(self) -> Step | None:
@@ -127,6 +131,9 @@ class Telling(QueueBase):
             check_origin(origin)
         with self.store.reading() as unit:
             found = self._named(unit, message, origin)
+            due = None if found else self._due(unit, message, origin)
+            if due is not None:
+                return Story(message, [], [], "waiting", due)
             return replace(self._told(unit, found), id=message)
 
     def _told(self, unit: Unit, addresses: Iterable[Address]) -> Story:
@@ -221,6 +228,21 @@ class Telling(QueueBase):
                 for item, payload in enumerate(shelf.payloads(one, page)) if page is not None else ():
                     if page is not None and page.marks[item] != PROCESSED and message_id(payload) == name:
                         yield Address(one, index, item)
+
+    def _due(self, unit: Unit, name: bytes, origin: str | None) -> datetime | None:
+        """When a message of this name joins its queue, if one is for later."""
+        books = None if origin is None else books_of(origin)
+        due = last = -1
+        while rows := unit.rows("delayed_from", ring=self.ring_id, due=due, after=last, limit=_ROWS):
+            for due, last, whose, size, items, more, lengths, attributes, heap in rows:
+                if books is None or whose in books:
+                    row = MailRow(whose, last, size, items, more, lengths, attributes)
+                    notes = mail_of(row).notes
+                    for item, payload in enumerate(split_mail(row, bytes(heap))):
+                        apart = item in notes and notes[item].blob
+                        if message_id(Reference.read(payload) if apart else payload) == name:
+                            return moment(due)
+        return None
 
     # From what is stored.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_mq.core.message import message_id
 from tests.cli.conftest import Terminal
 
 HERE = "tests.cli.answers"
@@ -91,6 +92,9 @@ def test_a_message_tells_its_story(mq: Terminal, aside: list[str]) -> None:
     text = mq("story", aside[1]).out
     assert "a mistake" in text and "it is gone" in text
     assert "nothing is known" in mq("story", "beta:0:0", code=1).out
+    mq("enqueue", "acme", "later", "--delay", "1h")
+    name = message_id(b"later").hex()
+    assert mq.json("story", name)["due"] and "is for later, joins its queue at" in mq("story", name).out
     assert mq("story", "not hexadecimal", code=2) and mq("story", "abcd", code=2)
 
 

@@ -201,6 +201,20 @@ def leased(queue: MessageQueue, state: State) -> None:
     assert len(state.told) == 2
 
 
+def leased_urgent(queue: MessageQueue, state: State) -> None:
+    """The high messages of two queues are taken first."""
+    urgent(queue, state)
+    tokens = [queue.view(origin).try_next() for origin in ("a", "b")]
+    assert all(token is not None and token.address.priority == "high" for token in tokens)
+    state.told = [str(token) for token in tokens]
+
+
+def bounded(queue: MessageQueue, state: State) -> None:
+    """The ring allows less for one message than what waits in it."""
+    mixed(queue, state)
+    queue.change_ring(max_message_size=7, most_of_limit=0.5)
+
+
 def handed_on(queue: MessageQueue, state: State) -> None:
     """Handed on in a transaction of somebody else's, and not settled yet."""
     leased(queue, state)
@@ -257,6 +271,7 @@ SCENES = [
     Scene("pause a group and service", paused_and_served, in_groups, config=GROUPED),
     Scene("plan relaxed", lambda q, s: q.plan_block(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
     Scene("plan with a weigher", lambda q, s: q.plan_block(weigher=weigh), mixed),
+    Scene("plan what may be too large", lambda q, s: q.plan_block(), bounded),
     Scene("report", lambda q, s: q.report(s.told, answers(q, s.told)), planned),
     Scene("settle", lambda q, s: q.settle_block(s.told), reported, lambda q, s: q.settle_block(s.told)),
     Scene("release", lambda q, s: q.release_block(s.told), reported, lambda q, s: q.release_block(s.told)),
@@ -273,12 +288,15 @@ SCENES = [
     Scene("discard all", lambda q, s: q.discard_all_overweight("not wanted", origin="a"), set_aside),
     Scene("expire", lambda q, s: q.housekeep(), expiring),
     Scene("reap", lambda q, s: q.reap_page("a", 0, "old"), swept),
+    Scene("cull", lambda q, s: q.cull("old"), swept),
     Scene("sweep", lambda q, s: q.sweep("b"), mixed),
     Scene("force head", lambda q, s: q.force_set_head("b"), mixed),
     Scene("pause", lambda q, s: q.pause("a", "for now"), mixed),
     Scene("take", lambda q, s: q.pop(), mixed),
     Scene("complete", lambda q, s: q.complete(s.told), leased),
     Scene("give back", lambda q, s: q.give_back(s.told[0]), leased),
+    Scene("complete urgent", lambda q, s: q.complete(s.told), leased_urgent),
+    Scene("hand on urgent", lambda q, s: q.transfer(s.told, "onward"), leased_urgent),
     Scene("hand on", lambda q, s: q.transfer(s.told, "onward"), leased),
     Scene("settle what was handed on", lambda q, s: q.housekeep(), handed_on),
     Scene("take what was handed on", lambda q, s: q.view("onward").try_next(), handed_on),

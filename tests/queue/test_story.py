@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import message_id
-from airflow_mq.queue import Story
+from airflow_mq.queue import Inline, Story
 from tests.queue.callers import Caller
 from tests.queue.conftest import Maker, serve
 
@@ -230,3 +230,47 @@ def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: Message
         assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]
     caller.rollback()
     caller.close()
+
+
+def test_one_of_high_priority(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"urgent", priority="high")
+    queue.enqueue_message("acme", b"regular")
+    block_of(queue, Yield("down"), Done())
+    block_of(queue, Done())
+    told = queue.story(Address("acme", 0, 0, "high"))
+    assert words(told) == ["enqueued", "planned", "went back", "planned", "processed"]
+    assert told == queue.story(message_id(b"urgent"), origin="acme") == queue.story(message_id(b"urgent"))
+    assert words(queue.story(LAST)) == ["enqueued", "planned", "processed"], "the other book has the same places"
+
+
+def test_one_that_is_sent_for_later(queue: MessageQueue) -> None:
+    at = datetime.now(timezone.utc) + timedelta(hours=1)
+    queue.enqueue_messages("acme", [b"never", b"later"], not_before=at)
+    queue.enqueue_blob("acme", b"large" * 10_000, not_before=at)
+    serve(queue)
+    for payload in (b"later", b"large" * 10_000):
+        told = queue.story(message_id(payload))
+        assert (told.state, told.addresses, told.steps, told.due) == ("waiting", [], [], at)
+        assert told == queue.story(message_id(payload), origin="acme")
+    assert queue.story(message_id(b"later"), origin="other").state == "unknown"
+    queue.enqueue_message("acme", b"soon", not_before=0)
+    serve(queue)
+    told = queue.story(message_id(b"soon"))
+    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
+
+
+def test_one_that_is_executed_at_once(queue: MessageQueue) -> None:
+    at_once = Inline(lambda delivery: None, Weight(10_000, 10_000))
+    queue.enqueue_message("acme", b"now", inline=at_once)
+    told = queue.story(message_id(b"now"))
+    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
+    assert told.end is not None and told.end.block is None
+
+
+def test_one_whose_payload_is_kept_apart(queue: MessageQueue) -> None:
+    queue.enqueue_blob("acme", b"large" * 10_000)
+    assert (words(queue.story(LAST)), queue.story(LAST).state) == (["enqueued"], "waiting")
+    serve(queue)
+    queue.housekeep()
+    told = queue.story(LAST)
+    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
