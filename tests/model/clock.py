@@ -9,6 +9,7 @@ from unittest import mock
 
 from airflow_mq.store.postgres import PostgresUnit
 from airflow_mq.store.sqlite import SqliteUnit
+from airflow_mq.store.unit import Unit
 
 SECOND = 1_000_000
 
@@ -27,14 +28,18 @@ class Clock:
 @contextmanager
 def stopped_clock() -> Iterator[Clock]:
     """Both databases tell this time."""
-    clock, lock = Clock(), PostgresUnit._locked
+    clock, lock, ring = Clock(), PostgresUnit._locked, Unit.ring
 
     def locked(unit: PostgresUnit, *seen: Any) -> Any:
         return lock(unit, *seen)._replace(now=clock.now)
+
+    def looked_up(unit: Unit, name: str) -> Any:
+        return ring(unit, name)._replace(now=clock.now)
 
     with (
         mock.patch.object(SqliteUnit, "now", lambda _: clock.now),
         mock.patch.object(PostgresUnit, "now", lambda _: clock.now),
         mock.patch.object(PostgresUnit, "_locked", locked),
+        mock.patch.object(Unit, "ring", looked_up),
     ):
         yield clock
