@@ -8,7 +8,9 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -92,11 +94,25 @@ def test_the_demo_without_a_terminal_and_without_java(bare: dict[str, str], tmp_
 
 def test_the_demo_is_interrupted_on_a_terminal(bare: dict[str, str], tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
+    # A terminal reads what is written to it; who writes to one that does not waits for it.
+    reader = threading.Thread(target=read_all, args=(ours,))
+    reader.start()
     with subprocess.Popen(DEMO, env=bare, cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs) as demo:
         os.close(theirs)
-        time.sleep(8)
-        assert below(tmp_path) != []
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 130
+        try:
+            time.sleep(8)
+            assert below(tmp_path) != []
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(120) == 130
+        finally:
+            demo.kill()
+    reader.join(60)
     os.close(ours)
     assert below(tmp_path) == []
+
+
+def read_all(terminal: int) -> None:
+    """Read until everybody has closed the other end."""
+    with suppress(OSError):
+        while os.read(terminal, 65_536):
+            continue
