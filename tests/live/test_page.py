@@ -35,7 +35,7 @@ VIEWS = {
 #: View, scheme and width of what the docs show.
 PICTURED = {
     ("ring", "light", 1280), ("queues", "light", 1280), ("blocks", "dark", 1280), ("next", "light", 1280),
-    ("aside", "light", 1280),
+    ("aside", "light", 1280), ("ring", "dark", 400),
 }  # fmt: skip
 
 
