@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +16,7 @@ import pytest
 from airflow_mq.demo.stage import Stage
 from airflow_mq.demo.story import Story
 from tests.live.conftest import World
+from tests.terminal.emulator import Emulated
 
 REPOSITORY = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "airflow_mq.demo"]
@@ -93,26 +91,11 @@ def test_the_demo_without_a_terminal_and_without_java(bare: dict[str, str], tmp_
 
 
 def test_the_demo_is_interrupted_on_a_terminal(bare: dict[str, str], tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    # A terminal reads what is written to it; who writes to one that does not waits for it.
-    reader = threading.Thread(target=read_all, args=(ours,))
-    reader.start()
-    with subprocess.Popen(DEMO, env=bare, cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs) as demo:
-        os.close(theirs)
-        try:
-            time.sleep(8)
-            assert below(tmp_path) != []
-            demo.send_signal(signal.SIGINT)
-            assert demo.wait(120) == 130
-        finally:
-            demo.kill()
-    reader.join(60)
-    os.close(ours)
+    with Emulated(DEMO, bare) as demo:
+        early = time.monotonic() + 8
+        while time.monotonic() < early:
+            demo.read(0.2)
+        assert below(tmp_path) != []
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.end() == 130
     assert below(tmp_path) == []
-
-
-def read_all(terminal: int) -> None:
-    """Read until everybody has closed the other end."""
-    with suppress(OSError):
-        while os.read(terminal, 65_536):
-            continue
