@@ -31,6 +31,7 @@ from ..core.errors import EmptyMessage, InvalidInput, NotPermitted
 from ..core.message import MOST_KEY_BYTES, Message
 from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
+from ..words import many
 
 if TYPE_CHECKING:
     from ..queue import MessageQueue
@@ -101,7 +102,7 @@ class Received:
         )
 
     def __str__(self) -> str:
-        said = f"received {self.count:,} message{'' if self.count == 1 else 's'} of {self.size:,} bytes"
+        said = f"received {many(self.count, 'message')} of {self.size:,} bytes"
         said += f"; {self.repeated:,} had been received before" if self.repeated else ""
         return said + (f"; {self.refused:,} put aside" if self.refused else "")
 

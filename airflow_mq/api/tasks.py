@@ -13,13 +13,13 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
 
+from airflow_mq.operators.jobs import SPARK_JOB
+
 from . import answers, shapes
 from .access import Asking
 
 #: Tasks that are named of a run.
 MOST_TASKS = 50
-#: The XCom in which a task leaves what its Spark job is (`airflow_mq.operators.jobs`, which tasks alone import).
-JOB = "spark_job"
 #: What an application may be called, and where Spark may show it: whoever writes XComs could say anything else, too.
 JOB_ID = re.compile(r"[\w.:-]{1,200}")
 JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
@@ -69,7 +69,7 @@ def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str
         return {}
     asked = select(
         XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.value
-    ).where(tuple_(XComModel.dag_id, XComModel.run_id).in_(runs), XComModel.key == JOB)  # fmt: skip
+    ).where(tuple_(XComModel.dag_id, XComModel.run_id).in_(runs), XComModel.key == SPARK_JOB)  # fmt: skip
     told = {(*task,): _job(value) for *task, value in session.execute(asked)}
     return {task: job for task, job in told.items() if job is not None}
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..core.errors import InvalidInput
 from ..core.message import check_origin
 from ..core.priority import PRIORITIES, REGULAR
+from ..words import many
 from .blobs import send_blobs
 from .command import Command, UsageError, option
 from .ndjson import Lines
@@ -140,7 +141,7 @@ def _tell(session: Session, done: Enqueued) -> None:
     if session.out.as_json:
         session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated})
         return
-    text = f"enqueued {done.count:,} message{'' if done.count == 1 else 's'} of {done.size:,} bytes"
+    text = f"enqueued {many(done.count, 'message')} of {done.size:,} bytes"
     if done.repeated:
         text += f"; {done.repeated:,} had been sent before with the same key"
     session.out.remark(text)

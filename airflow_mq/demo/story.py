@@ -16,6 +16,7 @@ from typing import Any
 
 from ..examples import orders
 from ..testing.live import AirflowFailed
+from ..words import many
 from .stage import Stage
 
 #: More blocks than this, and something is wrong.
@@ -104,7 +105,7 @@ class Story:
                 self._lap("first block")
                 self.stage.airflow.ensure("triggerer")
             self.tell(
-                f"Block {number}: {_many(block.messages, 'file')} of {_many(len(block.by_tenant), 'tenant')}, "
+                f"Block {number}: {many(block.messages, 'file')} of {many(len(block.by_tenant), 'tenant')}, "
                 f"{_part(block.weight[0], block.limit[0])} of its time and {_part(block.weight[1], block.limit[1])} "
                 f"of its size, {block.seconds:.0f} s"
             )
@@ -224,10 +225,6 @@ class Story:
 def by_hand_limit(weight: list[int]) -> dict[str, int]:
     """What a person grants in the form: what the message asks for."""
     return {"time_limit": weight[0], "size_limit": weight[1]}
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _part(used: int, limit: int) -> str:

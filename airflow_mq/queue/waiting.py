@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -35,11 +36,19 @@ class Waiting:
         :param blocks: those of the ledger, the oldest first.
         """
         self.shelf, self.parts, self.blocks = shelf, parts, blocks
-        due = shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)
-        self._due, self._with_due = {row[0] for row in due}, {row[5] for row in due}
         self._scales = Scales(shelf)
         #: What a page asks for of which nothing but the lengths of its messages matters: many are alike.
         self._alike: dict[bytes, int] = {}
+
+    @cached_property
+    def _due(self) -> dict[int, str]:
+        """Mail that is due and has not joined yet, and whose it is."""
+        shelf = self.shelf
+        return {row[0]: row[5] for row in shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
+
+    @cached_property
+    def _with_due(self) -> set[str]:
+        return set(self._due.values())
 
     def of_all(self) -> dict[str, Asks]:
         """What each book of the ring asks for, by its name."""
