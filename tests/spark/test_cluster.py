@@ -65,8 +65,8 @@ class Cluster:
             ))  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """What the master says."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page:
+        """What the master says; nothing yet while it starts: its first answers on any address are a page in HTML."""
+        with suppress(OSError, ValueError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page:
             said: dict[str, Any] = json.loads(page.read())
             return said
         return {}
