@@ -44,9 +44,12 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff format .
 
 test: lint ## Lint, then every test, slow ones too
-	$(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live $(PYTEST_ARGS)
 	@# A live Airflow is half a dozen processes; what is measured in seconds there wants the machine for itself.
-	$(BIN)/python -m pytest --durations 10 tests/live $(PYTEST_ARGS)
+	@# Both parts run, whatever the first one finds: one run tells all that fails.
+	@failed=0; set -x; \
+	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live $(PYTEST_ARGS) || failed=1; \
+	  $(BIN)/python -m pytest --durations 10 tests/live $(PYTEST_ARGS) || failed=1; \
+	  { set +x; } 2>/dev/null; exit $$failed
 
 quick: $(STAMP) ## The tests that are not slow
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) $(PYTEST_ARGS)

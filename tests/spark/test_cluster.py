@@ -66,7 +66,10 @@ class Cluster:
 
     def status(self) -> dict[str, Any]:
         """What the master says; nothing yet while it starts: its first answers on any address are a page in HTML."""
-        with suppress(OSError, ValueError), urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page:
+        with (
+            suppress(OSError, ValueError),
+            urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page,
+        ):
             said: dict[str, Any] = json.loads(page.read())
             return said
         return {}
