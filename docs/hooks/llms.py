@@ -10,6 +10,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
+INTRODUCTION = (
+    "Each sender has a queue; a DAG run plans a block of messages within a limit of time and size, shares it fairly by "
+    "cost, has Spark or the task process it, and settles each message once. `airflow-mq COMMAND --help` tells more."
+)
+
 _pages: dict[str, str] = {}
 _nav: list[tuple[str, str, str]] = []
 
@@ -29,13 +34,12 @@ def on_nav(nav: Navigation, **_: Any) -> None:
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
     """Write the list, and the pages beside it."""
-    lines = [f"# {config.site_name}", "", f"> {config.site_description}."]
-    section = ""
-    for within, title, name in _nav:
-        if within != section:
-            section = within
-            lines += ["", f"## {section}", ""]
-        lines.append(f"- [{title}]({name}): {_first_sentence(_pages[name])}")
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}. {INTRODUCTION}"]
+    for section in dict.fromkeys(within for within, _, _ in _nav):
+        lines += ["", f"## {section}", ""]
+        lines += [
+            f"- [{title}]({name}): {_first_sentence(_pages[name])}" for within, title, name in _nav if within == section
+        ]
     site = Path(config.site_dir)
     for name, text in _pages.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)

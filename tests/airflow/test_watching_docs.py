@@ -40,13 +40,28 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     shown += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
 
-    assert set(re.findall(r"airflow_mq_\w+", " ".join(shown))) == prometheus_names()
+    # Durations are native histograms where OpenTelemetry tells them.
+    native = {"airflow_mq_" + one.name.replace(".", "_") for one in METRICS.values() if one.kind == TIMER}
+    assert set(re.findall(r"airflow_mq_\w+", " ".join(shown))) == prometheus_names() | native
     assert all('{ring=~"$ring"}' in expr for expr in shown if "label_values" not in expr)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     places = [panel["gridPos"] for panel in board["panels"]]
     assert all(place["x"] + place["w"] <= 24 for place in places)
     taken = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
     assert len(set(taken)) == len(taken)
+
+
+def test_alarms_ring_on_metrics_that_there_are() -> None:
+    rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text())["groups"][0]["rules"]
+
+    assert set(re.findall(r"airflow_mq_\w+", " ".join(rule["expr"] for rule in rules))) <= prometheus_names()
+
+
+def test_the_collector_uses_what_it_defines() -> None:
+    made = yaml.safe_load((DOCS / "grafana" / "otel-collector.yaml").read_text())
+    (pipeline,) = made["service"]["pipelines"].values()
+
+    assert {kind: set(pipeline[kind]) for kind in pipeline} == {kind: set(made[kind]) for kind in pipeline}
 
 
 def test_statsd_exporter_gets_the_same_names() -> None:

@@ -130,6 +130,8 @@ def test_programs_find_a_list_of_the_pages_and_their_sources(site: Path) -> None
     links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (.+)$", told, re.MULTILINE)
     assert told.startswith("# airflow_mq\n\n> ") and len(links) > 30
     assert all((site / name).is_file() for name, _ in links)
+    for once in (re.findall(r"^## .+$", told, re.MULTILINE), [name for name, _ in links]):
+        assert len(once) == len(set(once))
     assert not [name for name, about in links if len(about) < 10], (
         "a page begins with a sentence that says what it is about"
     )

@@ -1,0 +1,90 @@
+"""Tables of the documentation that name everything there is of a kind name that, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import yaml
+
+from airflow_mq.cli.command import EXIT_CODES
+from airflow_mq.core import errors
+from airflow_mq.core.events import NAMES
+from airflow_mq.provider import get_provider_info
+from airflow_mq.store.address import PARAMETERS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CONFIGURATION = DOCS / "reference" / "configuration.md"
+
+
+def table(page: Path, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    text = page.read_text("utf-8").partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines()[2:]]
+
+
+def names(page: Path, heading: str) -> list[str]:
+    """What the first column of a table names, in code."""
+    return [name for row in table(page, heading) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def test_every_event_is_told() -> None:
+    assert sorted(names(DOCS / "reference" / "events.md", "event")) == sorted(set(NAMES.values()))
+
+
+def test_every_option_of_airflows_configuration_is_told_with_its_default() -> None:
+    options = get_provider_info()["config"]["airflow_mq"]["options"]
+    told = {row[0].strip("`"): row[1].strip("`") for row in table(CONFIGURATION, "option")}
+
+    assert told == {name: str(option["default"] or "none") for name, option in options.items()}
+
+
+def test_every_parameter_of_an_address_and_key_of_a_connection_is_told() -> None:
+    (kind,) = get_provider_info()["connection-types"]
+
+    assert sorted(names(CONFIGURATION, "parameter")) == sorted(PARAMETERS)
+    assert sorted(names(CONFIGURATION, "key")) == sorted(kind["conn-fields"])
+
+
+def test_every_variable_that_the_package_reads_is_told() -> None:
+    """But those of examples."""
+    sources = [path for path in (ROOT / "airflow_mq").rglob("*.py") if "examples" not in path.parts]
+    read = {
+        node.value
+        for path in sources
+        if "AIRFLOW_MQ_" in (text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"AIRFLOW_MQ_[A-Z]+", str(node.value))
+    }
+
+    assert read and read <= set(re.findall(r"`(AIRFLOW_MQ_[A-Z]+)`", CONFIGURATION.read_text("utf-8")))
+
+
+def test_exit_codes_are_those_of_the_help() -> None:
+    told = {row[0]: row[1] for row in table(DOCS / "terminal.md", "code")}
+    helped = dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
+
+    assert told.keys() == helped.keys()
+
+
+def test_every_error_of_the_troubleshooting_is_one() -> None:
+    found = names(DOCS / "faq.md", "it says")
+
+    assert len(found) == len(set(found)) > 10
+    assert all(issubclass(getattr(errors, name), errors.MessageQueueError) for name in found)
+
+
+def test_every_alarm_has_a_line_that_says_what_to_do() -> None:
+    rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text("utf-8"))["groups"][0]["rules"]
+
+    assert [rule["alert"] for rule in rules] == names(DOCS / "operations.md", "alarm")
+    assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
+
+
+def test_no_table_escapes_a_bar_in_code() -> None:
+    """The site would show the backslash, and whoever copies it has it in a command."""
+    wrong = [path.name for path in DOCS.rglob("*.md") if re.search(r"^\|.*`[^`|]*\\\|", path.read_text("utf-8"), re.M)]
+
+    assert wrong == []
