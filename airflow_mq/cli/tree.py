@@ -14,6 +14,7 @@ from . import (
     fairness,
     foreseeing,
     history,
+    housekeeping,
     looking,
     overweight,
     receiving,
@@ -72,6 +73,7 @@ TREE: tuple[Entry, ...] = (
     fairness.FAIRNESS,
     weights.WEIGHTS,
     checking.CHECK,
+    housekeeping.HOUSEKEEP,
     doctor.DOCTOR,
     completing.COMPLETION,
 )

@@ -11,8 +11,11 @@ from types import FrameType
 
 from rich.console import Console
 
-from ..testing.live import AirflowFailed
-from .stage import Stage
+try:
+    from ..testing.live import AirflowFailed
+except ModuleNotFoundError as error:  # psutil comes with Airflow
+    sys.exit(f"The demo needs Airflow and Spark; in a checkout of the repository `make demo` brings them ({error}).")
+from .stage import DAGS, Stage
 from .story import Story
 from .telling import Progress, show
 
@@ -25,6 +28,8 @@ def main() -> int:
     stays.add_argument("--stay", action="store_true", help="keep the UI until Ctrl-C, also without a terminal")
     stays.add_argument("--leave", action="store_true", help="end when all is done, also on a terminal")
     options = parser.parse_args()
+    if not DAGS.is_dir():
+        parser.error("its DAGs are not in the package: run it in a checkout of the repository, by `make demo`")
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(soft_wrap=not sys.stdout.isatty())
     stays_up = options.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not options.leave)

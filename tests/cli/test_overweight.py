@@ -109,3 +109,14 @@ def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None
     events = mq("events", "--name", "Discarded", "--json").lines
     assert len(events) == 3 and "a mistake" in events[0]["detail"]
     assert mq.json("check") == []
+
+
+def test_housekeeping_lets_go_of_what_the_ring_keeps_no_longer(mq: Terminal) -> None:
+    mq("enqueue", "acme", "an order")
+    mq("service", "--processor", "builtins:len")
+    assert mq.json("housekeep") == {"expired_messages": 0, "dead_blocks": 0, "culled_pages": 0}
+    assert mq("events", "--json").lines
+    mq("ring", "change", "--set", "keep_events=0")
+
+    assert "0 dead blocks released" in mq("housekeep", "--cull").out
+    assert mq("events", "--json").lines == []
