@@ -75,15 +75,22 @@ def _row(one: Option) -> str:
     settings = one.settings
     value = settings.get("metavar") or (one.flags[-1].lstrip("-").upper().replace("-", "_"))
     if choices := settings.get("choices"):
-        value = "|".join(map(str, choices))
-    takes = one.flags[0].startswith("-") and "action" not in settings
-    names = ", ".join(f"`{flag} {value}`" if takes else f"`{flag}`" for flag in one.flags)
+        value = f"{{{','.join(map(str, choices))}}}"  # as `--help` has it; a bar would end the cell
+    if not one.flags[0].startswith("-"):
+        names = [str(value)]
+    else:
+        names = [flag if "action" in settings else f"{flag} {value}" for flag in one.flags]
     told = str(settings.get("help", "")).replace("%%", "%").replace("%(default)s", str(settings.get("default")))
-    return f"| {_cell(names)} | {_cell(told)} |"
+    return f"| {', '.join(map(_code, names))} | {_cell(told)} |"
+
+
+def _code(text: str) -> str:
+    # Within backticks neither an entity nor an escaped bar is read as what it means.
+    return f"<code>{_cell(text)}</code>" if "|" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"\s+", " ", text).replace("|", "&#124;").replace("<", "&lt;")
 
 
 def _exit_codes() -> str:

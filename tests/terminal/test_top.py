@@ -196,3 +196,11 @@ def test_json_is_a_frame_a_line_and_survives_the_store(uri: str) -> None:
         assert next(frame for frame in frames if "turns" in frame)["turns"]
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    from airflow_mq.cli.top.drawing import fitted
+
+    assert fitted("acme", 6) == "acme  "
+    assert fitted("tenant-17/orders/of-long-ago", 17) == "tenant-1…long-ago"
+    assert [fitted("漢字漢字漢字", width) for width in (1, 2, 5)] == ["…", "… ", "漢…字"]

@@ -361,12 +361,13 @@ def rate(per_second: float | None) -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """A text of exactly this width; where it is longer, its end counts most."""
+    """A text of exactly this width; where it is longer, its middle goes: tenants differ in front, paths at the end."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
-    while cell_len(text) > width - 1:
-        text = text[1:]
-    return set_cell_size(f"…{text}", width)
+    front, end = set_cell_size(text, (width - 1) // 2), text
+    while cell_len(end) > width - 1 - cell_len(front):
+        end = end[1:]
+    return set_cell_size(f"{front}…{end}", width)
 
 
 def _title(text: str, width: int) -> str:
