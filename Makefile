@@ -7,9 +7,15 @@ PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical
 
-# The demo alone needs less than the tests do.
+# Some need less than the tests do.
 ifeq ($(MAKECMDGOALS),demo)
 EXTRAS := airflow,spark,java
+endif
+ifeq ($(MAKECMDGOALS),docs)
+EXTRAS := docs
+endif
+ifeq ($(MAKECMDGOALS),tour)
+EXTRAS := dev
 endif
 
 BIN   := $(VENV)/bin

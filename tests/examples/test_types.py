@@ -57,4 +57,8 @@ def test_the_wheel_says_that_it_has_types_and_carries_what_is_read_at_run_time(t
     tracked = subprocess.run(["git", "ls-files", "airflow_mq"], cwd=ROOT, capture_output=True, text=True).stdout.split()
     assert {"airflow_mq/py.typed", "airflow_mq/store/queries/floors.sql"} <= names
     assert {name for name in tracked if name.endswith((".py", ".sql"))} <= names
-    assert not {name for name in names if name.startswith(("tests", "docs"))}
+    # And nothing else: of the page what is built, and who wrote what is in it.
+    built = {f"airflow_mq/page/dist/{path.name}" for path in (ROOT / "airflow_mq" / "page" / "dist").iterdir()}
+    assert "airflow_mq/page/dist/LICENSES.txt" in built
+    others = {name for name in names if not name.endswith((".py", ".sql", "/py.typed")) and ".dist-info/" not in name}
+    assert others == built and all(name.startswith("airflow_mq") for name in names)
