@@ -41,6 +41,8 @@ _BYTES, _ASKED = 16 << 20, 100
 #: Other readers have come or gone.
 _LOST = ("ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "_ASSIGNMENT_LOST", "_STATE")
 _FIELDS = re.compile(r"\{([^{}]*)\}")
+#: What differs where the client says the same again: how long it took, how often, and by which of its parts.
+_FIGURES = re.compile(r"\d+ms|\(\+\d+ .*\)|\[thrd:[^]]*\]|#consumer-\d+")
 
 
 class KafkaFailed(MessageQueueError):
@@ -60,8 +62,23 @@ def settings_for(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def consumer(settings: Mapping[str, Any]) -> Any:
     """A consumer for `KafkaTopics`, by librdkafka's settings."""
-    made: Any = _driver().Consumer(settings_for(settings), logger=log)
+    made: Any = _driver().Consumer(settings_for(settings), logger=_Once())
     return made
+
+
+class _Once:
+    """What the client has to say, each thing once: of a broker that is gone it tells at every try, many times a second."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def log(self, level: int, form: str, *values: Any) -> None:
+        """Pass on what was not said before, but for its figures."""
+        text = form % values
+        plain = _FIGURES.sub("", text)
+        if plain not in self._said:
+            self._said.add(plain)
+            log.log(level, "%s", text)
 
 
 class KafkaTopics:

@@ -138,6 +138,8 @@ class Landing:
         #: The file of what was fetched, and whether it is whole in the queue once this message is.
         self._of: dict[str, tuple[Found, bool]] = {}
         self._refused: set[str] = set()
+        #: Files that the pattern does not match, in this look at the place, and the first of them.
+        self.unmatched, self.first_unmatched = 0, ""
 
     def fetch(self, most: int) -> Sequence[Arrived]:
         """The next messages; none when all files were looked at. The call after that looks anew."""
@@ -177,8 +179,12 @@ class Landing:
         self._source = None
 
     def _arrivals(self) -> Iterator[Arrived]:
+        self.unmatched, self.first_unmatched = 0, ""
         for found in self.place.files(self.settle):
             matched = self._pattern.fullmatch(found.path)
+            if matched is None:
+                self.first_unmatched = self.first_unmatched or found.path
+                self.unmatched += 1
             if matched is None or found.path in self._refused:
                 continue
             origin = matched["origin"]

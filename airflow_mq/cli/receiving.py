@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ..core.priority import PRIORITIES, REGULAR
+from ..words import many
 from .command import Command, Group, UsageError, option
 from .session import Session
 from .values import weight
@@ -30,9 +31,10 @@ def folder(session: Session, args: Namespace) -> bool:
         return _receive(session, args, lambda: LandingFolder(args.folder, args.pattern, **how))
     try:
         from fsspec.core import url_to_fs
-    except ImportError as error:
+
+        files, prefix = url_to_fs(args.folder)
+    except (ImportError, ValueError) as error:
         raise UsageError(f"an object store needs fsspec, and its file system: pip install fsspec ({error})") from None
-    files, prefix = url_to_fs(args.folder)
     return _receive(session, args, lambda: LandingPrefix(files, prefix, args.pattern, **how))
 
 
@@ -85,22 +87,29 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> bool:
-    from ..adapters import receive
+    from ..adapters import Received, receive
 
     with session.queue() as queue, session.out.progress("receiving") as told, closing(make()) as source:
         done = receive(
             queue, source, most=args.most, batch=args.batch, weight=args.weight, priority=args.priority,
             progress=lambda so_far: told(str(so_far)),
         )  # fmt: skip
-    _tell(session, done)
+        unmatched = _unmatched(source) if done == Received() else ""
+    _tell(session, done, unmatched)
     return not done.refused
 
 
-def _tell(session: Session, done: Received) -> None:
+def _unmatched(source: Adapter) -> str:
+    """Where nothing came, what the pattern may have been too narrow for."""
+    count, first = getattr(source, "unmatched", 0), getattr(source, "first_unmatched", "")
+    return f"; the pattern does not match what is there: {many(count, 'file')}, {first!a} first" if count else ""
+
+
+def _tell(session: Session, done: Received, unmatched: str) -> None:
     if session.out.as_json:
         session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated, "refused": done.refused})
         return
-    session.out.remark(str(done))
+    session.out.remark(str(done) + unmatched)
 
 
 def _count(text: str) -> int:

@@ -252,12 +252,14 @@ def _until_gone(admin: Any, topic: str) -> None:
     time.sleep(0.5)
 
 
-def test_a_cluster_that_is_not_there(queue: MessageQueue) -> None:
+def test_a_cluster_that_is_not_there(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     topics = KafkaTopics(
         consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}), ["t"], patience=1.0
     )  # fmt: skip
     with pytest.raises(KafkaFailed, match="is it up"):
         take(queue, topics)
+    # The client tries many times a second, and says so each time.
+    assert len([one for one in caplog.messages if "Connect to" in one]) == 1
 
 
 def test_what_makes_no_sense(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def test_a_folder(mq: Terminal, landing: Path) -> None:
     assert mq.json(*words, "--most", "1") == {"count": 1, "size": 4, "repeated": 0, "refused": 0}
     assert mq(*words).out == "received 1 message of 4 bytes\n"
     assert mq(*words, "--quiet").out == ""
+    (landing / "stray.csv").touch()
+    assert "does not match what is there: 1 file, 'stray.csv' first" in mq(*words).out
     (landing / "acme" / "3.csv").touch()
     assert "1 put aside" in mq(*words, code=1).out
     assert sorted(os.listdir(landing / ".received/acme")) == ["1.csv", "2.csv"]
@@ -49,6 +51,7 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
     [
         (("folder", "/no/such/folder", "--pattern", "{origin}"), "there is no folder"),
         (("folder", "/tmp"), "say either a pattern"),
+        (("folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
         (("folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "from 0 on"),
         (("folder", "/tmp", "--pattern", "{origin}", "--most", "0"), "at least 1"),
         (("kafka", "orders"), "which cluster?"),
