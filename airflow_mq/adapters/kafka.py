@@ -67,7 +67,7 @@ def consumer(settings: Mapping[str, Any]) -> Any:
 
 
 class _Once:
-    """What the client has to say, each thing once: of a broker that is gone it tells at every try, many times a second."""
+    """What the client has to say, each thing once: it tells of a broker that is gone at every try."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

@@ -50,10 +50,12 @@ def forecast(session: Session, args: Namespace) -> None:
     """Tell what the next blocks would take."""
     with session.queue() as queue:
         found = queue.forecast(args.blocks, **_conditions(queue, args))
+        ready = bool(found) or any(queue.ring_order(1, one) for one in PRIORITIES)
     if session.out.as_json:
         session.out.value([_plain(block) for block in found])
     elif not found:
-        session.out.remark(f"the next blocks would find nothing: {NOTHING_READY}")
+        why = "what is ready is passed by; `airflow-mq dry-run` tells why" if ready else NOTHING_READY
+        session.out.remark(f"the next blocks would find nothing: {why}")
     else:
         rows = [
             (block.number, block.messages, len(block.origins), str(block.planned), str(block.limit), _served(block))

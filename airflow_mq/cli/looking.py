@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..core.blob import extent
 from ..core.message import Footprint
 from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .command import Command, UsageError, option
@@ -101,7 +102,10 @@ def peek(session: Session, args: Namespace) -> None:
         most = None if args.full else 80
         session.out.table(
             columns,
-            [(str(one.address), one.state, len(one.payload), one.attempts, shown(one.payload, most)) for one in found],
+            [
+                (str(one.address), one.state, extent(one.payload), one.attempts, shown(one.payload, most))
+                for one in found
+            ],
         )
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TextIO
 
+from ..core.blob import Reference
 from ..core.message import Address
 from ..core.weight import Weight
 from .progress import Tell, progress, silent
@@ -106,6 +107,8 @@ def shown(value: Any, most: int | None = None) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S UTC")
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Reference):
+        return f"kept apart: {value.hash.hex()}"
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="backslashreplace")
     text = "".join(map(_visible, value if isinstance(value, str) else str(value)))
@@ -123,7 +126,12 @@ def _escaped(code: int) -> str:
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """A payload in JSON: as text where it is text, else in base 64; `enqueue --ndjson` reads both."""
+    """A payload in JSON: as text where it is text, else in base 64; `enqueue --ndjson` reads both.
+
+    One that is kept apart is told by its hash, of which `blob get` makes the payload.
+    """
+    if isinstance(payload, Reference):
+        return {"kept_apart": payload.hash.hex()}
     try:
         return {"payload": payload.decode("utf-8")}
     except UnicodeDecodeError:

@@ -37,6 +37,9 @@ def simulate(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         session.out.value(_plain(scenario, found))
         return
+    if not scenario.messages:
+        session.out.remark("nothing arrived before these blocks; each block writes a page of the ledger")
+        return
     session.out.remark(
         f"{scenario.name}: {scenario.messages:,} messages of {len(found[0].origins):,} origins "
         f"over {scenario.blocks:,} blocks"
@@ -58,6 +61,8 @@ def _scenario(session: Session, args: Namespace) -> Scenario:
         raise UsageError("say a scenario's file, or --recorded N for what arrived at the queue")
     if args.scenario is not None:
         scenario = simulating.read_scenario(args.scenario)
+        if not scenario.messages:
+            raise UsageError(f"in {args.scenario!r} nobody sends anything: add an [[origin]] with a rate or a burst")
     else:
         with session.queue() as queue:
             scenario = simulating.record(queue, args.recorded)

@@ -80,7 +80,7 @@ class MessageTooLong(InvalidMessage):
     def __init__(self, length: int, most: int) -> None:
         super().__init__(
             f"a message of {length:,} bytes is longer than the {most:,} bytes that a page of this "
-            "ring holds; enlarge the ring's heap_size, or send a reference instead of the content"
+            "ring holds; enlarge the ring's heap_size, or keep it apart: enqueue_blob, `airflow-mq enqueue --blob`"
         )
         self.length, self.most = length, most
 

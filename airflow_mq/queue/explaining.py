@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..core.blob import Reference
 from ..core.book import Book
-from ..core.claims import ClaimRun, Scales
+from ..core.claims import ClaimRun, Decision, Scales, Verdict
+from ..core.events import Fate
 from ..core.groups import is_below, names_above
 from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ..core.weight import LARGEST, Weight
-from ..store import codec
+from ..store import blobs, codec
 from ..store.rows import BlockRow
+from ..store.thaw import standing_of
 from ..store.unit import Unit
 from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
-from .reading import in_flight
+from .reading import in_flight, page_at
 from .values import moment
 
 #: How many blocks an explanation looks ahead.
@@ -51,8 +54,9 @@ class _Held:
     block: BlockRow
     runs: Sequence[ClaimRun]
 
-    def has(self, address: Address) -> bool:
-        return any(run.page == address.page and run.first <= address.index < run.first + run.count for run in self.runs)
+    def run_of(self, address: Address) -> ClaimRun | None:
+        found = (run for run in self.runs if run.page == address.page)
+        return next((run for run in found if run.first <= address.index < run.first + run.count), None)
 
 
 class Explaining(Foreseeing):
@@ -113,7 +117,11 @@ class Explaining(Foreseeing):
         if fate is None:
             return found
         block = "" if fate.block is None else f" in block {fate.block}"
-        return replace(found, sentence=f"{address} is gone: {fate.name}{block}.")
+        more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
+        if fate.moved_to is not None:
+            page, index = fate.moved_to
+            more = f"; it goes on at {replace(address, page=page, index=index)}"
+        return replace(found, sentence=f"{address} is gone: {fate.name}{block}{more}.")
 
 
 class _Asked:
@@ -148,14 +156,11 @@ class _Asked:
 
     def message(self, address: Address) -> Explanation:
         """Why this message waits."""
-        held = next((one for one in self.held if one.has(address)), None)
-        if held is not None:
-            return self._is_held(address, held)
-        while self.book.end <= address.page and self.shelf.pull(self.book):
-            pass
-        page = self.shelf.page(self.name, address.page)
-        while page is not None and address.index >= len(page.lengths) and self.shelf.pull(self.book):
-            pass
+        for held in self.held:
+            run = held.run_of(address)
+            if run is not None:
+                return self._is_held(address, held, run.decisions.get(address.index))
+        page = page_at(self.shelf, address)
         if page is None or address.index >= len(page.lengths):
             return self._is_not_there(address)
         mark = page.marks[address.index]
@@ -173,7 +178,7 @@ class _Asked:
             return self._of_queue("in flight", sentence, _UNHOLD)
         count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0]
         if count:
-            sentence = f"{_messages(count, f' of {self.origin}')} not due before {moment(due)}."
+            sentence = f"{_messages(count, f' of {self.origin}')} not due before {_when(due)}."
             return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
         if self.book.message_count:
             return self._of_queue(
@@ -185,7 +190,15 @@ class _Asked:
     def _of_queue(self, reason: str, sentence: str, *remedies: str) -> Explanation:
         return Explanation(self.origin, None, reason, sentence, None, remedies)
 
-    def _is_held(self, address: Address, held: _Held) -> Explanation:
+    def _is_held(self, address: Address, held: _Held, decision: Decision | None) -> Explanation:
+        if decision is not None:
+            # It goes to no processor: what becomes of it was decided when the block was planned.
+            if decision.verdict is Verdict.EXPIRED:
+                sentence = f"nobody wants {address} any more: it is dropped when {_named(held.block)}, is settled."
+            else:
+                why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
+                sentence = f"{address} is set aside when {_named(held.block)}, is settled: {why}."
+            return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
         if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.name)[1]:
             sentence = f"{address} was answered for in block {held.block.id}, and goes when that is settled."
             return Explanation(self.origin, address, "reported", sentence, None, (_UNHOLD,))
@@ -240,7 +253,7 @@ class _Asked:
             whose, why, who, _, until, below = next(
                 row for row in rows if row[0] == self.origin or (row[0] in names and row[5])
             )
-            ends = "" if until is None else f" until {moment(until)}"
+            ends = "" if until is None else f" until {_when(until)}"
             what = f"{whose}, with all below it," if below else whose
             sentence = f"{what} is paused{ends} by {who}{': ' if why else ''}{why}."
             return "paused", sentence, f"airflow-mq resume {whose}"
@@ -248,7 +261,7 @@ class _Asked:
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
         wake_at = self.shelf.origins[self.name].row.wake_at
-        sentence = f"a message of {self.origin} went back; its queue is tried again from {moment(wake_at)} on."
+        sentence = f"a message of {self.origin} went back; its queue is tried again from {_when(wake_at)} on."
         return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
 
     # In which block, and why not before.
@@ -264,12 +277,25 @@ class _Asked:
         if verdict == "set aside":
             return self._is_too_much(address, subject, when, block)
         if block.number == 1:
-            return Explanation(self.origin, address, "next", f"{subject} runs in the next block.", 1)
+            sentence = f"{subject} runs in the next block{self._lacks(address)}."
+            return Explanation(self.origin, address, "next", sentence, 1)
         reason, why = self._reason(address, first)
-        sentence = f"{subject} runs in {when}: {why}."
+        sentence = f"{subject} runs in {when}: {why}{self._lacks(address)}."
         return Explanation(
             self.origin, address, reason, sentence, block.number, self._remedies(address, reason, block.number - 1)
         )
+
+    def _lacks(self, address: Address) -> str:
+        """Whether a payload that is kept apart is there by then: without it, who reads it finds nothing."""
+        page = self.shelf.page(self.name, address.page)
+        if page is None or not page.note(address.index).blob:
+            return ""
+        shelf = self.asker._fresh_shelf(self.real)
+        page = page_at(shelf, address)
+        reference = shelf.payloads(self.name, page)[address.index] if page is not None else None
+        if not isinstance(reference, Reference) or blobs.is_there(self.asker.store, self.real, reference):
+            return ""
+        return f"; its payload {reference.hash.hex()} is not there, so it is dropped then as Unsupported"
 
     def _is_too_much(self, address: Address, subject: str, when: str, block: ForeseenBlock) -> Explanation:
         """It will be set aside: by which limit, and which setting would change that."""
@@ -277,11 +303,17 @@ class _Asked:
         assert decision is not None
         reason, weight, size = decision.reason, decision.weight, self._extent(address)
         why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
+        # What a block may cost beside the message: as much as now.
+        wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
         remedy = {
             MOST: f"a most that allows {weight}: airflow-mq origin set {self.origin} --most …",
             FRACTION: f"a most_of_limit that allows {weight}: airflow-mq ring change --set most_of_limit=…",
             SIZE: f"a max_message_size of {size}: airflow-mq ring change --set max_message_size={size}",
-        }.get(reason, f"a limit that leaves {weight} for a message: airflow-mq ring change --service-weight …")
+        }.get(
+            reason,
+            f"a limit that leaves {weight} for a message: "
+            f"airflow-mq ring change --service-weight {wider[0]}/{wider[1]}",
+        )
         sentence = f"{subject} {why}: {when} sets it aside."
         return Explanation(self.origin, address, "overweight", sentence, block.number, (remedy,))
 
@@ -295,7 +327,7 @@ class _Asked:
             return "behind", f"{behind:,} of its own queue come before it"
         weight, reason = self._weight(address), first.queue(self.origin, priority_of(self.name)).reason if first else ""
         if reason == "spent" and self.future.config.paths:
-            return "spent", "it, or a group that holds it, had its share of the blocks before"
+            return "spent", "it, or a group that holds it, had its share or its most of the blocks before"
         if reason == "spent":
             return "spent", f"it weighs {weight}, for which its queue has not saved enough yet"
         if reason == "limit" and first and not _is_full(first, weight):
@@ -317,12 +349,26 @@ class _Asked:
             sooner = self._first_block(address, replace(self.conditions, shares={self.origin: share}), most)
             if sooner:
                 found.append(f"with a share of {share}, it runs in block {sooner} from now")
+        if self.future.config.order == "deficit":
+            found += self._wider_most(address, most)
         if self.future.config.order != "deficit":
             changes = {**self.conditions.changes, "order": "deficit"}
             sooner = self._first_block(address, replace(self.conditions, changes=changes), most)
             if sooner:
                 found.append(f"in the order deficit, it runs in block {sooner} from now")
         return found or [_ONLY_MORE]
+
+    def _wider_most(self, address: Address, most: int) -> Iterator[str]:
+        """What a block may give to the origin, or to a group that holds it, if twice as much brings it forward."""
+        names = [self.origin, *(names_above(self.origin) if self.future.config.paths else ())]
+        for name, said in self.real.standings(self.asker.ring_id, names):
+            now = standing_of(said).most
+            if now is None:
+                continue
+            wider = Weight(*(min(2 * part, LARGEST) for part in now))
+            sooner = self._first_block(address, replace(self.conditions, mosts={name: wider}), most)
+            if sooner:
+                yield f"with a most of {wider} for {name}, it runs in block {sooner} from now"
 
     def _first_block(self, address: Address, conditions: Conditions, most: int) -> int | None:
         blocks = Foresight(self.asker, self.real, conditions).blocks(most)
@@ -381,12 +427,16 @@ def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:
 
 #: By how much a limit is widened to see whether that helps.
 _WIDER = (2, 8, 64)
-_ONLY_MORE = "blocks more often: no wider limit, larger share or other order that was tried brings it forward"
+_ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 _UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq blocks list --state planned"
 
 
 def _named(block: BlockRow) -> str:
-    return f"block {block.id}, which lives until {moment(block.deadline)}"
+    return f"block {block.id}, which lives until {_when(block.deadline)}"
+
+
+def _when(microseconds: int) -> str:
+    return f"{moment(microseconds):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _messages(count: int, whose: str = "") -> str:

@@ -116,6 +116,7 @@ class Conditions:
     shares: Mapping[str, int] = field(default_factory=dict)
     seed: bytes | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
+    mosts: Mapping[str, Weight] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.limit is not None:
@@ -127,6 +128,13 @@ class Conditions:
             check_origin(origin)
         if "heap_size" in self.changes:
             raise ConfigRefused("heap_size says how messages lie in pages; what a block takes of it is not foreseen")
+
+    def standings(self) -> dict[str, dict[str, Any]]:
+        """What is said of origins, as it would be stored."""
+        said: dict[str, dict[str, Any]] = {origin: {"share": share} for origin, share in self.shares.items()}
+        for origin, most in self.mosts.items():
+            said.setdefault(origin, {})["most"] = list(most)
+        return said
 
 
 class _WordlessShelf(SqlShelf):
@@ -152,9 +160,10 @@ class Foresight:
             raise InvalidInput("this ring has no service weight; say what a block may cost: limit=Weight(time, size)")
         if self.config.order == "shuffle" and conditions.seed is None:
             raise InvalidInput(
-                "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one"
+                "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one: "
+                "seed=b'…', at a terminal --seed HEX"
             )
-        self.unit = PretendUnit(unit, queue.ring_id, conditions.shares, anew=self.config.paths != config.paths)
+        self.unit = PretendUnit(unit, queue.ring_id, conditions.standings(), anew=self.config.paths != config.paths)
         self._end_dead_blocks()
 
     def shelf(self, *, passes_in_flight: bool = False) -> SqlShelf:

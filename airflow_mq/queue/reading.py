@@ -315,6 +315,17 @@ def _sent_at(unit: Unit, ring: int, origin: str, page: Page) -> dict[int, dateti
     return {item: moment(known[mail]) for item, mail in enumerate(places) if mail in known}
 
 
+def page_at(shelf: SqlShelf, address: Address) -> Page | None:
+    """A page, with what was sent meanwhile cut up to there."""
+    book = shelf.book(address.book)
+    while book.end <= address.page and shelf.pull(book):
+        pass
+    page = shelf.page(address.book, address.page)
+    while page is not None and address.index >= len(page.lengths) and page.index == book.end - 1 and shelf.pull(book):
+        pass
+    return page
+
+
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     after = ""
     while True:

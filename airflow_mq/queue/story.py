@@ -20,7 +20,7 @@ from ..store.shelf import SqlShelf
 from ..store.thaw import mail_of, split_mail
 from ..store.unit import Unit
 from .base import QueueBase
-from .reading import all_origins
+from .reading import all_origins, page_at
 from .values import moment
 
 #: Bytes of a message's name.
@@ -250,7 +250,7 @@ class Telling(QueueBase):
         """Put before and behind what events tell what the store tells; say where it is now."""
         last = path.addresses[-1]
         shelf = self._fresh_shelf(unit)
-        page = _page_of(shelf, last)
+        page = page_at(shelf, last)
         there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
         arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
         if page is not None and there:
@@ -324,14 +324,3 @@ def _concerns(run: EventRun, place: Address) -> bool:
         here = (place.page, place.index)
         return up_to is not None and (run.page, run.first + len(run.ids) - 1) < here <= up_to
     return False
-
-
-def _page_of(shelf: SqlShelf, address: Address) -> Page | None:
-    """A page, with what was sent meanwhile cut up to there."""
-    book = shelf.book(address.book)
-    while book.end <= address.page and shelf.pull(book):
-        pass
-    page = shelf.page(address.book, address.page)
-    while page is not None and address.index >= len(page.lengths) and page.index == book.end - 1 and shelf.pull(book):
-        pass
-    return page

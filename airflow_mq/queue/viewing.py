@@ -286,6 +286,8 @@ class Viewing(Blocks, Reading):
 
     def tokens(self, given: str | ReferenceToken | Iterable[str | ReferenceToken]) -> list[ReferenceToken]:
         """One or many tokens, read by this queue."""
+        if not isinstance(given, (str, ReferenceToken, Iterable)):
+            raise InvalidInput(f"a token is text, or what a view gave, not {type(given).__name__}")
         many = [given] if isinstance(given, (str, ReferenceToken)) else list(given)
         found = [self.token(one) for one in many]
         if len({one.secret for one in found}) < len(found):

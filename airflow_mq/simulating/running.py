@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.book import Standing
 from ..core.config import RingConfig
-from ..core.errors import ConfigRefused
+from ..core.errors import ConfigRefused, InvalidInput
 from ..core.fairness import Fairness, Promise, Round, judge, together
 from ..core.message import Message
 from ..core.orders import parts_of
@@ -87,7 +87,8 @@ class Simulated:
         """How full the blocks were, by the part of the weight that was scarcer."""
         parts = parts_of(self.limit)
         sums = [parts(block.planned.plus(block.overhead)) for block in self.blocks]
-        return sum(sums) / (len(sums) * parts(self.limit)) if sums else 0.0
+        # A full block of a limit of nothing at all is nothing.
+        return sum(sums) / (len(sums) * max(parts(self.limit), 1)) if sums else 0.0
 
     def origin(self, name: str, priority: str = REGULAR) -> SimulatedOrigin:
         """How this origin fared."""
@@ -100,7 +101,7 @@ class Simulated:
         found: dict[str, float] = {}
         for one in block.queues:
             if one.granted != (0, 0):
-                found[one.origin] = found.get(one.origin, 0.0) + parts(one.granted) / parts(self.limit)
+                found[one.origin] = found.get(one.origin, 0.0) + parts(one.granted) / max(parts(self.limit), 1)
         return found
 
 
@@ -112,6 +113,12 @@ def simulate(
     :param tell: hears which policy it is at, and how far it is in all, from 0 to 1.
     """
     chosen = list(policies) or list(scenario.policies) or [Policy(scenario.ring.order)]
+    names = [one.name for one in chosen]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(
+            f"two policies are called {twice!r}; give each a name of its own, or nobody can tell them apart"
+        )
     found = []
     for place, policy in enumerate(chosen):
         at = partial(_told, tell, policy.name, place, len(chosen))

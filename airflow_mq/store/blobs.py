@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from ..core.blob import MOST_BLOB_BYTES, Reference
-from ..core.errors import BlobMissing, EmptyMessage, InvalidMessage, StoreCorrupt, UploadGivenUp
+from ..core.errors import BlobMissing, EmptyMessage, InvalidMessage, MessageQueueError, StoreCorrupt, UploadGivenUp
 from .blob_files import BlobFile, fresh_name
 from .store import Store
 from .unit import Unit
@@ -218,6 +218,20 @@ def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
     _, upload, path = rows[0]
     reader = _file_reader(store, reference, path) if path else _chunk_reader(store, reference, upload)
     return io.BufferedReader(reader, CHUNK)
+
+
+def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
+    """Whether a payload is there, as far as its first piece tells; also where nobody can tell at the moment."""
+    rows = unit.rows("blob", hash=reference.hash.hex())
+    if not rows or rows[0][0] != reference.size:
+        return False
+    _, upload, path = rows[0]
+    if not path:
+        return bool(unit.rows("chunk", upload=upload, seq=0))
+    try:
+        return BlobFile(path, store.filesystem_of).size() is not None
+    except MessageQueueError:
+        return True
 
 
 def _chunk_reader(store: Store[Any], reference: Reference, upload: int) -> BlobReader:

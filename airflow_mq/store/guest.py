@@ -1,11 +1,12 @@
 """Work within a transaction that somebody else has open, on a connection of theirs.
 
-Nothing is begun, committed, rolled back or set there: what is written goes with their commit, or not at all.
+Nothing is committed, rolled back or set there: what is written goes with their commit, or not at all.
 A savepoint around each piece of work keeps their transaction usable when it fails, where the database lets it.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sqlite3
 import sys
@@ -52,16 +53,21 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
     if alchemy is None or isinstance(connection, (psycopg.Connection, sqlite3.Connection)):
         return connection, False
     if not isinstance(connection, alchemy.engine.Connection):
+        if inspect.iscoroutinefunction(getattr(connection, "commit", None)):
+            raise ConnectionUnfit(f"this is a {_name(connection)}, which is asynchronous; it takes {TAKEN}")
         if hasattr(connection, "connection") and hasattr(connection, "get_bind"):
             raise ConnectionUnfit("this is a session of SQLAlchemy; give its connection: session.connection()")
         return connection, False
     if connection.closed or connection.invalidated:
         raise ConnectionUnfit("this connection of SQLAlchemy is closed")
     if not connection.in_transaction():
-        raise ConnectionUnfit(
-            "this connection of SQLAlchemy has no open transaction; work within `with engine.begin() as connection:`, "
-            "or call connection.begin() first"
-        )
+        if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+            raise ConnectionUnfit(
+                "this connection of SQLAlchemy commits each statement by itself; take one without AUTOCOMMIT: "
+                "`with engine.begin() as connection:`"
+            )
+        # As the first statement of any kind does there; whoever has it commit each by itself is refused below.
+        connection.begin()
     return connection.connection.driver_connection, True
 
 
@@ -159,6 +165,7 @@ def _on_sqlite(store: SqliteStore, connection: Any, begun: bool, known: bool) ->
         raise ConnectionUnfit(f"the queue is on SQLite, and this is a {_name(connection)}; it takes {TAKEN}")
     plain = _PlainFile(connection)
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
+    _refuse_closed(connection)
     with sqlite.translated():
         if not known:
             _check_file(store, plain)
@@ -201,6 +208,14 @@ def _check_file(store: SqliteStore, plain: _PlainFile) -> None:
         f"this connection leads to another file than that of the queue, which is {path}; "
         "only in one file can both be written in one transaction"
     )
+
+
+def _refuse_closed(connection: sqlite3.Connection) -> None:
+    try:
+        # Asks nothing of the database, but whether it is closed, or of another thread.
+        connection.cursor().close()
+    except sqlite3.ProgrammingError as error:
+        raise ConnectionUnfit(f"this connection cannot be used here: {error}") from None
 
 
 def _refuse_no_transaction(connection: sqlite3.Connection, plain: _PlainFile, begun: bool) -> None:

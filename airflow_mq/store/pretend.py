@@ -30,8 +30,12 @@ LOOK = 16
 class PretendUnit(Unit):
     """Reads of one moment, and above them what would have been written since."""
 
-    def __init__(self, unit: Unit, ring: int, shares: Mapping[str, int] | None = None, *, anew: bool = False) -> None:
-        self.unit, self.ring_id, self.shares = unit, ring, dict(shares or {})
+    def __init__(
+        self, unit: Unit, ring: int, standings: Mapping[str, Mapping[str, Any]] | None = None, *, anew: bool = False
+    ) -> None:
+        self.unit, self.ring_id = unit, ring
+        #: What is set of some origins, in the place of what is stored: `{"acme": {"share": 3}}`.
+        self.said = dict(standings or {})
         #: Whether all deficits are as if nobody had used anything yet.
         self.anew = anew
         self._branches: dict[str, tuple[str, int, int, str]] | None = None
@@ -115,16 +119,16 @@ class PretendUnit(Unit):
         """A stored book under other shares, with what is in flight by now."""
         if self.anew:
             row = row._replace(deficit=0)
-        if origin_of(row.origin) in self.shares:
-            row = row._replace(standing=self._with_share(origin_of(row.origin), row.standing))
+        if origin_of(row.origin) in self.said:
+            row = row._replace(standing=self._with_said(origin_of(row.origin), row.standing))
         if self._held is not None and row.in_flight:
             both = books_of(origin_of(row.origin))
             row = row._replace(in_flight=any(held for name in both for _, held in self._held.get(name, ())))
         return row
 
-    def _with_share(self, origin: str, said: Any) -> Any:
-        plain = codec.read_json(said) if isinstance(said, str) else said or {}
-        return {**plain, "share": self.shares[origin]}
+    def _with_said(self, origin: str, stored: Any) -> Any:
+        plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
+        return {**plain, **self.said[origin]}
 
     def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Remember books as they stand."""
@@ -181,7 +185,7 @@ class PretendUnit(Unit):
     def standings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """What is set under these names, under other shares."""
         found = dict(self.unit.standings(ring, origins))
-        found |= {name: self._with_share(name, found.get(name)) for name in origins if name in self.shares}
+        found |= {name: self._with_said(name, found.get(name)) for name in origins if name in self.said}
         return list(found.items())
 
     def save_branches(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:

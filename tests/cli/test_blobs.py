@@ -21,6 +21,9 @@ def test_a_file_goes_in_is_listed_and_comes_out(mq: Terminal, queue: MessageQueu
     }  # fmt: skip
     assert mq.json("enqueue", "acme", "--blob", str(file), "--key", "k")["repeated"] == 1
     assert "enqueued 2 messages" in mq("enqueue", "birch", "--blob", str(file), "--blob", str(file)).out
+    (peeked,) = mq.json("peek", "acme")
+    assert peeked["kept_apart"] == name and "payload" not in peeked
+    assert f"kept apart: {name}" in mq("peek", "acme").out and f"{len(LARGE):,}" in mq("peek", "acme").out
     (one,) = mq.json("blobs")
     assert (one["hash"], one["size"], one["references"], one["path"]) == (name, len(LARGE), 3, None)
     assert name in mq("blobs").out and "database" in mq("blobs").out

@@ -28,6 +28,13 @@ def test_an_empty_ring(mq: Terminal) -> None:
     assert mq("explain", "acme").out == "acme has no messages.\n"
 
 
+def test_a_ring_that_is_passed_by(mq: Terminal, small: MessageQueue) -> None:
+    for origin in ("acme", "globex"):
+        small.pause(origin, "a look")
+    told = mq("forecast").out
+    assert "what is ready is passed by" in told and "enqueue" not in told
+
+
 def test_a_dry_run(mq: Terminal, small: MessageQueue) -> None:
     before = everything(small)
     table = mq("dry-run").out.splitlines()
@@ -51,7 +58,7 @@ def test_other_conditions(mq: Terminal, small: MessageQueue) -> None:
     assert served(*deficit, *change) == {"acme": 4, "globex": 4}
     assert served(*deficit, *change, "--share", "acme=3") == {"acme": 6, "globex": 2}
     assert mq.json("dry-run", "--order", "shuffle", "--seed", "ab")["seed"] == "ab"
-    assert "seed" in mq("dry-run", "--order", "shuffle", code=2).err
+    assert "--seed" in mq("dry-run", "--order", "shuffle", code=2).err
     assert "hexadecimal" in mq("dry-run", "--order", "shuffle", "--seed", "x", code=2).err
     assert "ORIGIN=N" in mq("dry-run", "--share", "3", code=2).err
     assert mq("dry-run", "--set", "odd=1", code=2).err.startswith("error: ")

@@ -74,10 +74,18 @@ def test_what_is_missing(capsys: pytest.CaptureFixture[str], file: str, tmp_path
     assert "say a scenario's file" in run(capsys, code=2)[1]
     assert "say a scenario's file" in run(capsys, file, "--recorded", "9", code=2)[1]
     assert "cannot be read" in run(capsys, str(tmp_path / "no.toml"), code=2)[1]
+    quiet = tmp_path / "quiet.toml"
+    quiet.write_text("blocks = 3")
+    assert "nobody sends anything" in run(capsys, str(quiet), code=2)[1]
+    quiet.write_text("blocks = 3\nlimit = [0, 0]\n[[origin]]\nname = 'a'\nburst = {count = 1}")
+    assert "1 messages of 1 origins" in run(capsys, str(quiet))[0]
+    twice = ("--policy", "x order=deficit", "--policy", "x order=rotation")
+    assert "two policies are called 'x'" in run(capsys, file, *twice, code=2)[1]
     assert "cannot be written" in run(capsys, file, "--svg", str(tmp_path / "no" / "a.svg"), code=2)[1]
 
 
 def test_what_was_recorded(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
+    assert "nothing arrived" in mq("simulate", "--recorded", "9").out
     queue.change_ring(service_weight=Weight(10, 1 << 20))
     for number in range(40):
         queue.enqueue_messages(f"o{number:02}", [b"x"] * 2)

@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy
 import sqlalchemy.orm
 from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield
 from airflow_mq.core.errors import (
@@ -149,7 +150,7 @@ def test_bad_input(queue: MessageQueue, caller: Caller) -> None:
             commands.push("a", what)
     for call in (
         lambda: commands.push("a"), lambda: commands.push("", b"1"), lambda: commands.push("a\n", b"1"),
-        lambda: commands.complete("no token"), lambda: commands.push("a", b"1", weight=what),
+        lambda: commands.complete("no token"), lambda: commands.complete(what), lambda: commands.push("a", b"1", weight=what),
         lambda: commands.push("a", b"1", headers={"a": 1}),
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
@@ -419,8 +420,15 @@ def test_states_of_a_postgres_connection(pg_uri: str) -> None:
         assert connection.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall() == before
     assert queue.footprint("a").count == 2
     engine = sqlalchemy.create_engine(pg_uri.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.connect() as core, pytest.raises(ConnectionUnfit, match=r"engine\.begin"):
+    with engine.connect() as core:
         push(core)
+        core.rollback()
+        push(core)
+        core.commit()
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as loose:
+        with pytest.raises(ConnectionUnfit, match="without AUTOCOMMIT"):
+            push(loose)
+        assert not loose.in_transaction()
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as loose:
         loose.exec_driver_sql("SELECT 1")
         with pytest.raises(ConnectionUnfit, match="commits each statement"):
@@ -432,8 +440,10 @@ def test_states_of_a_postgres_connection(pg_uri: str) -> None:
             push(session)
         push(session.connection())
         session.commit()
+    with pytest.raises(ConnectionUnfit, match="asynchronous"):
+        push(create_async_engine(engine.url).connect())
     engine.dispose()
-    assert queue.footprint("a").count == 3
+    assert queue.footprint("a").count == 4
     queue.close()
 
 
@@ -456,6 +466,8 @@ def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
         connection.commit()
         connection.close()
     assert queue.footprint("a").count == 4
+    with pytest.raises(ConnectionUnfit, match="closed"):
+        push(connection)
     aside = sqlite3.connect(tmp_path / "mine.db", isolation_level=None)
     aside.execute(f"ATTACH '{path}' AS theirs")
     aside.execute("BEGIN")

@@ -368,6 +368,18 @@ def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
     ]
 
 
+def test_a_most_would_bring_it_forward(make_queue: Maker) -> None:
+    queue = make_queue(
+        order="deficit", service_weight=Weight(40, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
+    )
+    queue.set_origin("acme", most=Weight(2, 100))
+    queue.enqueue_messages("acme", [b"x"] * 8)
+    told = queue.explain_message(Address("acme", 0, 7))
+    assert (told.block, list(told.remedies)) == (4, ["with a most of 4/200 for acme, it runs in block 2 from now"])
+    queue.set_origin("acme", most=Weight(4, 200))
+    assert queue.explain_message(Address("acme", 0, 7)).block == 2
+
+
 def test_it_weighs_more_than_is_left(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20), rounds_per_block=1,
                        weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
@@ -380,10 +392,39 @@ def test_it_is_too_heavy(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", weight=Weight(11, 0))
     assert why(small, "acme:0:0") == ("overweight", 1)
     assert "weighs 11/0, more than the 10/1,048,576" in small.explain("acme").sentence
-    do(small, small.plan_block())
+    (remedy,) = small.explain("acme").remedies
+    assert remedy.endswith("--service-weight 11/1048576")
+    block = small.plan_block()
+    assert why(small, "acme:0:0") == ("in flight", None)
+    told = small.explain_message(Address("acme", 0, 0)).sentence
+    assert told.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11/0" in told
+    do(small, block)
     assert why(small, "acme:0:0") == ("set aside", None)
     assert small.explain("acme").reason == "set aside"
     assert "weighs 11/0" in small.explain_message(Address("acme", 0, 0)).sentence
+    small.change_ring(service_weight=Weight(11, 1 << 20))
+    small.judge_all_again("raised")
+    told = small.explain_message(Address("acme", 0, 0)).sentence
+    assert told == "acme:0:0 is gone: Rejudged; it goes on at acme:1:0."
+    small.transfer(small.view("acme").try_next(), to="globex")
+    assert small.explain_message(Address("acme", 1, 0)).sentence.startswith("acme:1:0 is gone: Transferred")
+
+
+@pytest.mark.parametrize("where", [None, "blobs"])
+def test_its_payload_is_gone(make_queue: Maker, tmp_path: Path, where: str | None) -> None:
+    queue = make_queue(blob_path=str(tmp_path / where) if where else None)
+    queue.enqueue_blob("acme", b"x" * 100_000)
+    name = queue.blobs()[0].hash.hex()
+    assert queue.explain("acme").sentence.endswith("runs in the next block.")
+    if where:
+        for file in (tmp_path / where).iterdir():
+            file.unlink()
+    else:
+        with queue.store.writing() as unit:
+            (_, upload, _) = unit.rows("blob", hash=name)[0]
+            unit.run("delete_chunks", upload=upload, limit=9)
+    assert f"payload {name} is not there" in queue.explain("acme").sentence
+    assert queue.service_queues(lambda delivery: delivery.open_blob().read(1)).failed == 1
 
 
 def test_other_ways_to_be_set_aside(make_queue: Maker) -> None:
