@@ -120,7 +120,7 @@ class Explaining(Foreseeing):
         more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
         if fate.moved_to is not None:
             page, index = fate.moved_to
-            more = f"; it goes on at {replace(address, page=page, index=index)}"
+            more = f"; it goes on at {replace(fate.address, page=page, index=index)}"
         return replace(found, sentence=f"{address} is gone: {fate.name}{block}{more}.")
 
 
