@@ -155,14 +155,14 @@ def _config_section() -> dict[str, Any]:
                     "How many origins of a ring have metrics of their own: those with the most messages, and those "
                     "that waited longest. A backend keeps each name for ever, so say a small number; 0 is none."
                 ),
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "integer",
                 "example": "10",
                 "default": "0",
             },
             "metrics_blocks": {
                 "description": "Over how many of the latest blocks the metrics of fairness are told; 0 tells none.",
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "integer",
                 "example": "100",
                 "default": "20",
@@ -172,7 +172,7 @@ def _config_section() -> dict[str, Any]:
                     "Whether messages that tasks send carry the trace of the task, and blocks are traced. Where "
                     "traces go is said by [traces] of Airflow's configuration, and by OpenTelemetry's variables."
                 ),
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "boolean",
                 "example": "True",
                 "default": "False",
@@ -182,7 +182,7 @@ def _config_section() -> dict[str, Any]:
                     "Ids of connections that the page shows, with commas between them, beside those of Airflow's "
                     "database and of the environment: those that a secrets backend keeps."
                 ),
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "string",
                 "example": "orders_queue, invoices_queue",
                 "default": "",
@@ -192,14 +192,14 @@ def _config_section() -> dict[str, Any]:
                     "The DAG that the page starts to execute a message that was set aside; its params are those of "
                     "`dags/overweight_by_hand.py`."
                 ),
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "string",
                 "example": None,
                 "default": "overweight_by_hand",
             },
             "page_refresh_seconds": {
                 "description": "Seconds after which the page looks again.",
-                "version_added": "0.1.0",
+                "version_added": "0.2.0",
                 "type": "integer",
                 "example": None,
                 "default": "5",

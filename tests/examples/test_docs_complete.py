@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from airflow_mq import __version__
 from airflow_mq.cli.command import EXIT_CODES
 from airflow_mq.core import errors
 from airflow_mq.core.events import NAMES
@@ -82,6 +83,17 @@ def test_every_alarm_has_a_line_that_says_what_to_do() -> None:
 
     assert [rule["alert"] for rule in rules] == names(DOCS / "operations.md", "alarm")
     assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
+
+
+def test_the_version_is_one_and_the_changelog_knows_it() -> None:
+    said = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+
+    assert said is not None and said[1] == __version__
+    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for name, date in headings if name != "Unreleased")
+    # Between two releases the version is the next one; at a release the newest of the changelog.
+    newest = headings[1][0]
+    assert __version__ == newest if ".dev" not in __version__ else __version__.split(".") > newest.split(".")
 
 
 def test_no_table_escapes_a_bar_in_code() -> None:
