@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.memory import in_memory
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
 
@@ -60,7 +62,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def postgres_servers() -> Iterator[Servers]:
     """The servers by label, `embedded` always, `system` where found; each starts when asked for."""
-    servers = Servers()
+    # Processes are killed here and machines are not: nothing has to reach a disk, so nothing waits for one.
+    servers = Servers({"fsync": "off"})
     yield servers
     servers.close()
 
@@ -78,13 +81,20 @@ def pg_uri(postgres_server: Server) -> Iterator[str]:
         yield uri
 
 
+@pytest.fixture
+def sqlite_uri() -> Iterator[str]:
+    """The address of a file to be, kept in memory where the machine has such a place."""
+    with tempfile.TemporaryDirectory(prefix="mq_store_", dir=in_memory()) as folder:
+        yield f"sqlite:///{Path(folder) / 'store.db'}"
+
+
 @pytest.fixture(
     params=[pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES]
 )
-def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a fresh, empty store, on every database in turn."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'store.db'}"
+        yield request.getfixturevalue("sqlite_uri")
         return
     # Asked for only now, so that a run on SQLite alone starts no server.
     servers: Servers = request.getfixturevalue("postgres_servers")

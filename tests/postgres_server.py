@@ -262,13 +262,14 @@ class Server:
 class Servers(Mapping[str, Server]):
     """The servers that this machine can run, by label; each is started when first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
         self._bindirs = find_bindirs()
         self._running: dict[str, Server] = {}
 
     def __getitem__(self, label: str) -> Server:
         if label not in self._running:
-            self._running[label] = Server(label, self._bindirs[label])
+            self._running[label] = Server(label, self._bindirs[label], self._settings)
         server = self._running[label]
         server.start()
         return server

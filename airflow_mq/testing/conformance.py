@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from ..core.weight import Costs, Meter, Weight
 from ..queue import MessageQueue, Report
 from ..queue.deciding import insert_ring
 from ..queue.reading import all_origins
+from ..store import open_store
+from ..store.shelf.tickets import POSTED
+from ..store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
 
@@ -36,6 +39,10 @@ from .scratch import scratch_store
 CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
 #: How often the queue checks itself in between: that is ours, and no part of a trace.
 CHECKED = 0.1
+#: And how often the footprint of a single origin is asked for beside those of all.
+SINGLE = 0.3
+#: Seconds to wait for a store that somebody else writes to.
+BUSY = 10.0
 NOTHING = Footprint(0, 0, 0, 0)
 
 
@@ -53,7 +60,13 @@ class Replay:
     """One recorded run, replayed on one ring."""
 
     def __init__(
-        self, uri: str, name: str, run: dict[str, Any], *, blocks: bool = False, sparse: random.Random | None = None
+        self,
+        store: Store[Any],
+        name: str,
+        run: dict[str, Any],
+        *,
+        blocks: bool = False,
+        sparse: random.Random | None = None,
     ) -> None:
         config = run["config"]
         self.run, self.blocks, self.sparse = run, blocks, sparse
@@ -66,12 +79,12 @@ class Replay:
             service_weight=Weight(*config["service_weight"]) if config["service_weight"] else None,
             costs=Costs(**{step: Weight(*cost) for step, cost in config["costs"].items()}),
         )  # fmt: skip
-        with MessageQueue(uri) as maker, maker.store.writing() as unit:
+        with store.writing() as unit:
             # Past the integrity check: some runs show a ring whose weight pays for nothing.
             insert_ring(unit, name, ring)
-        self.queue = MessageQueue(uri, name, listeners=[lambda *call: self.hooks.append(call)])
+        self.queue = MessageQueue(store, name, listeners=[lambda *call: self.hooks.append(call)])
         # Where not every step is looked at, the sender does not listen: many calls are cut at once.
-        self.sender = MessageQueue(self.queue.store, name) if sparse else self.queue
+        self.sender = MessageQueue(store, name) if sparse else self.queue
         self.processor = RecordingProcessor(self.queue)
 
     def __call__(self) -> None:
@@ -92,14 +105,15 @@ class Replay:
             self.sender.tell_listeners()
             if self.sparse:
                 self.queue.tell_listeners()
-            found["events"] += self._events()
             found["queue_changed"] += [_hook(*call) for call in self.hooks]
             self.hooks.clear()
-            for name in expected:
-                self._differ(number, do, name, expected[name], found[name])
-                expected[name], found[name] = [], []
-            self._compare(number, step, "footprints", self._footprints())
-            self._compare(number, step, "state", observe(self.queue))
+            with one_moment(self.queue.store):
+                found["events"] += self._events()
+                for name in expected:
+                    self._differ(number, do, name, expected[name], found[name])
+                    expected[name], found[name] = [], []
+                self._compare(number, step, "footprints", self._footprints())
+                self._compare(number, step, "state", observe(self.queue))
             if number == last or self.chance.random() < CHECKED:
                 self._differ(number, do, "check", [], list(map(str, self.queue.check())))
 
@@ -113,9 +127,10 @@ class Replay:
 
     def _footprints(self) -> dict[str, Any]:
         found = dict(self.queue.footprints(limit=len(self.origins) + 1))
-        # All at once is quicker than one by one; one of them is asked for by itself, too.
-        single = self.chance.choice(self.origins)
-        found[single] = self.queue.footprint(single)
+        # All at once is quicker than one by one; now and then one of them is asked for by itself, too.
+        if self.chance.random() < SINGLE:
+            single = self.chance.choice(self.origins)
+            found[single] = self.queue.footprint(single)
         return {origin: _footprint(found.get(origin, NOTHING)) for origin in self.origins}
 
     def _events(self) -> list[dict[str, Any]]:
@@ -202,6 +217,17 @@ class Replay:
         }
 
 
+@contextmanager
+def one_moment(store: Store[Any]) -> Iterator[None]:
+    """Reads are all of this moment. As nobody else writes, that only saves the transactions around each of them."""
+    with store.reading() as unit:
+        vars(store)["reading"] = lambda: nullcontext(unit)
+        try:
+            yield
+        finally:
+            del vars(store)["reading"]
+
+
 def observe(queue: MessageQueue) -> dict[str, Any]:
     """Everything there is to see of a ring: its order, its books, their pages. Writes nothing."""
     books: dict[str, Any] = {}
@@ -212,7 +238,11 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
             book = shelf.book(origin)
             while shelf.pull(book):
                 pass
-            shelf.keep_all(origin)
+        # All stored pages, however old, in one statement.
+        stored = unit.pages(queue.ring_id, [(origin, 0, POSTED) for origin in origins], POSTED)
+        list(shelf.keep(stored))
+        for origin in origins:
+            book = shelf.book(origin)
             pages = {index: page for (whose, index), page in shelf.pages.items() if whose == origin and page}
             if book.end:
                 books[origin] = {
@@ -294,20 +324,20 @@ def replay_files(
     total = diverging = 0
     with ExitStack() as stack:
         uri = stack.enter_context(scratch_store(store))
+        # One for all runs: a statement is prepared once.
+        opened = stack.enter_context(closing(open_store(uri, BUSY)))
         for path in files:
             for run in islice(read_runs(path), first - 1, None):
                 if limit is not None and total >= limit:
                     break
                 total += 1
                 chance = random.Random(sparse + run["seed"]) if sparse is not None else None  # noqa: S311
-                replay = Replay(uri, f"run-{total}", run, blocks=blocks, sparse=chance)
+                replay = Replay(opened, f"run-{total}", run, blocks=blocks, sparse=chance)
                 try:
                     replay()
                 except Difference as difference:
                     diverging += 1
                     say(f"{path.name}, seed {run['seed']}: {difference}")
-                finally:
-                    replay.queue.close()
     return total, diverging
 
 

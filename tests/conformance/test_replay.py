@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from airflow_mq.testing.conformance import replay_files
 from tests.conformance.traces import TRACES
+from tests.memory import in_memory
 from tests.postgres_server import Servers
 
 SEED = 20_260
@@ -25,13 +27,15 @@ def replay(said: list[str], **how: Any) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("way", WAYS)
-def test_all_runs_on_sqlite(way: str) -> None:
+def test_all_runs_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", in_memory())
     said: list[str] = []
     assert (replay(said, **WAYS[way]), said) == ((300, 0), [])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_few_runs_on_sqlite(way: str) -> None:
+def test_a_few_runs_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", in_memory())
     said: list[str] = []
     assert (replay(said, limit=15, **WAYS[way]), said) == ((15, 0), [])
 

@@ -148,8 +148,8 @@ def test_killed_at_every_point(place: Place, scene: Scene, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_killed_at_every_point_of_files(hasty_file: str, name: str, tmp_path: Path) -> None:
-    _kill_everywhere(Place(hasty_file), next(scene for scene in SCENES if scene.name == name), tmp_path, "files")
+def test_killed_at_every_point_of_files(sqlite_uri: str, name: str, tmp_path: Path) -> None:
+    _kill_everywhere(Place(sqlite_uri), next(scene for scene in SCENES if scene.name == name), tmp_path, "files")
 
 
 def _kill_everywhere(place: Place, scene: Scene, tmp_path: Path, kind: str) -> None:  # noqa: F811

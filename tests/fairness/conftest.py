@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,10 +19,10 @@ def order(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     """A fresh store; fairness is the rules' business, so one PostgreSQL is enough."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'store.db'}"
+        yield request.getfixturevalue("sqlite_uri")
         return
     servers: Servers = request.getfixturevalue("postgres_servers")
     with servers["embedded"].database() as uri:

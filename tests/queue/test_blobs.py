@@ -47,10 +47,10 @@ def digest(data: bytes) -> bytes:
 @pytest.fixture(
     params=[*(pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES), "files"]
 )
-def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every database in turn, and one beside which payloads are files."""
     if not request.param.startswith("postgres"):
-        yield f"sqlite:///{tmp_path / 'store.db'}"
+        yield request.getfixturevalue("sqlite_uri")
         return
     servers: Servers = request.getfixturevalue("postgres_servers")
     with servers[request.param.removeprefix("postgres-")].database() as uri:
