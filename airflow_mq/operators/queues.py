@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq import metrics
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class HousekeepingOperator(QueueOperator):
     """What is to be done from time to time: end dead blocks, let go of what is kept no longer.
 
     Releases the blocks whose DAG runs are over or whose lease ran out, and expires events, keys, ledgers and
-    blocks beyond the time that the ring keeps them. Returns what it did.
+    blocks beyond the time that the ring keeps them. Returns what it did, and tells metrics how much waits.
 
     What is set aside stays, unless the ring's policies say otherwise: `set_aside_expires`, `discard_unreadable`.
 
@@ -128,6 +129,7 @@ class HousekeepingOperator(QueueOperator):
                 "dead_blocks": queue.housekeep(),
                 "culled_pages": queue.cull() if self.cull else 0,
             }
+            metrics.watched(queue)
             violations = queue.check() if self.check else []
         self.log.info(
             "Housekeeping: %s.", ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in done.items())

@@ -165,6 +165,18 @@ def test_a_block_does_not_fail_with_its_metrics(
     assert "hunter2" not in caplog.text
 
 
+def test_housekeeping_tells_what_waits_where_no_block_does(queue: MessageQueue, run: Run, statsd: Any) -> None:
+    from airflow_mq.operators.queues import HousekeepingOperator
+
+    lines = statsd()
+    fill(queue, {"a": [b"x", b"y"]})
+    run.execute(HousekeepingOperator(task_id="keep", mq_conn_id=CONN_ID))
+
+    heard = lines.heard()
+    assert heard["airflow.mq.default.depth.messages"] == ["2|g"]
+    assert not any("blocks." in name and "backlog" not in name for name in heard)
+
+
 def test_a_poller_tells_what_waits(queue: MessageQueue, statsd: Any) -> None:
     from airflow_mq.triggers import QueueReadyTrigger
 
