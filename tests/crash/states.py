@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from airflow_mq import MessageQueue
@@ -36,3 +37,34 @@ def everything(queue: MessageQueue) -> dict[str, Any]:
             f"SELECT {', '.join(names)} FROM {prefix}ring WHERE id = {queue.ring_id}"
         ).fetchall()
     return found
+
+
+#: What is drawn anew in each ring: numbers, names and times, and what these are packed into.
+DRAWN = {
+    "ring", "id", "block", "first_mail", "last_mail", "ticket", "floor", "ticket_floor", "look_floor", "arrived_block",
+    "token", "lease_token", "lease_holder", "version",
+    "sent_at", "at", "arrived_at", "planned_at", "ended_at", "deadline",
+}  # fmt: skip
+PACKED = {"slices", "ahead", "data"}
+TIME = re.compile(rb"\d{13,}")
+
+
+def alike(queue: MessageQueue) -> str:
+    """What the rows of two rings have in common that went through the same: all but what is drawn anew."""
+    found = everything(queue)
+    config = [row[2] for row in found.pop("ring")]
+    counts = {table: len(found.pop(table)) for table in ("claim", "outcome")}
+    rows = {
+        table: [
+            {name: _alike(name, value) for name, value in row.items() if name not in DRAWN}
+            for row in found[table]
+        ]
+        for table in found
+    }  # fmt: skip
+    return repr((config, counts, rows))
+
+
+def _alike(name: str, value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    return len(value) if name in PACKED else TIME.sub(b"a time", value)

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Weight
 from airflow_mq.store import open_store, parse, upgrade
 from airflow_mq.testing import assert_sound
 
 from .aftermath import assert_conserved, finish, processor
 from .children import end_child, probed, run_child, start_child
 from .scenes import SCENES, Scene, State, chosen, mixed
+from .states import alike
 
 pytestmark = pytest.mark.crash
 
@@ -78,7 +79,9 @@ def test_killed_at_every_point(place: Place, scene: Scene) -> None:
     points = run_child(acting(place, scene, ring, state)).points
     assert points[0] == "called" and points[-1] == "returned"
     acknowledged = points.index("committed") if "committed" in points else len(points) - 1
-    for number in chosen(points):
+    commits = [points[: at + 1].count("committed") for at in range(len(points))]
+    numbers, seen = chosen(points), set()
+    for number, following in zip(numbers, [*numbers[1:], len(points) - 1], strict=True):
         name = points[number]
         ring, state = place.begin(scene)
         ended = run_child(acting(place, scene, ring, state), kill_at=number)
@@ -86,6 +89,13 @@ def test_killed_at_every_point(place: Place, scene: Scene) -> None:
         try:
             with place.open(ring) as queue:
                 assert_sound(queue)
+                if place.store:
+                    # On a server recovery is what takes long. Of all kills in one transaction that left the same
+                    # rows it is gone through after the first, and after the last, when the dead held most locks.
+                    left = (commits[number], number >= acknowledged, alike(queue))
+                    if left in seen and commits[following] == commits[number] and following != number:
+                        continue
+                    seen.add(left)
                 scene.repeat(queue, state)
                 assert_sound(queue)
                 finish(queue)
@@ -97,6 +107,20 @@ def test_killed_at_every_point(place: Place, scene: Scene) -> None:
         except BaseException as error:
             error.add_note(f"killed at point {number}, {name}, of {points}") if hasattr(error, "add_note") else None
             raise
+
+
+def test_rings_are_alike_that_went_through_the_same(place: Place) -> None:
+    """And a single message more or less, or in another state, is a difference."""
+    scene = next(scene for scene in SCENES if scene.name == "plan")
+    found = []
+    for act in (lambda queue: None, lambda queue: None, lambda queue: queue.enqueue_message("a", b"one more"),
+                lambda queue: queue.plan_block(), lambda queue: queue.plan_block(limit=Weight(3, 1_000)),
+                lambda queue: queue.pause("a")):  # fmt: skip
+        with place.open(place.begin(scene)[0]) as queue:
+            act(queue)
+            found.append(alike(queue))
+    assert found[0] == found[1]
+    assert len(set(found)) == len(found) - 1
 
 
 def test_there_are_enough_points(tmp_path_factory: pytest.TempPathFactory) -> None:
