@@ -165,7 +165,9 @@ def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enq
     with ExitStack() as held:
         told = enqueue([(one.origin, _message(queue, one, held)) for one in arrived])
     adapter.commit(arrived)
-    return Received(told.count, told.size, told.repeated)
+    # Of what is kept apart the queue counts the reference, and a reader the file.
+    size = told.size if told.repeated else sum(one.size for one in arrived)
+    return Received(told.count, size, told.repeated)
 
 
 def _unfit(queue: MessageQueue, one: Arrived) -> str | None:

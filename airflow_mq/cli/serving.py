@@ -32,7 +32,10 @@ def service(session: Session, args: Namespace) -> None:
         session.out.value({**asdict(total), "weight": total.weight, "calls": calls})
         return
     if not (total.processed or total.failed or total.set_aside or total.expired):
-        session.out.remark("nothing was processed; `airflow-mq order` tells which queues are ready, and why they wait")
+        back = ", and what was tried went back, to be tried again (`airflow-mq events`)" if total.went_back else ""
+        session.out.remark(
+            f"nothing was processed{back}; `airflow-mq order` tells which queues are ready, and why they wait"
+        )
         return
     session.out.remark(f"{told_of(total)}; weight {total.weight}")
 

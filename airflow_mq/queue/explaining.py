@@ -10,7 +10,7 @@ from ..core.book import Book
 from ..core.claims import ClaimRun, Decision, Scales, Verdict
 from ..core.events import Fate
 from ..core.groups import is_below, names_above
-from ..core.judging import ATTEMPTS, FRACTION, MOST, SIZE, SWEPT, in_words
+from ..core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
@@ -220,9 +220,14 @@ class _Asked:
         reason = row[6] if row is not None else SWEPT if behind else ATTEMPTS
         weight, limit = (codec.unpack_weight(row[4]), codec.unpack_weight(row[5])) if row is not None else (None, None)
         why = in_words(reason, weight, limit, self._extent(address))
+        raised = (
+            (f"a higher limit, then airflow-mq overweight judge {address} --why …",)
+            if row is not None and reason in _LIMITS
+            else ()
+        )
         return Explanation(
             self.origin, address, "set aside", f"{address} is set aside: {why}. It waits for a person.", None,
-            (f"airflow-mq overweight execute {address} --processor module:function",
+            (f"airflow-mq overweight execute {address} --processor module:function", *raised,
              f"airflow-mq overweight discard {address} --why …"),
         )  # fmt: skip
 
@@ -425,6 +430,8 @@ def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:
     return weight is not None and any(weight[part] and not left[part] for part in (0, 1))
 
 
+#: Why a message is set aside that a higher limit would let go on.
+_LIMITS = (OVERWEIGHT, MOST, FRACTION, SIZE)
 #: By how much a limit is widened to see whether that helps.
 _WIDER = (2, 8, 64)
 _ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"

@@ -216,5 +216,7 @@ class Service:
                 self.result.set_aside += count
             elif run.fate is Fate.EXPIRED:
                 self.result.expired += count
-            elif run.fate is not Fate.WENT_BACK:
+            elif run.fate is Fate.WENT_BACK:
+                self.result.went_back += count
+            else:
                 self.result.failed += count

@@ -192,6 +192,7 @@ class Serviced:
     processed: int = 0
     failed: int = 0
     set_aside: int = 0
+    #: Tries that came to nothing, and of a block also what was not tried behind those.
     went_back: int = 0
     expired: int = 0
     origins: int = 0

@@ -51,7 +51,7 @@ def test_whole_batches(mq: Terminal) -> None:
 def test_what_is_not_done(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
-    assert "nothing was processed" in mq("service", "--processor", f"{HERE}:not_now", "--drain").out
+    assert "what was tried went back" in mq("service", "--processor", f"{HERE}:not_now", "--drain").out
     assert mq.json("service", "--processor", f"{HERE}:wrong")["failed"] == 1
 
 

@@ -401,6 +401,7 @@ def test_it_is_too_heavy(small: MessageQueue) -> None:
     do(small, block)
     assert why(small, "acme:0:0") == ("set aside", None)
     assert small.explain("acme").reason == "set aside"
+    assert "overweight judge acme:0:0" in small.explain_message(Address("acme", 0, 0)).remedies[1]
     assert "weighs 11/0" in small.explain_message(Address("acme", 0, 0)).sentence
     small.change_ring(service_weight=Weight(11, 1 << 20))
     small.judge_all_again("raised")
