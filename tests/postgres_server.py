@@ -19,7 +19,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
+from airflow_mq.testing.live import free_port
 from tests.postgres_programs import Owner, find_bindirs, reachable_bindir
 
 SETTINGS: dict[str, str] = {
@@ -138,7 +138,7 @@ class Server:
             return
         for attempt in itertools.count():
             # Someone else may take the free port before the server does.
-            port = self.port if self.port and attempt == 0 else _free_port()
+            port = self.port if self.port and attempt == 0 else free_port()
             if self._start_on(port):
                 return
             if attempt == 3:
@@ -302,13 +302,6 @@ def running_postgres(label: str = "embedded", settings: Mapping[str, str] | None
         yield server
     finally:
         server.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main() -> None:

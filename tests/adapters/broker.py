@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from airflow_mq.spark.java import cache_folder, java_home
+from airflow_mq.testing.live import free_port
 
 VERSION = "4.1.0"
 JARS = dict(line.split() for line in Path(__file__).with_name(f"kafka-{VERSION}.txt").read_text().splitlines())
@@ -111,7 +112,7 @@ def broker(folder: Path) -> Iterator[str]:
     """A broker of one node, as long as it is needed; where it listens."""
     java = java_home() / "bin" / "java"
     classes = os.pathsep.join(map(str, jars()))
-    port, controller = _free_port(), _free_port()
+    port, controller = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(port=port, controller=controller, folder=folder))
     name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -144,10 +145,3 @@ def _wait_for(server: subprocess.Popen[bytes], port: int, folder: Path) -> None:
             return
         time.sleep(0.1)
     raise RuntimeError(f"the broker did not start: {(folder / 'broker.log').read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

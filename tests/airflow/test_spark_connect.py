@@ -262,7 +262,7 @@ def test_a_block_on_a_warm_server(
 
     assert errors and len(clients) == 1 and not clients[0].is_running()
     # Left alone, the server would go on for 100 seconds, a message each.
-    _eventually(lambda: _is_still(tried), 20)
+    _eventually(lambda: _is_still(tried))
     with pytest.raises(Exception, match="process_0 failed"):
         run.settle()
 

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -216,7 +217,12 @@ def listened(uri: str, channel: str, scene: Callable[[], None]) -> int:
     with psycopg.connect(uri, autocommit=True) as connection:
         connection.execute(f'LISTEN "{channel}"')
         scene()
-        return len(list(connection.notifies(timeout=0.5)))
+        # They come in the order of their commits: after this one, however long it takes, there is none to come.
+        connection.execute(f"NOTIFY \"{channel}\", 'the end'")
+        heard = [
+            one.payload for one in takewhile(lambda one: one.payload != "the end", connection.notifies(timeout=60))
+        ]
+        return len(heard)
 
 
 @pytest.mark.postgres

@@ -18,7 +18,7 @@ class MakeQueue(Protocol):
     uri: str
 
     def __call__(
-        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", **settings: Any
+        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
         """A queue on a ring of this name, made with these settings where it is new."""
 
@@ -32,12 +32,12 @@ class Maker:
         upgrade(parse(uri))
 
     def __call__(
-        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", **settings: Any
+        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
         with MessageQueue(self.uri) as first:
             if ring not in first.rings():
                 first.create_ring(ring, RingConfig(**settings))
-        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=2.0, who=who))
+        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=patience, who=who))
         return self.opened[-1]
 
 
@@ -56,7 +56,7 @@ def queue(make_queue: Maker) -> MessageQueue:
     return make_queue(order="rotation")
 
 
-def eventually(what: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What this returns, once it returns anything true."""
     until = time.monotonic() + seconds
     while not (found := what()):

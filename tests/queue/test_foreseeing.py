@@ -203,8 +203,8 @@ def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_the_same_over_a_thousand_states(tmp_path: Path, part: int) -> None:
-    maker = Maker(f"sqlite:///{tmp_path / 'store.db'}")
+def test_the_same_over_a_thousand_states(sqlite_uri: str, part: int) -> None:
+    maker = Maker(sqlite_uri)
     for number in range(1000 + part * 125, 1000 + (part + 1) * 125):
         queue = (a_ring, a_wide_ring)[number // 2 % 2](maker, ("rotation", "deficit")[number % 2], number)
         ask_and_see(queue, random.Random(number))

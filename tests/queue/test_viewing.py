@@ -221,7 +221,9 @@ def test_over_many_pages(make_queue: Maker) -> None:
     assert seen == payloads and queue.footprint("a").pages == 0
 
 
-def test_nothing_is_given_where_somebody_holds_the_ring(queue: MessageQueue) -> None:
+def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> None:
+    # Whoever waits here does so for longer than any machine takes.
+    queue = make_queue(order="rotation", patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     token = queue.pop()
     view = queue.view()
@@ -232,7 +234,7 @@ def test_nothing_is_given_where_somebody_holds_the_ring(queue: MessageQueue) -> 
         # On a connection of its own: what waited here would wait for this very thread.
         looker = threading.Thread(target=lambda: found.extend([view.try_next(), len(view), queue.pop()]))
         looker.start()
-        looker.join(5)
+        looker.join(60)
         assert not looker.is_alive() and found == [None, 2, None]
     with queue.store.writing() as unit:
         until = unit.now() + 60_000_000
@@ -244,7 +246,7 @@ def test_nothing_is_given_where_somebody_holds_the_ring(queue: MessageQueue) -> 
     with queue.store.writing() as unit:
         unit.run("drop_lease", ring=queue.ring_id, token=b"t" * 16)
     assert taken(view.try_next()) == b"2"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.postgres
@@ -253,7 +255,7 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> Non
 
     (On SQLite a transaction that writes is the only one.)
     """
-    queue = Maker(pg_uri)()
+    queue = Maker(pg_uri)(patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     token = queue.view("a", lease=0.3).try_next()
     assert token is not None
@@ -264,7 +266,7 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> Non
         assert queue.housekeep() == 0
         assert taken(queue.pop()) == b"2"
         assert queue.plan_block().messages == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
     assert queue.housekeep() == 1
     assert told(queue, origin="a") == [("Processed", "a", 0, 0)]
     assert queue.check() == []
@@ -323,7 +325,7 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
 
     def work() -> None:
         with MessageQueue(make_queue.uri, "test") as mine:
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while len(seen) < 60 and time.monotonic() < until:
                 token = mine.pop()
                 if token is None:
@@ -344,13 +346,13 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
 
 def test_a_file_that_somebody_writes_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    queue = Maker(f"sqlite:///{path}")()
+    queue = Maker(f"sqlite:///{path}")(patience=120)
     queue.enqueue_message("a", b"1")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
     assert queue.pop() is None and len(queue) == 1
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
     other.execute("ROLLBACK")
     other.close()
     assert taken(queue.pop()) == b"1"

@@ -14,6 +14,7 @@ from pathlib import Path
 from airflow_mq.operators.processes import end_tree
 from airflow_mq.spark.java import spark_environment
 from airflow_mq.spark.local import local_conf
+from airflow_mq.testing.live import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -38,9 +39,7 @@ def connect_server(folder: Path, *, small: bool = True, **environment: str) -> I
 
     :param environment: told to the server, say the token that it asks for
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     conf = {**local_conf(small=small), "spark.connect.grpc.binding.port": str(port),
             "spark.connect.grpc.binding.address": "127.0.0.1"}  # fmt: skip
     said = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]

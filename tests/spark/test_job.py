@@ -165,9 +165,9 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     eventually(lambda: len(all_tried(tried_folder)) > 20, 120)
 
     job.process.kill()
-    eventually(lambda: not job.left(), 30)
+    eventually(lambda: not job.left())
     assert queue.block(block.token).state == "planned"
-    eventually(queue.release_dead_blocks, 15)
+    eventually(queue.release_dead_blocks)
 
     done = sum(processed(queue).values())
     assert 0 < done < 120
