@@ -44,7 +44,7 @@ class Waiting:
     def _due(self) -> dict[int, str]:
         """Mail that is due and has not joined yet, and whose it is."""
         shelf = self.shelf
-        return {row[0]: row[5] for row in shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
+        return {row[1]: row[0] for row in shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
 
     @cached_property
     def _with_due(self) -> set[str]:

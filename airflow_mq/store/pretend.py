@@ -268,7 +268,7 @@ class PretendUnit(Unit):
         rows = self.unit.rows("due", ring=self.ring_id, now=self.began)
         ids = self.fresh_ids(len(rows))
         self._add([MailRow(origin, id_, size, items, more, bytes(lengths), bytes(attributes))
-                   for id_, (_, _, size, items, more, origin, lengths, attributes, _) in zip(ids, rows)])  # fmt: skip
+                   for id_, (origin, _, size, items, more, lengths, attributes) in zip(ids, rows)])  # fmt: skip
 
     def arrive(self, rows: Iterable[Outgoing]) -> None:
         """Mail that arrives now, as if it had been sent before the next block is planned."""

@@ -184,10 +184,9 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue."""
-        due = unit.rows("due", ring=ring, now=now)
+        due = [row[1] for row in unit.rows("due", ring=ring, now=now)]
         if due:
-            self.send(unit, ring, [Outgoing(o, size, items, more, lengths, attributes, heap)
-                                   for _, _, size, items, more, o, lengths, attributes, heap in due])  # fmt: skip
+            unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
             unit.run("delete_due", ring=ring, now=now)
 
 

@@ -1,2 +1,3 @@
--- Mail that is due.
-SELECT d.id, d.due, d.size, d.items, d.more, d.origin, d.lengths, d.attributes, d.heap FROM {s}delayed d WHERE d.ring = :ring AND d.due <= :now ORDER BY d.due, d.id
+-- Mail of all origins that is due and has not joined yet, without its bodies. Takes no lock.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
+WHERE d.ring = :ring AND d.due <= :now ORDER BY d.due, d.id
