@@ -187,8 +187,7 @@ class ClaimSettler:
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.extent(item), outcome.used, planned))
-                for sent in outcome.enqueue:
-                    self.shelf.post(*sent)
+                self.shelf.post_all(outcome.enqueue)
         else:
             result.set_aside += 1
 

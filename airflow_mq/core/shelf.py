@@ -8,8 +8,9 @@ anything and never know where it is kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .book import Book, Branch, Standing
 from .config import RingConfig
@@ -103,6 +104,11 @@ class Shelf(ABC):
     @abstractmethod
     def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Enqueue on behalf of a processor; seen at once."""
+
+    def post_all(self, sent: Iterable[Sequence[Any]]) -> None:
+        """Enqueue all that was sent, in order."""
+        for one in sent:
+            self.post(*one)
 
     # What only a ring with paths asks for.
 

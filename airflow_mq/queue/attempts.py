@@ -69,8 +69,7 @@ def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
     finally:
         current_delivery.reset(mark)
     if isinstance(outcome, Done):
-        for sent in (*delivery.sent, *outcome.enqueue):
-            shelf.post(*sent)
+        shelf.post_all((*delivery.sent, *outcome.enqueue))
     return outcome
 
 
@@ -228,8 +227,7 @@ class Calling(InPlace):
         self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
     ) -> bool | None:
         if isinstance(outcome, Done):
-            for sent in (*delivery.sent, *outcome.enqueue):
-                ladder.shelf.post(*sent)
+            ladder.shelf.post_all((*delivery.sent, *outcome.enqueue))
         return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
@@ -260,8 +258,7 @@ class Batching(InPlace):
         answers, sent = self._process(batch, shelf)
         if answers and shelf.traces:
             answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]
-        for one in sent:
-            shelf.post(*one)
+        shelf.post_all(sent)
         if answers is None:
             done_run(ladder.shelf, book, page, first, weights)
             page.first_index += count
@@ -304,7 +301,6 @@ class Batching(InPlace):
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):
-                for sent in outcome.enqueue:
-                    shelf.post(*sent)
+                shelf.post_all(outcome.enqueue)
         page.advance()
         return processed, PageStatus.NO_PROGRESS if stopped else None

@@ -22,7 +22,7 @@ from ..core.message import Address, check_address, check_key, check_seconds
 from ..core.orders import parts_of
 from ..core.outcome import Done, Outcome
 from ..core.overweight import find_set_aside, settle_execution
-from ..core.page import Page
+from ..core.page import PROCESSED, Page
 from ..core.paths import charge_overrun
 from ..core.service import overweight_limit
 from ..core.settle import Answers, ClaimSettler, Settlement
@@ -301,7 +301,7 @@ class Blocks(QueueBase):
         run = claim.runs[0]
         book, page = shelf.book(claim.origin), shelf.page(claim.origin, run.page)
         outcome: Outcome | None = answers.get(claim.origin, Answers()).get(run.page, run.first)
-        if outcome is None or page is None or page.marks[run.first] == 1:
+        if outcome is None or page is None or page.marks[run.first] == PROCESSED:
             return Settlement(went_back=1)
         used = getattr(outcome, "used", None) or claim.planned
         try:
@@ -309,10 +309,11 @@ class Blocks(QueueBase):
         except (InsufficientWeight, TemporarilyUnprocessable):
             # Told by a report, not by a call: it goes back to where it waited for a person.
             return Settlement(went_back=1)
-        done = isinstance(outcome, Done)
-        for sent in outcome.enqueue if isinstance(outcome, Done) else ():
-            shelf.post(*sent)
-        return Settlement(used=used.plus(cost), processed=int(done), failed=int(not done))
+        used = used.plus(cost)
+        if not isinstance(outcome, Done):
+            return Settlement(used=used, failed=1)
+        shelf.post_all(outcome.enqueue)
+        return Settlement(used=used, processed=1)
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:
         if row.state != state:

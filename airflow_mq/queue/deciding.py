@@ -84,8 +84,7 @@ class Deciding(Asides):
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
                     shelf = self._shelf(unit, locked, passes_in_flight=False)
                     shelf.book(address.book).passed_by = ""
-                    for one in sent:
-                        shelf.post(*one)
+                    shelf.post_all(sent)
                     cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
                 shelf.unit, shelf.state = unit, locked.state
                 hooks = shelf.hooks

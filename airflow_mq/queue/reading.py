@@ -64,12 +64,12 @@ class Reading(QueueBase):
         """
         check_origin(origin)
         with self._looking() as (unit, shelf):
-            batch, found = [origin], []
+            batch, total = [origin], Footprint(0, 0, 0, 0)
             while batch:
                 names = [name for one in batch for name in _books(shelf, one, priority)]
-                found += [footprint for _, footprint in _footprints(unit, shelf, names)]
+                total = reduce(Footprint.plus, (its for _, its in _footprints(unit, shelf, names)), total)
                 batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
-            return reduce(Footprint.plus, found)
+            return total
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""

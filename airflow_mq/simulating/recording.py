@@ -24,8 +24,7 @@ from ..core.orders import Entry
 from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
-from ..queue.reading import all_origins
-from ..store import codec
+from ..queue.reading import all_origins, ledger_pages
 from ..store.shelf import SqlShelf
 from .scenario import Arrival, Scenario
 
@@ -38,7 +37,7 @@ class _Page:
     """A block of the ledger."""
 
     block: int
-    at: int
+    at: float
     #: By the names of books.
     entries: Mapping[str, Entry]
 
@@ -51,12 +50,9 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     if not check_number(blocks, "a number of blocks"):
         raise InvalidInput("record at least 1 block")
     with queue._looking() as (unit, shelf):
-        rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=blocks)[::-1]
         pages = [
-            _Page(
-                id_, at, {book_name(entry.origin, entry.priority): entry for entry in codec.unpack_ledger(bytes(data))}
-            )
-            for id_, at, data in rows
+            _Page(one.block, one.at.timestamp(), {book_name(its.origin, its.priority): its for its in one.entries})
+            for one in reversed(ledger_pages(unit, queue.ring_id, blocks))
         ]
         # The book of no origin holds no messages.
         names = [name for name in all_origins(unit, queue.ring_id) if name != MARK]
@@ -74,7 +70,7 @@ def _processed(queue: MessageQueue, pages: Sequence[_Page]) -> Iterator[Arrival]
         return
     events: list[Event] = []
     by_hand: set[Address] = set()
-    since = pages[0].at / 1_000_000
+    since = pages[0].at
     for event in queue.events():
         if event.at is not None and event.at >= since and event.fate in _TAKEN:
             events.append(event)
@@ -88,7 +84,7 @@ def _processed(queue: MessageQueue, pages: Sequence[_Page]) -> Iterator[Arrival]
         at = places.get(event.block) if event.block is not None else None
         if at is None:
             # It was processed in place: the ledger's page is written when that ends.
-            at = min(bisect_left(times, round((event.at or 0) * 1_000_000)), len(pages) - 1)
+            at = min(bisect_left(times, event.at or 0), len(pages) - 1)
         size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
         since_block = _backlog_since(pages, book_name(event.origin, event.priority), at) + 1
         yield Arrival(since_block, event.origin, 1, size, event.weight, event.priority)
