@@ -1,7 +1,8 @@
 """Statements by name: one file each, for both databases, or one for each where their words differ.
 
 In what both share a parameter is `:name`, `{at …}` is a moment in microseconds since 1970, and `{rows …}` are columns
-and what is written into them: one value for all rows, or, of a type with `[]`, one for each.
+and what is written into them: one value for all rows, or, of a type with `[]`, one for each. `{part …}` is what
+several statements have in common, a file in `parts`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import re
 from functools import cache
 from importlib.resources import files
 
-_AT, _ROWS, _PARAMETER = (
+_PART, _AT, _ROWS, _PARAMETER = (
+    re.compile(r"\{part (\w+)\}"),
     re.compile(r"\{at (.+?)\}"),
     re.compile(r"\{\s*rows (.+?)\s*\}", re.DOTALL),
     re.compile(r":(\w+)"),
@@ -20,11 +22,15 @@ _AT, _ROWS, _PARAMETER = (
 @cache
 def statement(dialect: str, name: str, prefix: str) -> str:
     """The text of a statement, with the tables' prefix filled in and its comment left out."""
-    folder = files(__package__) / "queries"
-    own = folder / dialect / f"{name}.sql"
-    text = own.read_text("utf-8") if own.is_file() else _worded((folder / f"{name}.sql").read_text("utf-8"), dialect)
+    text = _PART.sub(lambda match: _read(dialect, f"parts/{match[1]}"), _read(dialect, name))
     lines = (line for line in text.splitlines() if not line.startswith("--"))
     return "\n".join(lines).replace("{s}", prefix)
+
+
+def _read(dialect: str, name: str) -> str:
+    folder = files(__package__) / "queries"
+    own = folder / f"{dialect}/{name}.sql"
+    return own.read_text("utf-8") if own.is_file() else _worded((folder / f"{name}.sql").read_text("utf-8"), dialect)
 
 
 def _worded(text: str, dialect: str) -> str:

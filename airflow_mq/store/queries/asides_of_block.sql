@@ -1,9 +1,5 @@
 -- What a block set aside, by address, behind one. Takes no lock.
-SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
-       a.arrived_block
-FROM {s}aside a
-WHERE a.ring = :ring AND a.block = :block AND (a.origin, a.page, a.item) > (:origin, :page, :item)
-  AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
-  AND a.arrived_at < :before
+{part asides}
+  AND a.block = :block
 ORDER BY a.origin, a.page, a.item
 LIMIT :limit
