@@ -291,10 +291,7 @@ class LocalPlace(Place):
                 yield Found(f"{prefix}{name}", about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
 
     @contextmanager
-    def _opened(self, name: str, folder: int, make: bool = False) -> Iterator[int]:
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=folder)
+    def _opened(self, name: str, folder: int) -> Iterator[int]:
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
             yield below

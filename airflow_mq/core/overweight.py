@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from .book import Book
@@ -25,7 +24,7 @@ from .page import PROCESSED, WAITING, Page
 from .priority import told as named
 from .service import apply_outcome, mark_gone, skip_gone
 from .shelf import Aside, Shelf
-from .weight import Meter, Weight
+from .weight import Weight
 
 
 @dataclass(frozen=True)
@@ -64,21 +63,12 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
     return book, page
 
 
-def execute_overweight(
-    shelf: Shelf, address: Address, limit: Weight, execute: Callable[[Book, Page, int, Meter], Outcome], who: str = ""
-) -> Weight:
-    """Execute one set-aside message now, and tell what it used. Pallet: `do_execute_overweight`."""
-    book, page = find_set_aside(shelf, address)
-    meter = Meter(limit)
-    outcome = execute(book, page, address.index, meter)
-    page_cost = settle_execution(shelf, book, page, address.index, outcome, meter.consumed, limit, who)
-    return meter.consumed.plus(page_cost)
-
-
 def settle_execution(
     shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
 ) -> Weight:
-    """Write down what came of an execution by hand; tell what keeping the books of it cost."""
+    """Write down what came of an execution by hand; tell what keeping the books of it cost. Pallet:
+    `do_execute_overweight`.
+    """
     if isinstance(outcome, Overweight):
         raise InsufficientWeight(
             f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the {limit} given"

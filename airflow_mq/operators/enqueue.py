@@ -196,7 +196,7 @@ class EnqueueMessagesOperator(QueueOperator):
     def _weight(given: Any) -> Weight | None:
         return None if given is None else weight_of(given, "weight of a message")
 
-    def _origin_of(self, what: Any, own: str | None = None) -> str:
+    def _origin_of(self, what: Any, own: str | None) -> str:
         if own is not None:
             return own
         found = self.origin(what) if callable(self.origin) else self.origin

@@ -93,13 +93,12 @@ class QueueBase:
 
     @contextmanager
     def _working(
-        self, *, beside_lease: bool = False, token: bytes | None = None, passes_in_flight: bool = True,
-        patience: float | None = None,
-    ) -> Iterator[tuple[Unit, SqlShelf]]:  # fmt: skip
+        self, *, beside_lease: bool = False, passes_in_flight: bool = True, patience: float | None = None
+    ) -> Iterator[tuple[Unit, SqlShelf]]:
         """One transaction that holds the ring; what the shelf changed is saved at its end."""
         self._refuse_nested()
         with (
-            self._held(beside_lease, token, patience) as (unit, locked),
+            self._held(beside_lease, patience=patience) as (unit, locked),
             self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf,
         ):
             yield unit, shelf

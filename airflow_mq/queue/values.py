@@ -36,12 +36,11 @@ class Enqueued:
 class Delivery:
     """One message, as a processor that runs in place gets it."""
 
-    __slots__ = ("_open", "_page", "_shelf", "book", "index", "meter", "payload", "sent")
+    __slots__ = ("_page", "_shelf", "book", "index", "meter", "payload", "sent")
 
     def __init__(
-        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None,
-        opener: Callable[[Reference], IO[bytes]] | None = None,
-    ) -> None:  # fmt: skip
+        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None
+    ) -> None:
         self.book = book
         self.payload = payload
         self.index = index
@@ -50,7 +49,6 @@ class Delivery:
         #: What it sent so far, to be enqueued if this message is done.
         self.sent: Sequence[tuple[Any, ...]] = ()
         self._page, self._shelf = page, shelf
-        self._open = opener
 
     @property
     def origin(self) -> str:
@@ -99,7 +97,7 @@ class Delivery:
         """
         if not isinstance(self.payload, Reference):
             return BytesIO(self.payload)
-        opener = self._open or getattr(self._shelf, "open_blob", None)
+        opener = getattr(self._shelf, "open_blob", None)
         if opener is None:
             raise BlobMissing(self.payload.hash)
         opened: IO[bytes] = opener(self.payload)

@@ -7,7 +7,6 @@ books and pages from it, and writes back what the core changed.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from .address import StoreAddress, parse
@@ -18,9 +17,9 @@ from .sqlite import SqliteStore
 from .store import Outgoing, Store
 
 
-def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0, root: Path | None = None) -> Store[Any]:
+def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> Store[Any]:
     """The store at an address. Its schema must be current; nothing is created."""
-    address = parse(uri, root=root) if isinstance(uri, str) else uri
+    address = parse(uri) if isinstance(uri, str) else uri
     if address.driver == "sqlite":
         assert address.path is not None
         refuse_network_file_system(address.path)

@@ -63,11 +63,6 @@ class SchemaStatus:
             raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
 
 
-def dialect_of(address: StoreAddress) -> str:
-    """The folder in which an address finds its statements."""
-    return "sqlite" if address.driver == "sqlite" else "postgres"
-
-
 def expected_version() -> int:
     """The schema version that this package works with."""
     return migrations("sqlite")[-1][0]

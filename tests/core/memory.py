@@ -14,7 +14,7 @@ from airflow_mq.core.events import Event
 from airflow_mq.core.invariants import check_book
 from airflow_mq.core.message import Address
 from airflow_mq.core.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
-from airflow_mq.core.overweight import execute_overweight
+from airflow_mq.core.overweight import find_set_aside, settle_execution
 from airflow_mq.core.page import Mail, Note, Page
 from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
 from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
@@ -174,8 +174,13 @@ class Scene:
         return total
 
     def execute(self, origin: str, page: int, index: int, time: int = 1000) -> Weight:
+        limit = Weight(time, 1000)
         try:
-            return execute_overweight(self.shelf, Address(origin, page, index), Weight(time, 1000), self._execute, "me")
+            book, at = find_set_aside(self.shelf, Address(origin, page, index))
+            meter = Meter(limit)
+            outcome = self._execute(book, at, index, meter)
+            cost = settle_execution(self.shelf, book, at, index, outcome, meter.consumed, limit, "me")
+            return meter.consumed.plus(cost)
         finally:
             self.check()
 
