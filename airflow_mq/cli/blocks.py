@@ -64,8 +64,7 @@ def release(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         block = queue.block(args.token)
         done = queue.release_block(args.token)
-    if session.out.as_json:
-        session.out.value({"block": block.id, **vars(done)})
+    session.out.value({"block": block.id, **vars(done)})
     session.out.remark(f"released block {block.id}: {told_of(done)}")
 
 

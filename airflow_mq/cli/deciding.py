@@ -18,8 +18,7 @@ def pause(session: Session, args: Namespace) -> None:
     """Let servicing pass an origin by."""
     with session.queue() as queue:
         queue.pause(args.origin, args.reason, args.until, below=args.below)
-    if session.out.as_json:
-        session.out.value({"paused": args.origin, "below": args.below})
+    session.out.value({"paused": args.origin, "below": args.below})
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.remark(f"paused {what}; messages are still taken; `airflow-mq resume {args.origin}` ends it")
 
@@ -28,8 +27,7 @@ def resume(session: Session, args: Namespace) -> bool:
     """Service an origin again."""
     with session.queue() as queue:
         was_paused = queue.resume(args.origin)
-    if session.out.as_json:
-        session.out.value({"origin": args.origin, "was_paused": was_paused})
+    session.out.value({"origin": args.origin, "was_paused": was_paused})
     session.out.remark(f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused")
     return was_paused
 
@@ -51,8 +49,7 @@ def reap(session: Session, args: Namespace) -> None:
     """Remove an old page."""
     with session.queue() as queue:
         queue.reap_page(args.origin, args.page, args.why, priority=args.priority)
-    if session.out.as_json:
-        session.out.value({"origin": args.origin, "page": args.page})
+    session.out.value({"origin": args.origin, "page": args.page})
     session.out.remark(f"reaped page {args.page} of {args.origin}")
 
 
@@ -60,8 +57,7 @@ def sweep(session: Session, args: Namespace) -> None:
     """Put aside everything that waits."""
     with session.queue() as queue:
         left = queue.sweep(args.origin)
-    if session.out.as_json:
-        session.out.value({"origin": args.origin, "set_aside": left})
+    session.out.value({"origin": args.origin, "set_aside": left})
     session.out.remark(
         f"swept {args.origin}: {left:,} messages wait for a person now; see `airflow-mq overweight list`"
         if left
@@ -73,8 +69,7 @@ def head(session: Session, args: Namespace) -> bool:
     """Make an origin the head."""
     with session.queue() as queue:
         is_head = bool(queue.force_set_head(args.origin, priority=args.priority))
-    if session.out.as_json:
-        session.out.value({"origin": args.origin, "is_head": is_head})
+    session.out.value({"origin": args.origin, "is_head": is_head})
     session.out.remark(f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next")
     return is_head
 
@@ -86,8 +81,7 @@ def set_origin(session: Session, args: Namespace) -> None:
         raise UsageError("say --share, --least, --most, --ordered or --relaxed, or --defaults for none of them")
     with session.queue() as queue:
         queue.set_origin(args.origin, **said)
-    if session.out.as_json:
-        session.out.value({"origin": args.origin, **said})
+    session.out.value({"origin": args.origin, **said})
     session.out.remark(f"{args.origin} is set, from the next block on")
 
 

@@ -74,9 +74,7 @@ def explain(session: Session, args: Namespace) -> None:
             told = queue.explain_message(address(args.what), **how)
         else:
             told = queue.explain(args.what, priority=args.priority, below=args.below, **how)
-    if session.out.as_json:
-        session.out.value(vars(told))
-        return
+    session.out.value(vars(told))
     session.out.line(told.sentence)
     for remedy in told.remedies:
         session.out.line(f"would help: {remedy}")

@@ -17,9 +17,7 @@ def housekeep(session: Session, args: Namespace) -> None:
             "dead_blocks": queue.housekeep(),
             "culled_pages": queue.cull() if args.cull else 0,
         }
-    if session.out.as_json:
-        session.out.value(done)
-        return
+    session.out.value(done)
     session.out.remark(
         f"{many(done['dead_blocks'], 'dead block')} released, "
         f"{many(done['expired_messages'], 'set-aside message')} expired, {many(done['culled_pages'], 'page')} culled; "

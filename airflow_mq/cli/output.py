@@ -29,9 +29,10 @@ class Output:
         self.as_json, self.quiet = as_json, quiet
 
     def value(self, value: Any) -> None:
-        """One JSON value on a line of its own."""
-        text = json.dumps(plain(value), separators=(",", ":")).replace("\x7f", "\\u007f")
-        sys.stdout.write(text + "\n")
+        """An answer for programs: one JSON value on a line of its own."""
+        if self.as_json:
+            text = json.dumps(plain(value), separators=(",", ":")).replace("\x7f", "\\u007f")
+            sys.stdout.write(text + "\n")
 
     def line(self, text: str) -> None:
         """A line of an answer, for people."""

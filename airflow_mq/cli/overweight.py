@@ -76,8 +76,7 @@ def execute(session: Session, args: Namespace) -> None:
     processor = load_callable(args.processor)
     with session.queue() as queue, session.out.progress("executing"), stdout_kept_clean(session):
         used = queue.execute_overweight(args.address, processor, args.limit)
-    if session.out.as_json:
-        session.out.value({"address": args.address, "weight": used})
+    session.out.value({"address": args.address, "weight": used})
     session.out.remark(f"executed {args.address}; weight {used}")
 
 
@@ -117,8 +116,7 @@ def discard(session: Session, args: Namespace) -> None:
             count = queue.discard_overweight(args.address, args.why)
         else:
             count = queue.discard_all_overweight(args.why, **wanted)
-    if session.out.as_json:
-        session.out.value({"discarded": count})
+    session.out.value({"discarded": count})
     session.out.remark(f"discarded {many(count, 'message')}")
 
 
@@ -126,8 +124,7 @@ def expire(session: Session, args: Namespace) -> None:
     """Let go of what the ring's policies say."""
     with session.queue() as queue:
         count, config = queue.expire_set_aside(), queue.config
-    if session.out.as_json:
-        session.out.value({"expired": count})
+    session.out.value({"expired": count})
     if config.set_aside_expires is None and not config.discard_unreadable:
         session.out.remark("this ring has no such policy: airflow-mq ring change --set set_aside_expires=2592000")
     else:

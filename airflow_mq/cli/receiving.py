@@ -106,9 +106,7 @@ def _unmatched(source: Adapter) -> str:
 
 
 def _tell(session: Session, done: Received, unmatched: str) -> None:
-    if session.out.as_json:
-        session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated, "refused": done.refused})
-        return
+    session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated, "refused": done.refused})
     session.out.remark(str(done) + unmatched)
 
 

@@ -20,8 +20,7 @@ def list_rings(session: Session, args: Namespace) -> None:
     """List the rings of a store."""
     with session.any_ring() as queue:
         names = queue.rings()
-    if session.out.as_json:
-        session.out.value(names)
+    session.out.value(names)
     for name in names:
         session.out.line(name)
 

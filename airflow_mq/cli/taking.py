@@ -17,8 +17,7 @@ def take(session: Session, args: Namespace) -> bool:
     with session.queue() as queue:
         token = queue.view(args.origin, lease=args.lease).try_next()
         if token is None:
-            if session.out.as_json:
-                session.out.value(None)
+            session.out.value(None)
             session.out.remark("there is nothing to take at the moment")
             return False
         payload, headers = token.fetch(), token.headers
@@ -58,8 +57,7 @@ def transfer(session: Session, args: Namespace) -> None:
 
 
 def _told(session: Session, what: str, count: int) -> None:
-    if session.out.as_json:
-        session.out.value({what.replace(" ", "_"): count})
+    session.out.value({what.replace(" ", "_"): count})
     session.out.remark(f"{what}: {many(count, 'message')}")
 
 

@@ -33,7 +33,7 @@ from .asides import Asides
 from .attempts import Processor, deliver
 from .blocks import refuse_claimed_by_hand
 from .sending import When
-from .values import Delivery, Paused, moment
+from .values import Delivery, Paused, instant, moment
 from .walking import renewing
 
 
@@ -296,8 +296,6 @@ def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
 
 def _instant(when: When, now: int) -> int:
     if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
-        return int(when.timestamp() * 1_000_000)
+        return instant(when)
     seconds = when.total_seconds() if isinstance(when, timedelta) else when
     return now + int(check_seconds(seconds, "how long from now") * 1_000_000)

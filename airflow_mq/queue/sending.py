@@ -28,7 +28,7 @@ from .base import QueueBase, current_delivery
 from .bounds import has_bound, refuse_new_origins
 from .inline import Inline, execute_inline
 from .packing import HELD, Packer, Spool
-from .values import Enqueued
+from .values import Enqueued, instant
 
 When = datetime | timedelta | float | int
 
@@ -212,9 +212,7 @@ class Sending(QueueBase):
     def _instant(self, when: When) -> int:
         """A moment on the store's clock, in microseconds."""
         if isinstance(when, datetime):
-            if when.tzinfo is None:
-                raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
-            return int(when.timestamp() * 1_000_000)
+            return instant(when)
         seconds = when.total_seconds() if isinstance(when, timedelta) else when
         if not _is_number(seconds) or not -1e10 < seconds < 1e10:
             raise InvalidInput(f"a time is a datetime, a timedelta or a number of seconds from now, not {when!r}")

@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import IO, Any
 
 from ..core.blob import Reference
-from ..core.errors import BlobMissing
+from ..core.errors import BlobMissing, InvalidInput
 from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id
 from ..core.outcome import DONE, Outcome
@@ -276,6 +276,13 @@ class LedgerBlock:
         """What this block granted to a group, as paths go: so many messages, so much weight."""
         found = [one for one in self.entries if is_below(one.origin, name)]
         return sum(one.messages for one in found), total_weight([one.granted for one in found])
+
+
+def instant(when: datetime) -> int:
+    """A time on the store's clock, in microseconds."""
+    if when.tzinfo is None:
+        raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
+    return int(when.timestamp() * 1_000_000)
 
 
 def moment(microseconds: int) -> datetime:
