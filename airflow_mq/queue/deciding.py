@@ -14,7 +14,6 @@ from ..core.errors import (
     ConfigRefused,
     InFlight,
     InsufficientWeight,
-    InvalidInput,
     NotFound,
     Refused,
     RingExists,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..core.invariants import Violation
-from ..core.page import Page
-from ..store.rows import LoanRow, MailRow
-from ..store.thaw import notes_of
+from ...core.invariants import Violation
+from ...core.page import Page
+from ...store.rows import LoanRow, MailRow
+from ...store.thaw import notes_of
 
 
 class Loans:

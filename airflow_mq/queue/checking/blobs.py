@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core.invariants import Violation
-from ..core.page import PROCESSED
-from ..store import codec
-from ..store.blob_files import BlobFile
-from ..store.unit import Unit
+from ...core.invariants import Violation
+from ...core.page import PROCESSED
+from ...store import codec
+from ...store.blob_files import BlobFile
+from ...store.unit import Unit
 
 if TYPE_CHECKING:
-    from .base import QueueBase
+    from ..base import QueueBase
 
 #: A message: its mail, and its place there.
 Place = tuple[int, int]
