@@ -17,7 +17,7 @@ from itertools import accumulate
 from .book import Book
 from .judging import OVERWEIGHT, Exceeded
 from .outcome import PageStatus
-from .page import ASIDE, PROCESSED, Page
+from .page import ASIDE, Page
 from .priority import origin_of, priority_of
 from .service import Ladder
 from .shelf import Shelf
@@ -302,13 +302,9 @@ class Claiming(Stretches):
     ) -> tuple[int, PageStatus | None]:
         """Claim the next messages."""
         run, count, first = self._run_here(page), len(weights), page.first_index
-        size = sum(page.lengths[first : first + count])
-        page.marks[first : first + count] = bytes([PROCESSED]) * count
-        page.remaining -= count
-        page.remaining_size -= size
-        page.first_index += count
         book.message_count -= count
-        book.size -= size
+        book.size -= page.mark_all_processed(first, count)
+        page.first_index += count
         run.count += count
         if self.scales.weigh is not None:
             run.weights.extend(weights)

@@ -66,9 +66,7 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
 def settle_execution(
     shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
 ) -> Weight:
-    """Write down what came of an execution by hand; tell what keeping the books of it cost. Pallet:
-    `do_execute_overweight`.
-    """
+    """Write down what came of an execution by hand, and tell what that cost. Pallet: `do_execute_overweight`."""
     if isinstance(outcome, Overweight):
         raise InsufficientWeight(
             f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the {limit} given"
@@ -78,7 +76,7 @@ def settle_execution(
             f"the processor cannot take {Address(book.origin, page.index, item)} now: {outcome.reason or 'it yielded'}"
         )
     if isinstance(outcome, StackLimitReached):
-        id_ = outcome.id or message_id(shelf.payloads(book.origin, page)[item])
+        id_ = outcome.id or shelf.id_of(book.origin, page, item)
         shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
         raise TemporarilyUnprocessable("the processor reached its stack limit; try again from elsewhere")
     apply_outcome(shelf, book, page, item, outcome, used, Bounds())
@@ -131,7 +129,7 @@ def judge_again(
     most = shelf.config.max_attempts
     if most is not None and note.attempts >= most:
         return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
-    id_ = aside.id if aside else message_id(shelf.payloads(address.book, page)[item])
+    id_ = aside.id if aside else shelf.id_of(address.book, page, item)
     moved = shelf.rejoin(book, page, item, note.weight if weight == current else weight)
     told = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
     shelf.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(told, who))
@@ -143,7 +141,7 @@ def judge_again(
 def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None) -> None:
     """Drop a set-aside message, on somebody's word or, expired, on a policy's."""
     book, page = find_set_aside(shelf, address)
-    name = id_ or message_id(shelf.payloads(address.book, page)[address.index])
+    name = id_ or shelf.id_of(address.book, page, address.index)
     shelf.emit(fate, address.book, page.index, address.index, name, detail=why)
     mark_gone(shelf, book, page, address.index)
     after_removal(shelf, book, page, address.index)

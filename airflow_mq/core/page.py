@@ -201,6 +201,14 @@ class Page:
         self.remaining_size -= self.lengths[item]
         return self.lengths[item]
 
+    def mark_all_processed(self, first: int, count: int) -> int:
+        """The same of a row of items."""
+        size = sum(self.lengths[first : first + count])
+        self.marks[first : first + count] = bytes([PROCESSED]) * count
+        self.remaining -= count
+        self.remaining_size -= size
+        return size
+
     def advance(self) -> None:
         """Move the cursor past items whose fate is already known."""
         first, marks = self.first_index, self.marks

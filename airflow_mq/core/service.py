@@ -14,9 +14,9 @@ from typing import Protocol
 from .book import Book
 from .events import WRONG, EventRun, Fate
 from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
-from .message import message_id, message_ids
+from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
-from .page import ASIDE, PROCESSED, Page
+from .page import ASIDE, Page
 from .shelf import Aside, Shelf
 from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
 
@@ -229,7 +229,7 @@ def apply_outcome(
     """
     origin = book.origin
     if isinstance(outcome, Done):
-        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        id_ = outcome.id or shelf.id_of(origin, page, item)
         fate = Fate.PROCESSED if outcome.success else Fate.DECLINED
         shelf.emit(fate, origin, page.index, item, id_, outcome.used or used)
     elif isinstance(outcome, Overweight):
@@ -242,11 +242,11 @@ def apply_outcome(
     elif isinstance(outcome, Yield):
         return went_back(shelf, book, page, item, outcome.reason)
     elif isinstance(outcome, Transferred):
-        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        id_ = outcome.id or shelf.id_of(origin, page, item)
         shelf.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
         note_loan(shelf, book, page, item)
     else:
-        id_ = outcome.id or message_id(shelf.payloads(origin, page)[item])
+        id_ = outcome.id or shelf.id_of(origin, page, item)
         shelf.emit(WRONG[type(outcome)], origin, page.index, item, id_)
     mark_gone(shelf, book, page, item)
     return True
@@ -258,12 +258,8 @@ def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Wei
     payloads = shelf.payloads(book.origin, page)[first : first + count]
     ids = message_ids(payloads)
     shelf.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
-    size = sum(page.lengths[first : first + count])
-    page.marks[first : first + count] = bytes([PROCESSED]) * count
-    page.remaining -= count
-    page.remaining_size -= size
     book.message_count -= count
-    book.size -= size
+    book.size -= page.mark_all_processed(first, count)
     shelf.touch(book, page)
 
 
@@ -302,7 +298,7 @@ def aside_of(
     shelf: Shelf, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
 ) -> Aside:
     """Why a message is set aside."""
-    name = id_ or message_id(shelf.payloads(book.origin, page)[item])
+    name = id_ or shelf.id_of(book.origin, page, item)
     return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
 
 
@@ -317,7 +313,7 @@ def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside) -> 
 
 def drop_expired(shelf: Shelf, book: Book, page: Page, item: int) -> None:
     """A message that nobody wants any more."""
-    id_ = message_id(shelf.payloads(book.origin, page)[item])
+    id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
     mark_gone(shelf, book, page, item)
 
@@ -330,7 +326,7 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
     page.notes[item] = note
     shelf.touch(book, page)
     if config.max_attempts is not None and note.attempts >= config.max_attempts:
-        id_ = message_id(shelf.payloads(book.origin, page)[item])
+        id_ = shelf.id_of(book.origin, page, item)
         put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS))
         return False
     tell_went_back(shelf, book, page, item, why)
@@ -343,7 +339,7 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
 
 def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried and went back."""
-    id_ = message_id(shelf.payloads(book.origin, page)[item])
+    id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 

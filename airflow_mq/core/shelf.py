@@ -16,7 +16,7 @@ from .book import Book, Branch, Standing
 from .config import RingConfig
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
-from .message import Address, Footprint
+from .message import Address, Footprint, message_id
 from .page import Mail, Page
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of
@@ -169,6 +169,10 @@ class Shelf(ABC):
         if key not in self.pages:
             self.pages[key] = self.fetch_page(origin, index)
         return self.pages[key]
+
+    def id_of(self, origin: str, page: Page, item: int) -> bytes:
+        """The name of a stored message."""
+        return message_id(self.payloads(origin, page)[item])
 
     def pull(self, book: Book) -> bool:
         """Cut the next mail of this origin into pages, by the rules of enqueuing."""

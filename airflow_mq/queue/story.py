@@ -254,7 +254,7 @@ class Telling(QueueBase):
         there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
         arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
         if page is not None and there:
-            path.id = path.id or message_id(shelf.payloads(last.book, page)[last.index])
+            path.id = path.id or shelf.id_of(last.book, page, last.index)
         state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
