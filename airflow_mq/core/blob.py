@@ -53,3 +53,8 @@ class Reference(bytes):
 
     def __repr__(self) -> str:
         return f"Reference({self.hash.hex()}, {self.size})"
+
+
+def extent(payload: bytes) -> int:
+    """How large the payload of a message is, wherever it is kept."""
+    return payload.size if isinstance(payload, Reference) else len(payload)

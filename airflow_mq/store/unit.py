@@ -149,14 +149,14 @@ class Unit(ABC):
 
     def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """For each (origin, first, last): its stored pages from the first on, so many at most."""
-        names = ("origin", "first", "last")
-        columns: dict[str, list[Any]] = {name: [one[at] for one in wanted] for at, name in enumerate(names)}
-        return [PageRow(*row) for row in self.rows_for("pages", columns, ring=ring, limit=limit)]
+        return [
+            PageRow(*row) for row in self._read("pages", ("origin", "first", "last"), wanted, ring=ring, limit=limit)
+        ]
 
     def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
         """For each (origin, id): the mail after that id, so many at most; with its bytes up to a size."""
-        columns: dict[str, list[Any]] = {"origin": [one[0] for one in wanted], "after": [one[1] for one in wanted]}
-        return [MailRow(*row) for row in self.rows_for("mail", columns, ring=ring, limit=limit, inline=inline)]
+        rows = self._read("mail", ("origin", "after"), wanted, ring=ring, limit=limit, inline=inline)
+        return [MailRow(*row) for row in rows]
 
     def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
         """Mail of all origins in the order of ids; some of it may be in pages already."""
@@ -164,15 +164,11 @@ class Unit(ABC):
 
     def heaps(self, ring: int, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes, int, int, bytes]]:
         """The bytes of these mails: origin, id, lengths, items, size, heap."""
-        if not wanted:
-            return []
-        return self.rows_for("heaps", {"origin": [w[0] for w in wanted], "id": [w[1] for w in wanted]}, ring=ring)
+        return self._read("heaps", ("origin", "id"), wanted, ring=ring)
 
     def borrowed_heaps(self, ring: int, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """The bytes that these mails borrow: origin, id, heap."""
-        return self.rows_for(
-            "borrowed_heaps", {"origin": [w[0] for w in wanted], "id": [w[1] for w in wanted]}, ring=ring
-        )
+        return self._read("borrowed_heaps", ("origin", "id"), wanted, ring=ring)
 
     def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
         """Write pages as they stand."""
@@ -197,8 +193,9 @@ class Unit(ABC):
         this mail and has let go of it since is done with the last of them."""
         if not keys:
             return
-        columns: dict[str, list[Any]] = {"origin": [key[0] for key in keys], "id": [key[1] for key in keys]}
-        loans = {LoanRow(*row) for row in self.rows_for("loans_around", columns, ring=ring)}
+        loans = {
+            LoanRow(*row) for row in self._read("loans_around", ("origin", "id"), [k[:2] for k in keys], ring=ring)
+        }
         mails = {(ring, origin, id_) for origin, id_, _ in keys}
         gone = {loan for loan in loans if loan[:3] in mails}
         lending = {loan.lender for loan in loans - gone}
@@ -230,10 +227,8 @@ class Unit(ABC):
 
     def arrivals(self, ring: int, mails: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """When these mails were sent, and the first block since."""
-        if not mails:
-            return {}
-        columns: dict[str, list[Any]] = {"origin": [one[0] for one in mails], "id": [one[1] for one in mails]}
-        return {(row[0], row[1]): Arrival(row[2], row[3]) for row in self.rows_for("arrivals", columns, ring=ring)}
+        rows = self._read("arrivals", ("origin", "id"), mails, ring=ring)
+        return {(row[0], row[1]): Arrival(row[2], row[3]) for row in rows}
 
     def release_blobs(self, places: Sequence[tuple[int, int]]) -> None:
         """Messages that referred to payloads kept apart are gone: their mails, and their places there."""
@@ -297,6 +292,10 @@ class Unit(ABC):
         """The block that this statement finds."""
         rows = self.rows(statement, **values)
         return BlockRow(*rows[0]) if rows else None
+
+    def _read(self, statement: str, names: Sequence[str], wanted: Sequence[Any], **values: Any) -> list[Any]:
+        """The rows for many requests."""
+        return self.rows_for(statement, dict(zip(names, map(list, zip(*wanted)))), **values) if wanted else []
 
     def _write(self, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], **values: Any) -> None:
         if rows:
