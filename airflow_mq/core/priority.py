@@ -15,6 +15,8 @@ PRIORITIES = (REGULAR, HIGH)
 MARK = "\x01"
 #: Above every high book's name, and below every regular one's.
 PAST_HIGH = "\x02"
+#: Above every origin: the largest text there is, as origins go.
+LAST = "\U0010ffff"
 
 
 def check_priority(priority: object) -> str:

@@ -14,7 +14,7 @@ from ..core.judging import ATTEMPTS, REASONS, SIZE, SWEPT
 from ..core.message import Address, check_address, check_number, check_origin, check_seconds, check_text
 from ..core.overweight import Judged
 from ..core.page import ASIDE, PROCESSED, Page
-from ..core.priority import books_of, told
+from ..core.priority import LAST, books_of, told
 from ..core.service import overweight_limit
 from ..core.shelf import Aside
 from ..core.weight import Weight
@@ -22,11 +22,10 @@ from ..store import codec
 from ..store.blobs import sweep
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .base import limit_of
 from .blocks import Blocks, refuse_claimed_by_hand
 from .values import SetAside, moment
 
-#: Above every origin: the largest text there is, as origins go.
-_LAST = "\U0010ffff"
 _NEVER = 1 << 62
 #: A decision about many messages is made of transactions of so many.
 AT_ONCE = 500
@@ -137,7 +136,7 @@ class Asides(Blocks):
         check_text(why, "a reason")
         result = Judgement()
 
-        def judge(unit: Unit, shelf: SqlShelf, one: SetAside) -> None:
+        def judge(shelf: SqlShelf, one: SetAside) -> None:
             full = self._full(shelf, limit)
             _sort(result, rules.judge_again(shelf, one.address, _aside(one), full, self.who, why, weigh=weigh))
 
@@ -218,7 +217,7 @@ class Asides(Blocks):
     def _drop(self, wanted: Wanted, fate: Fate, why: str, who: str) -> int:
         dropped: list[Address] = []
 
-        def drop(unit: Unit, shelf: SqlShelf, one: SetAside) -> None:
+        def drop(shelf: SqlShelf, one: SetAside) -> None:
             rules.discard(shelf, one.address, decided(why, who), fate, one.id)
             dropped.append(one.address)
 
@@ -227,7 +226,7 @@ class Asides(Blocks):
         return len(dropped)
 
     def _each(
-        self, wanted: Wanted, act: Callable[[Unit, SqlShelf, SetAside], None], means: Callable[[SetAside], bool]
+        self, wanted: Wanted, act: Callable[[SqlShelf, SetAside], None], means: Callable[[SetAside], bool]
     ) -> Iterator[tuple[Address, Refused]]:
         """Decide about all that are meant, some hundred in a transaction; tell which refused, and why."""
         after: Address | None = None
@@ -244,7 +243,7 @@ class Asides(Blocks):
                 for one in chosen:
                     try:
                         refuse_claimed_by_hand(unit, self.ring_id, one.address)
-                        act(unit, shelf, one)
+                        act(shelf, one)
                     except (QueuePaused, InFlight) as refusal:
                         refused.append((one.address, refusal))
                     except (NoMessage, Refused):
@@ -263,10 +262,7 @@ class Asides(Blocks):
 
     def _full(self, shelf: SqlShelf, limit: Weight | None) -> Weight:
         """What a full block leaves for a message."""
-        given = limit if limit is not None else shelf.config.service_weight
-        if given is None:
-            raise InvalidInput("this ring has no service weight; say by which to judge: limit=Weight(time, size)")
-        return overweight_limit(shelf, Weight.of(given))
+        return overweight_limit(shelf, limit_of(shelf.config, limit, "by which to judge"))
 
     def _kept_pages(self, after: Address) -> list[tuple[str, int]]:
         with self.store.loose() as unit:
@@ -308,7 +304,7 @@ def _aside(one: SetAside) -> Aside | None:
 
 def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
     if wanted.origin is None:
-        return _found_in(unit, shelf, wanted, ("", _LAST), after, limit)
+        return _found_in(unit, shelf, wanted, ("", LAST), after, limit)
     found: list[SetAside] = []
     for name in books_of(wanted.origin) if shelf.config.high else (wanted.origin,):
         if after is None or name >= after.book:

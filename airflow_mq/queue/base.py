@@ -13,9 +13,10 @@ from typing import Any
 
 from .. import tracing
 from ..core.config import RingConfig
-from ..core.errors import Busy, RecursiveDisallowed, Refused, StoreBusy, StoreError
+from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, StoreBusy, StoreError
 from ..core.message import Footprint, check_origin, check_text
 from ..core.permit import OPEN
+from ..core.weight import Weight
 from ..store import Store, StoreAddress, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
@@ -251,6 +252,14 @@ class QueueBase:
     def _refuse_nested(self) -> None:
         if current_delivery.get() is not None:
             raise RecursiveDisallowed()
+
+
+def limit_of(config: RingConfig, limit: Weight | None, what: str = "what a block may cost") -> Weight:
+    """The limit that was given, else the ring's."""
+    given = config.service_weight if limit is None else limit
+    if given is None:
+        raise InvalidInput(f"this ring has no service weight; say {what}: limit=Weight(time, size)")
+    return Weight.of(given)
 
 
 def config_of(plain: Any) -> RingConfig:

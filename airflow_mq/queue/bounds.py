@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from ..core.config import RingConfig
 from ..core.errors import TooManyOrigins
 from ..core.message import group_of
-from ..core.priority import MARK, PAST_HIGH, books_of, origin_of
+from ..core.priority import LAST, MARK, PAST_HIGH, books_of, origin_of
 from ..store.unit import Unit
 
-#: After every text, and between a group's own name and those below it: no origin has such a character.
-_LAST, _ABOVE, _BELOW = "\U0010ffff", "\x01", "0"
+#: Right after a group's own name, and after all names below it: `0` comes next to `/`.
+_ABOVE, _BELOW = "\x01", "0"
 
 
 def has_bound(config: RingConfig) -> bool:
@@ -33,7 +33,7 @@ def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Ca
     config = reread(unit.only("hold_config", ring=ring)[0])
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
-        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, _LAST)], config.max_origins)
+        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
         _refuse(fresh, room, config.max_origins, "max_origins", "this ring")
     if config.max_origins_per_group is not None:
         most = config.max_origins_per_group

@@ -341,7 +341,7 @@ class _Asked:
 
     def _remedies(self, address: Address, reason: str, most: int) -> list[str]:
         """What brings it forward: found by trying."""
-        limit, found = self.future.limit or Weight(0, 0), []
+        limit, found = self.future.limit, []
         for times in _WIDER:
             wider = Weight(min(times * limit[0], LARGEST), min(times * limit[1], LARGEST))
             sooner = self._first_block(address, replace(self.conditions, limit=wider), most)

@@ -26,6 +26,7 @@ from ..store.pretend import PretendUnit
 from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .base import limit_of
 from .blocks import Blocks
 from .deciding import check_share
 from .planning import PLANNED, Planner
@@ -155,9 +156,7 @@ class Foresight:
         self.queue, self.conditions, self.number = queue, conditions, 0
         config = queue._remember_config(unit.ring(queue.ring).config)
         self.config: RingConfig = config.changed(**conditions.changes)
-        self.limit = conditions.limit or self.config.service_weight
-        if self.limit is None:
-            raise InvalidInput("this ring has no service weight; say what a block may cost: limit=Weight(time, size)")
+        self.limit = limit_of(self.config, conditions.limit)
         if self.config.order == "shuffle" and conditions.seed is None:
             raise InvalidInput(
                 "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one: "

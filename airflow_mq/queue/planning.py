@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from ..core.claims import Claim, Claiming, Scales
-from ..core.errors import InFlight, InvalidInput
+from ..core.errors import InFlight
 from ..core.orders import Ledger
 from ..core.service import Ladder, overweight_limit
 from ..core.weigher import WeighPayloads
@@ -14,6 +14,7 @@ from ..core.weight import ZERO, Meter, Weight
 from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from .base import limit_of
 from .walking import renewing, walk_ring, write_ledger
 
 if TYPE_CHECKING:
@@ -31,11 +32,8 @@ class Planner:
         self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
         weigher: WeighPayloads | None, seed: bytes | None,
     ) -> None:  # fmt: skip
-        given = limit if limit is not None else queue.config.service_weight
-        if given is None:
-            raise InvalidInput("this ring has no service weight; say what the block may cost: limit=Weight(time, size)")
         self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
-        self.meter = Meter(Weight.of(given))
+        self.meter = Meter(limit_of(queue.config, limit, "what the block may cost"))
 
     def plan_at_once(self) -> Block:
         """The ring's own weigher: everything in one transaction."""

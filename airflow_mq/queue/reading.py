@@ -18,6 +18,7 @@ from ..core.orders import shuffled
 from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import (
     HIGH,
+    LAST,
     MARK,
     PAST_HIGH,
     REGULAR,
@@ -35,8 +36,6 @@ from .checking.ring import check_ring
 from .reports import answers_of
 from .values import LedgerBlock, Peeked, Pulse, moment
 
-#: Above every origin: the largest text there is, as origins go.
-LAST = "\U0010ffff"
 #: Seconds between two looks of somebody who follows events.
 _FOLLOW = 0.5
 #: Bytes of a seed.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from ..core.book import Book
 from ..core.claims import Scales
-from ..core.errors import InvalidInput, MessageQueueError, TokenRefused
+from ..core.errors import MessageQueueError, TokenRefused
 from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
@@ -23,7 +23,7 @@ from ..core.page import Page
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
-from .base import SERVICE_LEASE, QueueBase, current_delivery
+from .base import SERVICE_LEASE, QueueBase, current_delivery, limit_of
 from .blocks import Blocks
 from .values import Delivery, Serviced
 from .walking import renewing, walk_ring, write_ledger
@@ -58,10 +58,8 @@ class Serving(Blocks):
         """
         if current_delivery.get() is not None:
             return Serviced()
-        given = limit if limit is not None else self.config.service_weight
-        if given is None:
-            raise InvalidInput("this ring has no service weight; say what the call may cost: limit=Weight(time, size)")
-        service = Service(self, processor, Weight.of(given), slice_messages, slice_seconds, progress)
+        given = limit_of(self.config, limit, "what the call may cost")
+        service = Service(self, processor, given, slice_messages, slice_seconds, progress)
         with service.holding_ring():
             service.run(seed)
         if service.met_in_flight():

@@ -20,6 +20,7 @@ from ..store.shelf import SqlShelf
 from ..store.thaw import mail_of, split_mail
 from ..store.unit import Unit
 from .base import QueueBase
+from .planning import PLANNED
 from .reading import all_origins, page_at
 from .values import moment
 
@@ -272,7 +273,7 @@ class Telling(QueueBase):
 
     def _state(self, unit: Unit, shelf: SqlShelf, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
-        for row in unit.rows("blocks", ring=self.ring_id, state=0, before=1 << 62, limit=1 << 30):
+        for row in unit.rows("blocks", ring=self.ring_id, state=PLANNED, before=1 << 62, limit=1 << 30):
             block = BlockRow(*row)
             for origin, data in unit.rows("claims", block=block.id):
                 runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()

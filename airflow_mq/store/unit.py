@@ -15,7 +15,7 @@ from ..core.errors import StoreCorrupt, UnknownRing
 from ..core.events import EventRun
 from ..core.message import Address
 from ..core.page import PROCESSED, Page
-from ..core.priority import MARK, PAST_HIGH
+from ..core.priority import LAST, MARK, PAST_HIGH
 from ..core.shelf import Aside
 from . import codec
 from .rows import Arrival, BlockRow, BookRow, LoanRow, Locked, MailRow, PageRow, RingRow, StateRow
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Events of one origin are kept in rows of at most so many.
 EVENTS_PER_ROW = 4096
 #: Above every name that an origin, of at most 255 bytes, can have.
-_PAST_ALL = "\U0010ffff" * 64
+_PAST_ALL = LAST * 64
 
 
 class Unit(ABC):
