@@ -56,12 +56,7 @@ class Reading(QueueBase):
         """
         check_origin(origin)
         with self._looking() as (unit, shelf):
-            batch, total = [origin], Footprint(0, 0, 0, 0)
-            while batch:
-                names = [name for one in batch for name in _books(shelf, one, priority)]
-                total = reduce(Footprint.plus, (its for _, its in _footprints(unit, shelf, names)), total)
-                batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
-            return total
+            return reduce(Footprint.plus, _footprints_of(unit, shelf, origin, priority, below))
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """The footprints of all origins by name, so many at a time: go on after the last one."""
@@ -208,6 +203,14 @@ def origins_from(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: in
 def _names_from(unit: Unit, limit: int, values: Mapping[str, Any]) -> set[str]:
     names = {row[0] for row in unit.rows("origins_from", limit=limit, **values)}
     return names | {row[0] for row in unit.rows("mail_origins_from", limit=limit, **values)}
+
+
+def _footprints_of(unit: Unit, shelf: SqlShelf, origin: str, priority: str | None, below: bool) -> Iterator[Footprint]:
+    batch = [origin]
+    while batch:
+        names = [name for one in batch for name in _books(shelf, one, priority)]
+        yield from (its for _, its in _footprints(unit, shelf, names))
+        batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
 
 
 def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
