@@ -77,7 +77,7 @@ def header(text: str) -> tuple[str, str]:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`name=value` with a value in JSON; what is no JSON is text."""
+    """`name=value` with a value in JSON; what is no JSON is text, but for `none`."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise ArgumentTypeError(
@@ -86,7 +86,7 @@ def setting(text: str) -> tuple[str, Any]:
     try:
         return name, json.loads(value)
     except ValueError:
-        return name, value
+        return name, None if value == "none" else value
 
 
 def seed(text: str) -> bytes:

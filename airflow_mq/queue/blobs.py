@@ -219,7 +219,8 @@ def _hash_file(file: IO[bytes]) -> Reference:
 
 def _pieces(source: Any) -> Iterator[bytes | memoryview]:
     """The bytes of a source, piece by piece."""
-    if isinstance(source, str):
+    known = isinstance(source, (Iterable, os.PathLike)) or hasattr(source, "read") or hasattr(source, "open")
+    if isinstance(source, str) or not known:
         raise InvalidInput("a payload is bytes, a file, or an iterator of chunks; a path is a pathlib.Path")
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source).cast("B")

@@ -62,6 +62,8 @@ class Sending(QueueBase):
         :param inline: what executes it at once, if nothing else waits in the ring; otherwise, and whatever goes wrong
             with that, it stays queued.
         """
+        if inline is not None and not isinstance(inline, Inline):
+            raise InvalidInput(f"what executes it at once is an Inline(processor, weight), not {type(inline).__name__}")
         if inline is not None and not_before is None and current_delivery.get() is None:
             how = {"key": key, "weight": weight, "headers": headers, "expires": expires, "priority": priority}
             sent = self.enqueue_message(origin, payload, **how)  # type: ignore[arg-type]

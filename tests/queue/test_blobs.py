@@ -399,8 +399,10 @@ def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> N
         queue.enqueue_blob("acme", b"")
     with pytest.raises(EmptyMessage):
         queue.enqueue_blob("acme", iter([b"", b""]))
-    with pytest.raises(InvalidInput, match=r"pathlib\.Path"):
-        queue.enqueue_blob("acme", "orders.csv")  # type: ignore[arg-type]
+    wrong: Any
+    for wrong in ("orders.csv", None, 7):
+        with pytest.raises(InvalidInput, match=r"pathlib\.Path"):
+            queue.enqueue_blob("acme", wrong)
     with pytest.raises(InvalidInput, match="chunks of a payload are bytes"):
         queue.enqueue_blob("acme", iter(["text"]))  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage, match="the reference that put_blob returned"):

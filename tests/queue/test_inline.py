@@ -141,3 +141,6 @@ def test_bad_input(queue: MessageQueue) -> None:
             Inline(processor, LIGHT)  # type: ignore[arg-type]
     with pytest.raises(InvalidWeight):
         Inline(print, "light")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="an Inline"):
+        queue.enqueue_message("a", b"x", inline=print)  # type: ignore[arg-type]
+    assert queue.footprint("a").count == 0
