@@ -191,7 +191,8 @@ def test_the_password_of_a_store_that_works_is_not_shown(mq: Terminal) -> None:
     password = mq.uri.partition("@")[0].rpartition(":")[2] if "@" in mq.uri else CANARY
     for words in (["db", "version"], ["doctor"], ["db", "upgrade"], ["ring", "show"]):
         for more in ([], ["--json"]):
-            said = mq(*words, *more)
+            # The doctor finds fault with a server of tests, which waits for no disk.
+            said = mq(*words, *more, code=None if words == ["doctor"] else 0)
             assert password not in said.out + said.err
 
 
