@@ -41,7 +41,14 @@ ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what another server would only repeat."""
-    twice = [item for item in items if "postgres-system" in item.nodeid and not item.nodeid.startswith(ON_EVERY_SERVER)]
+
+    def repeats(item: pytest.Item) -> bool:
+        if "postgres-system" not in item.nodeid:
+            return False
+        takes_long = item.nodeid.startswith("tests/queue/") and item.get_closest_marker("slow")
+        return bool(takes_long) or not item.nodeid.startswith(ON_EVERY_SERVER)
+
+    twice = [item for item in items if repeats(item)]
     config.hook.pytest_deselected(items=twice)
     items[:] = [item for item in items if item not in set(twice)]
 

@@ -419,14 +419,15 @@ def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(600_000, 1 << 40))
     queue.enqueue_messages(((f"o{number % 2000:05}", b"%d" % number) for number in range(100_000)), weight=HEAVY)
     block = settle(queue)
-    assert len(queue.overweight(limit=200_000)) == 100_000
     began = time.monotonic()
+    assert len(queue.overweight(limit=200_000)) == 100_000
+    all_of_them, began = time.monotonic() - began, time.monotonic()
     for wanted in (
         {}, {"origin": "o01999"}, {"block": block}, {"arrived": block}, {"reason": "attempts"}, {"older_than": 3600},
         {"after": Address("o01990", 0, 0)}, {"reason": "swept"},
     ):  # fmt: skip
         queue.overweight(**wanted)  # type: ignore[arg-type]
-    assert (time.monotonic() - began) / 8 < 0.5
+    assert time.monotonic() - began < all_of_them, "eight short lists take longer than a whole one"
 
 
 def test_a_high_message_goes_back_among_the_high_ones(queue: MessageQueue) -> None:
