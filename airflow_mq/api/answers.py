@@ -442,7 +442,7 @@ class Asides(_Said):
 
     rows: list[Aside]
     next: str | None
-    total: int
+    total: int | None
 
 
 class Executing(Run):

@@ -108,14 +108,17 @@ def set_aside(
 ) -> answers.Asides:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
 
-    `before_block`: only those that a block before this one set aside.
+    `before_block`: only those that a block before this one set aside. `total` is of all, and nothing where that is not
+    what is listed, or more than are counted.
     """
     with opened(conn_id, ring) as queue:
         start = Address.parse(after) if after else None
         found, following = _matching(queue, start, limit, reason, before_block)
-        most, total = queue.most_of_a_message(), queue.count_set_aside(MOST_COUNTED)
+        most = queue.most_of_a_message()
+        listed = reason is None and before_block is None
+        total = queue.count_set_aside(MOST_COUNTED) if listed else None
     rows = [shapes.set_aside(one, most) for one in found]
-    return {"rows": rows, "next": following, "total": total}
+    return {"rows": rows, "next": following, "total": None if total == MOST_COUNTED else total}
 
 
 def _matching(

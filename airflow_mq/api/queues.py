@@ -165,7 +165,7 @@ def _why(one: QueueGlance, pause: Paused | None) -> str:
     if not one.ready:
         return "all of it is set aside" if one.set_aside else "all of it is in flight"
     if one.passed_by == "in flight":
-        return "it goes on when the block that holds its first messages has ended"
+        return "a block that has not ended holds its first messages"
     return "waits for its turn"
 
 

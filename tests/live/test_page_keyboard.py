@@ -78,6 +78,31 @@ def test_arrows_go_around_the_ring(seen: Seen) -> None:
     expect(shown.get_by_role("heading", name="birch", exact=True)).to_be_visible()
 
 
+def test_blocks_are_picked_from_their_bars_and_messages_looked_at(seen: Seen, world: World) -> None:
+    with world.queue(RING) as queue:
+        blocks = [queue.plan_block() for _ in range(2)]
+        for block in blocks:
+            queue.release_block(block)
+    shown = seen.open("blocks", RING)
+    bars = shown.locator("svg.bars .bar")
+    # All bars are one stop: the latest, until another one is walked to.
+    bars.last.focus()
+    assert bars.locator("xpath=self::*[@tabindex='0']").count() == 1
+    assert tab(seen.page, 1, "ArrowLeft")[0].startswith(f"Block {blocks[0].id}: ")
+    assert tab(seen.page, 1, "End")[0].startswith(f"Block {blocks[1].id}: ")
+    assert tab(seen.page, 1, "ArrowLeft")[0].startswith(f"Block {blocks[0].id}: ")
+    seen.page.keyboard.press("Enter")
+    expect(shown.get_by_role("region", name=f"Block {blocks[0].id}")).to_be_visible()
+    assert bars.nth(-2).get_attribute("aria-pressed") == "true"
+    shown = seen.open("queue", RING, origin="acme", priority="regular")
+    look = shown.get_by_role("button", name="Look").first
+    look.press("Enter")
+    card = shown.locator("section.card:focus")
+    expect(card.get_by_text("acme:0:0")).to_be_visible()
+    card.get_by_role("button", name="Close").press("Enter")
+    expect(look).to_be_focused()
+
+
 def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World) -> None:
     shown = seen.open("queue", RING, origin="birch", priority="regular")
     pause = shown.get_by_role("button", name="Pause")
@@ -126,5 +151,7 @@ def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> N
     expect(dialog).to_have_count(0)
     expect(seen.row("heavy-0:0:0")).to_have_count(0)
     expect(seen.row("heavy-1:0:0")).to_be_visible()
+    # The row that the keyboard was in is gone; it is at the top of the list, not lost.
+    expect(shown.get_by_role("heading", name="Set aside")).to_be_focused()
     with world.queue(RING) as queue:
         assert [one.address.origin for one in queue.overweight()] == ["heavy-1"]

@@ -80,6 +80,12 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     shown = seen.open("aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of messages set aside").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
+    # What is chosen by its reason is not all that there is: neither is that told, nor is all of it judged.
+    shown.get_by_label("Reason").select_option("overweight")
+    expect(pages).to_have_text("Page 1")
+    expect(shown.get_by_role("button", name=re.compile("^Judge all"))).to_have_count(0)
+    shown.get_by_label("Reason").select_option("")
+    expect(pages).to_have_text("Page 1 · 60 in all")
     shown.get_by_role("checkbox", name="All on this page").check()
     expect(shown.get_by_text("50 chosen")).to_be_visible()
     shown.get_by_role("button", name="Next →").click()

@@ -1,6 +1,6 @@
 /** The page: which store and ring, which view, and what was just done. */
 
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get } from "./api";
 import { HereContext, type Here } from "./context";
@@ -136,8 +136,13 @@ function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Ro
 
 function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
   const current = view === "queue" ? "queues" : view;
+  const tabs = useRef<HTMLElement>(null);
+  // On a narrow screen not all of them are seen; the one that is shown is.
+  useEffect(() => {
+    tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   return (
-    <nav className="tabs" aria-label="Message queue">
+    <nav className="tabs" aria-label="Message queue" ref={tabs}>
       {Object.entries(VIEWS).map(([name, title]) => (
         <a key={name} href={href(name, of)} aria-current={current === name ? "page" : undefined}>
           {title}

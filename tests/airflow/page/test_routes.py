@@ -166,6 +166,8 @@ def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
     rows = ask("viewer", "GET", f"{of(ring)}/set-aside?limit=2").json()
     assert len(rows["rows"]) == 2 and rows["total"] == 3 and rows["next"]
+    chosen = ask("viewer", "GET", f"{of(ring)}/set-aside?reason=overweight").json()
+    assert len(chosen["rows"]) == 3 and chosen["total"] is None
     last = ask("viewer", "GET", f"{of(ring)}/set-aside", params={"after": rows["next"]}).json()
     assert len(last["rows"]) == 1 and last["next"] is None
     addresses = [row["address"] for row in rows["rows"]]

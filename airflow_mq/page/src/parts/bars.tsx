@@ -1,7 +1,9 @@
 /** Blocks as stacked bars: what each queue took of the limit, what was predicted, and where the limit is. */
 
+import { useState, type KeyboardEvent } from "react";
+
 import type { Part, Weight } from "../types";
-import { bytes, millis, percent } from "../words";
+import { bytes, many, millis, percent } from "../words";
 import { colour, place } from "./colours";
 
 export type Dimension = "time" | "size";
@@ -13,6 +15,7 @@ export type Bar = {
   predicted: Weight | null;
   used: Weight | null;
   by_queue: Part[];
+  messages: number;
 };
 
 const HEIGHT = 180;
@@ -25,13 +28,33 @@ export const amount = (value: number, by: Dimension) => (by === "time" ? millis(
 
 type Props = { bars: Bar[]; by: Dimension; chosen?: string | null; onPick?: (id: string) => void; label: string };
 
+const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+/** What a bar shows, in words. */
+function about(bar: Bar, by: Dimension): string {
+  const used = bar.used ? `${percent(part(bar.used, bar, by))} of the limit used, ` : "";
+  return `Block ${bar.name}: ${used}${percent(part(bar.predicted, bar, by))} predicted, ${many(bar.messages, "message")} of ${many(bar.by_queue.length, "queue")}`;
+}
+
 export function Bars({ bars, by, chosen, onPick, label }: Props) {
+  const [stop, setStop] = useState<string | null>(null);
+  // To the keyboard all bars are one stop: the one it was at, else the chosen one, else the latest.
+  const place = (id: string | null | undefined) => bars.findIndex((bar) => bar.id === id);
+  const at = [place(stop), place(chosen)].find((one) => one >= 0) ?? bars.length - 1;
+  function press(event: KeyboardEvent<SVGSVGElement>) {
+    const step = STEPS[event.key];
+    const next = event.key === "Home" ? 0 : event.key === "End" ? bars.length - 1 : step && Math.min(bars.length - 1, Math.max(0, at + step));
+    if (next !== undefined) event.currentTarget.querySelectorAll<SVGGElement>(".bar")[next]?.focus();
+    else if (onPick && bars[at] && (event.key === "Enter" || event.key === " ")) onPick(bars[at].id);
+    else return;
+    event.preventDefault();
+  }
   const highest = Math.max(1, ...bars.map((bar) => Math.max(part(bar.predicted, bar, by), part(bar.used, bar, by))));
   const y = (share: number) => TOP + HEIGHT * (1 - share / highest);
   const width = LEFT + Math.max(6, bars.length) * STEP;
   return (
-    <div className="scroll" tabIndex={0} role="group" aria-label={label}>
-      <svg className="bars" width={width} height={TOP + HEIGHT + 24} role="img" aria-label={`${label}. The table says the same.`}>
+    <div className="scroll">
+      <svg className="bars" width={width} height={TOP + HEIGHT + 24} role="group" aria-label={`${label}. The table says the same.`} onKeyDown={press}>
         <text className="axis" x={LEFT - 8} y={y(1) + 4}>
           limit
         </text>
@@ -39,7 +62,12 @@ export function Bars({ bars, by, chosen, onPick, label }: Props) {
         {bars.map((bar, index) => (
           <g
             key={bar.id}
-            className={`bar${chosen === bar.id ? " chosen" : ""}`}
+            className={`bar${chosen === bar.id ? " chosen" : ""}${onPick ? " pick" : ""}`}
+            role={onPick ? "button" : "img"}
+            tabIndex={index === at ? 0 : -1}
+            aria-label={about(bar, by)}
+            aria-pressed={onPick && chosen === bar.id}
+            onFocus={() => setStop(bar.id)}
             onClick={() => onPick?.(bar.id)}
             transform={`translate(${LEFT + index * STEP} 0)`}
           >

@@ -80,11 +80,15 @@ export function Action(props: {
   primary?: boolean;
   label?: string;
   busy?: boolean;
+  pressed?: boolean;
+  id?: string;
 }) {
   const barred = Boolean(props.refusal);
   return (
     <button
       type="button"
+      id={props.id}
+      aria-pressed={props.pressed}
       className={props.primary ? "primary" : props.danger ? "danger" : undefined}
       aria-disabled={barred || props.busy || undefined}
       aria-label={barred && props.refusal ? `${props.label ?? String(props.children)}: ${props.refusal}` : props.label}

@@ -1,6 +1,6 @@
 /** What was set aside, and what can be done about it: execute, judge again, discard. */
 
-import { useState } from "react";
+import { useRef, useState } from "react";
 
 import { below } from "../api";
 import { useHere } from "../context";
@@ -23,7 +23,10 @@ const REASONS: Record<string, string> = {
 };
 
 /** What is to be done with some of them, or with all there are. */
-type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[]; all?: number };
+type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[]; all?: { total: number | null } };
+
+/** Where the keyboard goes when the row that it was in is gone. */
+const HEADING = "amq-aside";
 
 export function AsideView() {
   const here = useHere();
@@ -31,7 +34,9 @@ export function AsideView() {
   return (
     <>
       <div className="row between">
-        <h2>Set aside</h2>
+        <h2 id={HEADING} tabIndex={-1}>
+          Set aside
+        </h2>
         <div className="row">
           <select aria-label="Reason" value={reason} onChange={(event) => setReason(event.target.value)}>
             <option value="">all reasons</option>
@@ -47,7 +52,7 @@ export function AsideView() {
         </div>
       </div>
       <Listing<AsideRow> what="set-aside" label="messages set aside" query={{ reason }} limit={50} empty={<None reason={reason} />}>
-        {(data, refresh) => <Choosing rows={data.rows} total={data.total ?? 0} onDone={refresh} />}
+        {(data, refresh) => <Choosing rows={data.rows} rest={reason || data.total === data.rows.length ? null : { total: data.total ?? null }} onDone={refresh} />}
       </Listing>
     </>
   );
@@ -66,10 +71,13 @@ function None({ reason }: { reason: string }) {
   );
 }
 
-function Choosing({ rows, total, onDone }: { rows: AsideRow[]; total: number; onDone: () => void }) {
+type Choosable = { rows: AsideRow[]; /** Where there are more than these, and none is left out: how many in all, if they are counted. */ rest: Deed["all"] | null; onDone: () => void };
+
+function Choosing({ rows, rest, onDone }: Choosable) {
   const here = useHere();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [deed, setDeed] = useState<Deed | null>(null);
+  const moved = useRef(false);
   const picked = rows.filter((row) => chosen.has(key(row.address)));
   const write = here.refusal("write");
   const none = picked.length === 0 ? "Choose messages first." : null;
@@ -91,9 +99,9 @@ function Choosing({ rows, total, onDone }: { rows: AsideRow[]; total: number; on
         <Action danger refusal={write ?? none} onClick={() => setDeed({ what: "discard", rows: picked })}>
           Discard
         </Action>
-        {total > rows.length && (
-          <Action refusal={write} onClick={() => setDeed({ what: "judge", rows: [], all: total })}>
-            {`Judge all ${count(total)} again`}
+        {rest && (
+          <Action refusal={write} onClick={() => setDeed({ what: "judge", rows: [], all: rest })}>
+            {`Judge ${everything(rest)} again`}
           </Action>
         )}
       </div>
@@ -101,8 +109,13 @@ function Choosing({ rows, total, onDone }: { rows: AsideRow[]; total: number; on
       {deed && (
         <Deeds
           deed={deed}
-          onClose={() => setDeed(null)}
+          onClose={() => {
+            setDeed(null);
+            if (moved.current) document.getElementById(HEADING)?.focus();
+            moved.current = false;
+          }}
           onDone={() => {
+            moved.current = deed.what !== "execute";
             setChosen(new Set());
             onDone();
           }}
@@ -223,6 +236,8 @@ function Chosen({ rows }: { rows: AsideRow[] }) {
 const refusals = (answer: Refusals) =>
   answer.refused.length ? ` ${many(answer.refused.length, "stays", "stay")} as before: ${answer.refused[0]!.detail}` : "";
 
+const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
+
 function Judge({ deed, onDone, onClose }: Doing) {
   const here = useHere();
   const [why, setWhy] = useState("");
@@ -235,7 +250,7 @@ function Judge({ deed, onDone, onClose }: Doing) {
     onDone();
   }
   return (
-    <Dialog title={`Judge ${deed.all ? `all ${many(deed.all, "message")}` : many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
+    <Dialog title={`Judge ${deed.all ? everything(deed.all, "message") : many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
       <Chosen rows={deed.rows} />
       <p>What fits a block now goes back to its queue. What still weighs too much is set aside again.</p>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />

@@ -6,7 +6,7 @@ import { below } from "../api";
 import { useHere, useRing } from "../context";
 import { Bars, Choice, Legend, type Bar, type Dimension } from "../parts/bars";
 import { Listing } from "../parts/listing";
-import { Empty, Loaded } from "../parts/notice";
+import { Empty, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
 import type { BlockRow, Paged, Part, Task } from "../types";
@@ -141,6 +141,7 @@ function BlockCard({ block }: { block: BlockRow }) {
         {count(block.processed)} processed, {count(block.failed)} failed, {count(block.went_back)} went back, {count(block.set_aside)} set
         aside. Predicted {weight(block.predicted)}, used {block.used ? weight(block.used) : "not known yet"}.
       </p>
+      {block.state === "planned" && block.deadline && <Held until={block.deadline} />}
       {block.run && (
         <p>
           Run <a href={below(block.run.url)}>{block.run.run_id}</a> of {block.run.dag_id}.
@@ -149,6 +150,20 @@ function BlockCard({ block }: { block: BlockRow }) {
       {block.tasks.length > 0 && <TaskTable block={block} />}
       <Table caption={`What block ${block.id} took`} columns={columns} rows={block.by_queue} id={(one) => one.origin ?? ""} />
     </section>
+  );
+}
+
+/** What a block holds, until when, and what becomes of it then. */
+function Held({ until }: { until: string }) {
+  return Date.parse(until) > Date.now() ? (
+    <p>
+      It holds its messages until it is settled, or until <time dateTime={until}>{clock(until)}</time>; then the next block takes them back.
+    </p>
+  ) : (
+    <Notice kind="warn">
+      Nobody settled it in time: its lease was over {age(until)} ago. The next block that is planned takes its messages back; unpause or
+      trigger the DAG that plans blocks.
+    </Notice>
   );
 }
 

@@ -40,7 +40,7 @@ function What({ overview }: { overview: Overview }) {
       <p className="muted">What would be planned if nothing more arrived. Try another limit, other shares: nothing is stored.</p>
       <div className="split uneven">
         <Controls overview={overview} said={said} onChange={setSaid} />
-        <div aria-live="polite" aria-busy={answer.data === null && !answer.error}>
+        <div aria-busy={answer.data === null && !answer.error}>
           {answer.error && answer.data === null ? <Failure error={answer.error} /> : last ? <Outcome blocks={last.blocks} by={by} /> : <p className="muted">Planning…</p>}
         </div>
       </div>
@@ -173,10 +173,14 @@ function Outcome({ blocks, by }: { blocks: DryBlock[]; by: Dimension }) {
     <>
       <Bars
         label="The next blocks, weight by queue against the limit"
-        bars={taken.map((one) => ({ id: String(one.n), name: `+${one.n}`, limit: one.limit, predicted: one.used, used: null, by_queue: one.by_queue }))}
+        bars={taken.map((one) => ({ id: String(one.n), name: `+${one.n}`, limit: one.limit, predicted: one.used, used: null, by_queue: one.by_queue, messages: one.messages }))}
         by={by}
       />
       <Legend origins={origins(taken)} />
+      <p className="muted" role="status">
+        {many(taken.length, "block")} would take {many(taken.reduce((sum, one) => sum + one.messages, 0), "message")} of{" "}
+        {many(new Set(rows.map((one) => one.origin)).size, "queue")}.
+      </p>
       <div className="tall" tabIndex={0} role="region" aria-label="What the next blocks take">
         <Table caption="What the next blocks take" columns={columns} rows={rows} id={(one) => `${one.n} ${one.origin ?? ""}`} />
       </div>

@@ -1,10 +1,11 @@
 /** What lies in a page. A payload is shown as text and never becomes part of the page. */
 
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 import { useRing } from "../context";
 import { Choice } from "../parts/bars";
 import { Loaded } from "../parts/notice";
+import type { Place } from "./queue";
 import type { MessageRow, Paged, Payload } from "../types";
 import { bytes, clock, many, weight, where } from "../words";
 
@@ -12,13 +13,19 @@ type Form = "text" | "json" | "hex";
 
 const FORMS: Record<Form, string> = { text: "Text", json: "JSON", hex: "Hex" };
 
-export function Peek({ origin, priority, page, onClose }: { origin: string; priority: string; page: number; onClose: () => void }) {
-  const messages = useRing<Paged<MessageRow>>("messages", { origin, priority, page, limit: 20 }, false);
+export function Peek({ origin, priority, page, onClose }: { origin: string; priority: string; page: Place; onClose: () => void }) {
+  const messages = useRing<Paged<MessageRow>>("messages", { origin, priority, page: page === "first" ? null : page, limit: 20 }, false);
+  const name = page === "first" ? "The first messages" : `Messages of page ${page}`;
+  // It opens below the list of pages, perhaps out of sight.
+  const card = useRef<HTMLElement>(null);
+  useEffect(() => {
+    card.current?.focus();
+  }, []);
   const [form, setForm] = useState<Form>("text");
   return (
-    <section className="card" aria-label={`Messages of page ${page}`}>
+    <section className="card" aria-label={name} ref={card} tabIndex={-1}>
       <div className="row between">
-        <h3>Messages of page {page}</h3>
+        <h3>{name}</h3>
         <div className="row">
           <Choice label="Show payloads as" value={form} of={FORMS} onChange={setForm} />
           <button type="button" onClick={onClose}>
@@ -29,7 +36,7 @@ export function Peek({ origin, priority, page, onClose }: { origin: string; prio
       <Loaded from={messages}>
         {(data) =>
           data.rows.length === 0 ? (
-            <p className="muted">Nothing is left in this page.</p>
+            <p className="muted">Nothing is left here.</p>
           ) : (
             <>
               {data.rows.map((row) => (

@@ -4,11 +4,11 @@ import { useState } from "react";
 
 import { ApiError } from "../api";
 import { useHere, useRing } from "../context";
-import { Empty, Loaded, Notice } from "../parts/notice";
+import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
 import type { Overview, PageRow, Pause, PausedRow, Queue, Weight } from "../types";
-import { age, bytes, count, percent, rate, weight } from "../words";
+import { age, bytes, count, localised, many, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
 export function QueueView({ origin, priority }: { origin: string; priority: string }) {
@@ -42,15 +42,31 @@ function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; 
   );
 }
 
+/** A page, or what comes first, wherever it lies. */
+export type Place = number | "first";
+const opener = (page: Place) => `amq-page-${page}`;
+
 function Held({ queue, onDone }: { queue: Queue; onDone: () => void }) {
-  const [page, setPage] = useState<number | null>(null);
+  const [page, setPage] = useState<Place | null>(null);
   return (
     <>
       <Head origin={queue.origin} high={queue.priority === "high"} pause={queue.paused} onDone={onDone} />
       <Why queue={queue} />
       <Facts queue={queue} />
       <Pages queue={queue} page={page} onPick={setPage} />
-      {page !== null && <Peek origin={queue.origin} priority={queue.priority} page={page} onClose={() => setPage(null)} />}
+      {page !== null && (
+        <Peek
+          key={page}
+          origin={queue.origin}
+          priority={queue.priority}
+          page={page}
+          onClose={() => {
+            // Back to the button that opened it.
+            document.getElementById(opener(page))?.focus();
+            setPage(null);
+          }}
+        />
+      )}
     </>
   );
 }
@@ -80,7 +96,7 @@ function Why({ queue }: { queue: Queue }) {
   return (
     <section className="card" aria-label="Why it waits">
       <h3>Why it waits</h3>
-      <p className="sentence">{queue.explain.sentence}</p>
+      <p className="sentence">{localised(queue.explain.sentence)}</p>
       {changes.length > 0 && (
         <>
           <h4>What would change that</h4>
@@ -130,10 +146,10 @@ function said(value: unknown): string {
   return typeof value === "number" ? count(value) : String(value);
 }
 
-function Pages({ queue, page, onPick }: { queue: Queue; page: number | null; onPick: (page: number) => void }) {
+function Pages({ queue, page, onPick }: { queue: Queue; page: Place | null; onPick: (page: Place) => void }) {
   const here = useHere();
   const refusal = here.refusal("peek");
-  if (queue.pages.length === 0) return <p className="muted">No page: nothing of this queue is kept.</p>;
+  const beyond = queue.messages - queue.pages.reduce((sum, one) => sum + one.remaining, 0);
   const columns: Column<PageRow>[] = [
     { name: "Page", head: true, cell: (row) => count(row.page) },
     { name: "State", cell: (row) => row.state },
@@ -143,23 +159,30 @@ function Pages({ queue, page, onPick }: { queue: Queue; page: number | null; onP
     {
       name: "Messages",
       cell: (row) => (
-        <button
-          type="button"
-          aria-disabled={refusal ? true : undefined}
-          aria-pressed={page === row.page}
-          title={refusal ?? undefined}
-          aria-label={refusal ? `Look into page ${row.page}: ${refusal}` : `Look into page ${row.page}`}
-          onClick={() => !refusal && onPick(row.page)}
-        >
+        <Action id={opener(row.page)} refusal={refusal} pressed={page === row.page} label={`Look into page ${row.page}`} onClick={() => onPick(row.page)}>
           Look inside
-        </button>
+        </Action>
       ),
     },
   ];
   return (
     <section aria-label="Pages">
       <h3>Pages</h3>
-      <Table caption="Pages" columns={columns} rows={queue.pages} id={(row) => String(row.page)} mark={(row) => row.page === page} />
+      {queue.pages.length > 0 && (
+        <Table caption="Pages" columns={columns} rows={queue.pages} id={(row) => String(row.page)} mark={(row) => row.page === page} />
+      )}
+      {beyond > 0 && (
+        <p className="muted">
+          {queue.pages.length > 0 && "And "}
+          {many(beyond, "message")} {queue.pages.length > 0 ? "more lie" : beyond === 1 ? "lies" : "lie"} in no page here yet: they are put
+          into pages as blocks come near them.
+        </p>
+      )}
+      {queue.pages.length === 0 && (
+        <Action id={opener("first")} refusal={refusal} pressed={page === "first"} label="Look at the first messages" onClick={() => onPick("first")}>
+          Look at the first messages
+        </Action>
+      )}
     </section>
   );
 }

@@ -8,7 +8,7 @@ import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
 import type { PausedRow, QueueRow } from "../types";
-import { age, atLeast, bytes, count, many, percent, rate } from "../words";
+import { age, atLeast, bytes, count, localised, many, percent, rate } from "../words";
 
 export function QueuesView() {
   const here = useHere();
@@ -87,7 +87,7 @@ function PausedQueues() {
 function None({ search }: { search: string }) {
   return search ? (
     <Empty title={`No origin contains “${search}”`}>
-      <p>Search looks for the letters as they are written, upper and lower case apart.</p>
+      <p>Search looks for these letters anywhere in an origin, in upper or lower case.</p>
     </Empty>
   ) : (
     <Empty title="No queues yet">
@@ -123,7 +123,7 @@ function QueueTable({ rows, sort, onSort }: { rows: QueueRow[]; sort: string; on
     { name: "Share received / promised", right: true, sort: "received", cell: (row) => <Share row={row} /> },
     { name: "In", right: true, cell: (row) => rate(row.in_rate) },
     { name: "Out", right: true, cell: (row) => rate(row.out_rate) },
-    { name: "Why it waits", cell: (row) => <span className="why sentence">{row.why}</span> },
+    { name: "Why it waits", cell: (row) => <span className="why sentence">{localised(row.why)}</span> },
   ];
   return (
     <Table

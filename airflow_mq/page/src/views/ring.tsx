@@ -59,6 +59,10 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
   );
 }
 
+/** They are counted up to so many. */
+const MOST_ASIDE = 10_000;
+const asides = (number: number) => atLeast(count(number), number >= MOST_ASIDE);
+
 function Tiles({ overview }: { overview: Overview }) {
   const here = useHere();
   const now = Date.parse(overview.now);
@@ -68,7 +72,7 @@ function Tiles({ overview }: { overview: Overview }) {
     ["Ready queues", count(overview.ready), `of ${sure(count(overview.queues))}`, here.href("queues")],
     ["Oldest", overview.oldest ? age(overview.oldest, now) : "–", overview.oldest ? clock(overview.oldest) : "nothing waits"],
     ["In flight", count(overview.in_flight), "in planned blocks", here.href("blocks")],
-    ["Set aside", count(overview.set_aside), overview.set_aside ? "wait for a person" : "nothing", here.href("aside")],
+    ["Set aside", asides(overview.set_aside), overview.set_aside ? "wait for a person" : "nothing", here.href("aside")],
     ["Paused", count(overview.paused), overview.paused === 1 ? "origin" : "origins", here.href("queues", { paused: overview.paused ? "shown" : null })],
   ];
   return (
