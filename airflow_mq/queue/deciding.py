@@ -277,11 +277,14 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
 
 
 def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
-    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front."""
+    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
+
+    Who has yet to enter the ring stands behind all others, and goes nowhere: then those before the head move.
+    """
     ticket = shelf.origins[origin].ticket
     low, top = level_of(origin)
     before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0]
-    if before <= count - before:
+    if before <= count - before or (not is_high(origin) and shelf.news_left()):
         moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
         if moved:
             tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]

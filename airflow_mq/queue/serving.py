@@ -93,6 +93,8 @@ class Service:
         locked = queue._take_lease(self.token, "serviced", patience)
         try:
             with queue.store.loose() as unit:
+                # What was looked at so far need not be looked at again by whoever comes next.
+                unit.last_id = locked.horizon - 1
                 self.shelf = queue._shelf(unit, locked)
                 self.shelf.state = locked.state._replace(lease_token=self.token)
                 if queue.listeners:

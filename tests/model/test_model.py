@@ -64,6 +64,8 @@ def run(uris: list[str], clock: Clock, how: settings, kind: type = QueueMachine)
 @pytest.mark.timeout(0)
 def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(150, 40))
+    if 0 < EXAMPLES < 150:
+        return  # So few that are drawn anew need not come to everything.
     for what in ("overweight", "most", "fraction", "size", "attempts", "swept"):
         assert met[f"set aside: {what}"], f"never met: {what}"
     assert met["Rejudged"] and met["Executed"] and met["held by two blocks"]

@@ -24,6 +24,7 @@ from airflow_mq.core.errors import (
     TemporarilyUnprocessable,
     UnknownRing,
 )
+from airflow_mq.store.shelf import ring as ring_of_shelf
 from tests.queue.conftest import Maker, eventually, serve, told
 
 HEAVY = Weight(700_000, 5)
@@ -237,6 +238,20 @@ def test_forcing_every_head_of_a_ring(queue: MessageQueue, number: int) -> None:
     for at, name in enumerate(names):
         assert queue.force_set_head(name)
         assert queue.ring_order() == names[at:] + names[:at]
+
+
+def test_forcing_a_head_before_those_who_have_yet_to_enter(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
+    for name in "abcdef":
+        queue.enqueue_message(name, b"x")
+    queue.release_block(queue.plan_block(limit=Weight(1, 1 << 30)))
+    for name in "gh":
+        queue.enqueue_message(name, b"x")
+    assert queue.ring_order() == list("bcdefagh")
+    queue.force_set_head("f")
+    assert queue.ring_order() == list("faghbcde")
 
 
 # How an origin is served.

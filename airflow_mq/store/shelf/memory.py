@@ -38,6 +38,9 @@ class Memory(Shelf):
         self.high_done = not config.high
         self.look_cursor = state.look_floor
         self.look_floor = state.look_floor
+        #: Mail below this was there before the first look. The horizon moves on with each save; what a sender commits
+        #: late has a smaller id then, and the looks are behind it: only whoever comes next finds it.
+        self.look_horizon = horizon
         self.rest_done = False
         self.tickets: dict[str, int] = {}
         self.origins: dict[str, Origin] = {}

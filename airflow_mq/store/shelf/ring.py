@@ -70,8 +70,12 @@ class Slices(Books):
         else:
             rows = self.unit.news_by_id(self.ring_id, self.look_cursor, below if below is not None else POSTED)
         self.look_cursor = below if below is not None else last + 1
-        self.look_floor = min(self.look_cursor, self.horizon)
+        self.look_floor = min(self.look_cursor, self.look_horizon)
         return self._unready(row for row in rows if not is_high(row[0]))
+
+    def news_left(self) -> bool:
+        """Whether origins that are not ready have mail that no look came to."""
+        return bool(self.unit.news_by_id(self.ring_id, self.look_cursor, POSTED))
 
     def _unready(self, rows: Iterable[tuple[str, int]]) -> list[tuple[int, str]]:
         """Origins that are not ready and have mail: each enters its ring."""

@@ -169,6 +169,9 @@ class Saving(Pages):
         for known in self.origins.values():
             known.taken, known.posted = [], 0
         self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
+        for box in self.boxes.values():
+            # What processors sent meanwhile is mail like any other now, and stands behind what was fetched.
+            box.empty = False
 
 
 def _forget_blobs(page: Page, items: Collection[int]) -> list[tuple[int, int]]:

@@ -1,0 +1,75 @@
+"""A service that commits slice by slice is one service: nothing that comes between its commits is passed by."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, MessageQueue, RingConfig, Weight
+from airflow_mq.store import parse, upgrade
+from airflow_mq.store.shelf import ring as ring_of_shelf
+from airflow_mq.testing.conformance import observe
+from tests.concurrency.test_late import send
+
+pytestmark = pytest.mark.concurrency
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["all of it", "all but the last"])
+def test_what_a_processor_sends_is_serviced_as_in_one_slice(store_uri: str, left: int) -> None:
+    """It goes behind mail that was fetched before a commit, and after it."""
+    upgrade(parse(store_uri))
+    found: list[Any] = []
+    for slices in (1000, 1, 2, 3, 4, 5):
+        with MessageQueue(store_uri) as first:
+            first.create_ring(f"by-{slices}", RingConfig(heap_size=64, order="rotation"))
+        with MessageQueue(store_uri, f"by-{slices}") as queue:
+            queue.enqueue_messages("1", [b"1", b"2", b"send", b"4", b"5", b"6"])
+            for payload in (b"x" * 59, b"8"):
+                queue.enqueue_message("2", payload)
+            queue.service_queues(
+                lambda delivery: Done(enqueue=[("2", b"sent")] if delivery.payload == b"send" else []),
+                Weight(9 - left, 1 << 30), slice_messages=slices,
+            )  # fmt: skip
+            assert queue.footprint("2").count == left
+            found.append(observe(queue)["books"])
+            assert queue.check() == []
+    assert found == [found[0]] * len(found)
+
+
+@pytest.mark.postgres
+def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mail is older than what was looked at before; whoever services next comes to it, also after an end in the middle."""
+    monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as sender:
+        sender.create_ring("small", RingConfig(order="rotation"))
+    with MessageQueue(pg_uri, "small") as queue, MessageQueue(pg_uri, "small") as sender, ExitStack() as stack:
+        send(sender, stack, "late", b"late")
+        for number in range(12):
+            queue.enqueue_messages(f"ready {number}", [b"1", b"2"])
+        queue.service_queues(lambda delivery: None, Weight(6, 1 << 30))
+
+        tried: list[Any] = []
+
+        def process(delivery: Any) -> None:
+            stack.close()
+            tried.append(delivery)
+            if len(tried) > 5:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            queue.service_queues(process, slice_messages=1)
+        assert "late" in queue.plan_block().origins
+        assert queue.check() == []
+
+
+def test_what_a_service_looked_at_nobody_looks_at_again(store_uri: str) -> None:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        for payload in (b"1", b"2", b"3"):
+            queue.enqueue_message("a", payload)
+        queue.service_queues(lambda delivery: None, Weight(2, 1 << 30), slice_messages=1)
+        with queue._held() as (_, locked):
+            assert locked.state.look_floor >= 3
