@@ -14,6 +14,8 @@ from airflow_mq import MessageQueue
 from airflow_mq.cli import doctor, doctor_postgres, doctor_sqlite
 from tests.cli.conftest import Terminal
 
+pytestmark = pytest.mark.usefixtures("careful_server")
+
 
 def bad(mq: Terminal) -> list[dict[str, Any]]:
     """What the doctor calls wrong."""
