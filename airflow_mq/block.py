@@ -74,7 +74,7 @@ def block(
         ).expand(part=plan.output)  # fmt: skip
         settle = SettleBlockOperator(
             task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,
-            notifiers=notifiers, exchange=exchange, **connection,
+            notifiers=notifiers, exchange=exchange, processors=routes, **connection,
         )  # fmt: skip
         process >> settle
     return group

@@ -17,6 +17,7 @@ from . import (
     housekeeping,
     looking,
     overweight,
+    quickening,
     receiving,
     rings,
     serving,
@@ -75,5 +76,6 @@ TREE: tuple[Entry, ...] = (
     checking.CHECK,
     housekeeping.HOUSEKEEP,
     doctor.DOCTOR,
+    quickening.SPARK,
     completing.COMPLETION,
 )

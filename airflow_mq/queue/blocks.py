@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -175,12 +175,14 @@ class Blocks(QueueBase):
                 raise self._refusal(unit, raw, "renew")
             return moment(deadline)
 
-    def settle_block(self, token: str | Block) -> Serviced:
+    def settle_block(self, token: str | Block, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Give each message of a block its outcome, all in one transaction.
 
         What nobody reported on goes back to its queue. Done twice, the second does nothing.
+
+        :param processor_of: the name of who processed an origin, under which measured use is kept (`fits`).
         """
-        return self._end_block(_bytes(token), SETTLED)
+        return self._end_block(_bytes(token), SETTLED, processor_of)
 
     def release_block(self, token: str | Block) -> Serviced:
         """Give a block up: what was reported is settled, the rest goes back."""
@@ -228,14 +230,14 @@ class Blocks(QueueBase):
 
     # What ends a block.
 
-    def _end_block(self, token: bytes, state: int) -> Serviced:
+    def _end_block(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
         with self._working(beside_lease=True) as (unit, shelf):
             row = unit.block("lock_block", ring=self.ring_id, token=token)
             if row is None:
                 raise UnknownBlock()
             if row.state != PLANNED:
                 return self._ended_before(row, state)
-            return self._end_held(unit, shelf, row, state)
+            return self._end_held(unit, shelf, row, state, processor_of)
 
     def _end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
         """Give a block up without ever waiting for the ring; tell whether that went.
@@ -252,13 +254,15 @@ class Blocks(QueueBase):
             self._sweep_blobs(shelf)
         return True
 
-    def _end_held(self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int) -> Serviced:
+    def _end_held(
+        self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
+    ) -> Serviced:
         claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
         answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
         if row.by_hand:
             total = self._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
         else:
-            total = self._settle_claims(unit, shelf, claims, answers, row)
+            total = self._settle_claims(unit, shelf, claims, answers, row, processor_of)
         weight = row.details_json["overhead"].plus(total.used)
         result = Serviced(
             weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
@@ -272,8 +276,9 @@ class Blocks(QueueBase):
         return result
 
     def _settle_claims(
-        self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
-    ) -> Settlement:
+        self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow,
+        processor_of: Callable[[str], str] | None = None,
+    ) -> Settlement:  # fmt: skip
         said = row.details_json
         config, limit = shelf.config, said["limit"]
         shelf.expect(claims)
@@ -286,7 +291,8 @@ class Blocks(QueueBase):
             if said["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
                 charge_overrun(shelf, book, parts(result.overrun))
-            drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured)
+            processor = processor_of(claim.whose) if processor_of else ""
+            drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured, processor)
             if drifting is not None:
                 log.warning(
                     "messages of %r take %.2f times what was predicted; see `airflow-mq weights fit`",

@@ -29,7 +29,7 @@ class Fit:
 
 
 def remember(
-    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str = ""
+    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str
 ) -> float | None:
     """Add measured uses of messages of one origin; tell how far the prediction is off, if it is."""
     if not measured:

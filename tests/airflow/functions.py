@@ -11,12 +11,12 @@ SEEN: list[tuple[bytes, str]] = []
 
 
 def process(payload: bytes, origin: str) -> Any:
-    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say; `next` sends one on."""
+    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say; `next` sends one on, `used` tells what it cost."""
     SEEN.append((payload, origin))
     if payload.startswith(b"raise"):
         raise ValueError("no such order")
     answers = {
         b"yield": Yield("later"), b"bad": BadFormat(), b"heavy": Overweight(Weight(10**12, 0)),
-        b"next": Done(enqueue=[("stage-2", b"sent on")]),
+        b"used": Done(used=Weight(7, 4)), b"next": Done(enqueue=[("stage-2", b"sent on")]),
     }  # fmt: skip
     return answers.get(payload)

@@ -272,6 +272,14 @@ def test_settling_says_what_the_block_came_to(queue: MessageQueue, run: Run) -> 
     assert run.xcoms["settle", "settled"] == summary
 
 
+def test_what_was_measured_is_kept_under_the_names_of_processors(sqlite_queue: MessageQueue, run: Run) -> None:
+    fill(sqlite_queue, {"a1": [b"used"], "b": [b"used"]})
+    for index in range(len(run.plan())):
+        run.process(index)
+    run.settle(processors=in_place().to_json())
+    assert [(fit.processor, fit.origin) for fit in sqlite_queue.fits()] == [("alpha", "a1"), ("beta", "b")]
+
+
 def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a": [b"x"], "b": [b"y"]})
     run.plan()

@@ -68,7 +68,7 @@ def states(run: Any) -> dict[str, str]:
 
 
 def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
-    fill(sqlite_queue, {"a4": [b"1"], "a0": [b"2"] * 3, "b": [b"3"]})
+    fill(sqlite_queue, {"a4": [b"used"], "a0": [b"2"] * 3, "b": [b"3"]})
 
     run = run_dag(
         """
@@ -80,6 +80,7 @@ def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert run.state == "success"
     assert states(run) == dict.fromkeys(["block.plan", "alpha 1/2", "alpha 2/2", "beta", "block.settle"], "success")
     assert len(processed(sqlite_queue)) == 5
+    assert [(fit.processor, fit.origin) for fit in sqlite_queue.fits()] == [("alpha", "a4")]
 
 
 def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_queue: MessageQueue) -> None:

@@ -432,8 +432,20 @@ def test_measured_use_is_fitted(queue: MessageQueue) -> None:
     assert queue.settle_block(block).weight == Weight(total, sum(range(1, 31)))
     (fit,) = queue.fits()
     assert (fit.origin, fit.count, fit.weigher.base, fit.weigher.per_byte) == ("acme", 30, (10, 0), (2000, 1000))
-    assert fit.drift == total / 30
+    assert (fit.drift, fit.processor) == (total / 30, "")
     assert next(event.weight for event in queue.events()) == Weight(12, 1)
+
+
+def test_measured_use_is_kept_by_processor(queue: MessageQueue) -> None:
+    for origin, time in (("acme", 3), ("birch", 5)):
+        queue.enqueue_message(origin, b"x")
+        block = queue.plan_block()
+        answer(queue, block, Done(used=Weight(time, 1)))
+        queue.settle_block(block, processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
+    assert [(fit.processor, fit.origin, fit.weigher.base.time) for fit in queue.fits()] == [
+        ("mail", "acme", 3), ("orders", "birch", 5),
+    ]  # fmt: skip
+    assert [fit.origin for fit in queue.fits("orders")] == ["birch"]
 
 
 # Attempts and backoff.

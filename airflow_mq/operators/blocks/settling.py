@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, Asset, AssetAlias
@@ -13,11 +13,12 @@ from airflow_mq.core.weight import Weight
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.telling import BLOCK, told
+from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue, Serviced
+    from airflow_mq.processors import Processors
 
 #: The XCom in which settling leaves what a block came to.
 SETTLED = "settled"
@@ -36,6 +37,7 @@ class SettleBlockOperator(QueueOperator):
     :param outlet: an asset to emit again while anything is ready, so that a DAG scheduled by it goes on
     :param notifiers: called when the block set messages aside for a person, with `airflow_mq` in their context
     :param exchange: the path by which messages and outcomes travelled; the block's folder there is removed (templated)
+    :param processors: who took which origin: what they measured is kept under their names, for `weights fit`
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "exchange")
@@ -49,6 +51,7 @@ class SettleBlockOperator(QueueOperator):
         outlet: Asset | None = None,
         notifiers: Any = (),
         exchange: str | None = None,
+        processors: Processors | str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "all_done")
@@ -62,6 +65,7 @@ class SettleBlockOperator(QueueOperator):
         self.process_task_id = process_task_id
         self.outlet = outlet
         self.exchange = exchange
+        self.processors = processors
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
         self._touched: lineage.Touched | None = None
         self._summary: Mapping[str, Any] | None = None
@@ -115,10 +119,16 @@ class SettleBlockOperator(QueueOperator):
     ) -> dict[str, Any]:
         watched = watching.Settling(queue, str(said["token"]), trace)
         self._touched = self._touched or watching.taken(queue, str(said["token"]))
-        summary = summary_of(said, queue.settle_block(said["token"]))
+        summary = summary_of(said, queue.settle_block(said["token"], processor_of=self._processor_of()))
         self.log.info("%s", readable(summary))
         watched.told(summary)
         return summary
+
+    def _processor_of(self) -> Callable[[str], str] | None:
+        if self.processors is None:
+            return None
+        route = processors_of(self.processors).route
+        return lambda origin: getattr(route(origin), "name", "")
 
     def _emit_again(self, queue: MessageQueue, context: Any, summary: Mapping[str, Any] | None) -> None:
         """Emit the outlet while anything is ready; not after a block in which nothing moved, or it would spin."""
