@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,12 @@ STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
 #: What is tested on the system's own, older server, too: statements, migrations, and all that the queue can do.
 #: Everything above that, and what takes long, has one store of each kind.
 ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/test_postgres_server.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and so would be what tests interrupt."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -75,12 +75,15 @@ def test_events_are_followed(mq: Terminal) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
     ) as follower:  # fmt: skip
         assert follower.stdout is not None and follower.stderr is not None
-        time.sleep(0.5)
-        mq("service", "--processor", "tests.cli.answers:done")
-        assert json.loads(follower.stdout.readline())["origin"] == "acme"
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 130
-        assert "Traceback" not in follower.stderr.read()
+        try:
+            time.sleep(0.5)
+            mq("service", "--processor", "tests.cli.answers:done")
+            assert json.loads(follower.stdout.readline())["origin"] == "acme"
+            follower.send_signal(signal.SIGINT)
+            assert follower.wait(60) == 130
+            assert "Traceback" not in follower.stderr.read()
+        finally:
+            follower.kill()
 
 
 def test_who_follows_may_stop_after_so_many(mq: Terminal) -> None:
