@@ -35,4 +35,5 @@ SPARK = Group(
             example="$ spark archive",
         ),
     ),
+    example="$ spark archive",
 )  # fmt: skip
