@@ -24,7 +24,7 @@ from ..core.orders import Entry
 from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
-from ..queue.reading import all_origins, ledger_pages
+from ..queue.reading import SEQ_BITS, all_origins, ledger_pages
 from ..store.shelf import SqlShelf
 from .scenario import Arrival, Scenario
 
@@ -37,7 +37,6 @@ class _Page:
     """A block of the ledger."""
 
     block: int
-    at: float
     #: By the names of books.
     entries: Mapping[str, Entry]
 
@@ -50,41 +49,46 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     if not check_number(blocks, "a number of blocks"):
         raise InvalidInput("record at least 1 block")
     with queue._looking() as (unit, shelf):
+        # One more than asked for: what is told begins behind it.
         pages = [
-            _Page(one.block, one.at.timestamp(), {book_name(its.origin, its.priority): its for its in one.entries})
-            for one in reversed(ledger_pages(unit, queue.ring_id, blocks))
+            _Page(one.block, {book_name(its.origin, its.priority): its for its in one.entries})
+            for one in reversed(ledger_pages(unit, queue.ring_id, blocks + 1))
         ]
+        begin = pages.pop(0).block if len(pages) > blocks else 0
         # The book of no origin holds no messages.
         names = [name for name in all_origins(unit, queue.ring_id) if name != MARK]
         waiting = [one for name in names for one in _waiting(shelf, name, pages)]
         standings = _standings(shelf, list(dict.fromkeys(map(origin_of, names))))
-    found = [*_processed(queue, pages), *waiting]
+    found = [*_processed(queue, begin, pages), *waiting]
     # Neighbours that are alike are one entry; a sort keeps the order of those of a block.
     found.sort(key=lambda one: one.block)
     return Scenario(list(_together(found)), len(pages) + 1, queue.config, standings, name=name or queue.ring)
 
 
-def _processed(queue: MessageQueue, pages: Sequence[_Page]) -> Iterator[Arrival]:
+def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Iterator[Arrival]:
     """What these blocks processed, in the order of the blocks."""
     if not pages:
         return
     events: list[Event] = []
     by_hand: set[Address] = set()
-    since = pages[0].at
-    for event in queue.events():
-        if event.at is not None and event.at >= since and event.fate in _TAKEN:
+    for event in queue.events(after=begin << SEQ_BITS):
+        if event.fate in _TAKEN:
             events.append(event)
         elif event.fate is Fate.EXECUTED:
             by_hand.add(event.address)
-    places = {page.block: number for number, page in enumerate(pages)}
-    times = [page.at for page in pages]
+    blocks = [page.block for page in pages]
+    places = {block: number for number, block in enumerate(blocks)}
     for event in events:
         if event.address in by_hand:
             continue
-        at = places.get(event.block) if event.block is not None else None
-        if at is None:
-            # It was processed in place: the ledger's page is written when that ends.
-            at = min(bisect_left(times, event.at or 0), len(pages) - 1)
+        if event.block is None:
+            # It was processed in place. The ledger's page of that is written last, and numbers are given out
+            # in order, to events and to blocks.
+            at = min(bisect_left(blocks, event.seq >> SEQ_BITS), len(pages) - 1)
+        elif event.block in places:
+            at = places[event.block]
+        else:
+            continue  # A block before these, which was settled while they ran.
         size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
         since_block = _backlog_since(pages, book_name(event.origin, event.priority), at) + 1
         yield Arrival(since_block, event.origin, 1, size, event.weight, event.priority)

@@ -66,6 +66,31 @@ def test_a_backlog_came_at_once(queue: MessageQueue) -> None:
     assert arrivals(queue, 1) == [(1, "acme", 5)]
 
 
+def test_no_clock_tells_which_block_it_was(queue: MessageQueue) -> None:
+    for count in (2, 3):
+        queue.enqueue_messages("acme", [b"x"] * count)
+        queue.service_queues(lambda delivery: None)
+        queue.enqueue_messages("globex", [b"x"] * count)
+        do(queue, queue.plan_block())
+    told = [(1, "acme", 2), (2, "globex", 2), (3, "acme", 3), (4, "globex", 3)]
+    with queue.store.writing() as unit:
+        prefix = getattr(queue.store, "prefix", "mq_")
+        for table in ("event", "ledger"):  # As if all of it had been within one tick of the clock.
+            unit.connection.execute(f"UPDATE {prefix}{table} SET at = 1")  # type: ignore[attr-defined]
+    for blocks in range(1, 5):
+        assert arrivals(queue, blocks) == [(at - 4 + blocks, *rest) for at, *rest in told[-blocks:]]
+
+
+def test_a_block_that_is_settled_late_is_not_taken_for_a_later_one(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"x"] * 2)
+    early = queue.plan_block()
+    queue.enqueue_messages("globex", [b"x"] * 3)
+    do(queue, queue.plan_block())
+    do(queue, early)
+    assert arrivals(queue, 1) == [(1, "globex", 3)]
+    assert arrivals(queue) == [(1, "acme", 2), (2, "globex", 3)]
+
+
 def test_what_was_served_in_place_and_what_failed(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x"] * 3)
     queue.service_queues(lambda delivery: None)
