@@ -20,13 +20,13 @@ from ..core.shelf import Aside
 from ..core.weight import Weight
 from ..store import codec
 from ..store.blobs import sweep
+from ..store.rows import LATEST
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .base import limit_of
 from .blocks import Blocks, refuse_claimed_by_hand
 from .values import SetAside, moment
 
-_NEVER = 1 << 62
 #: A decision about many messages is made of transactions of so many.
 AT_ONCE = 500
 
@@ -65,13 +65,13 @@ class Wanted(NamedTuple):
         for number, what in ((self.block, "a block"), (self.arrived, "a block")):
             if number is not None:
                 check_number(number, what)
-        self.before(_NEVER)
+        self.before(LATEST)
         return self
 
     def before(self, now: int) -> int:
         """Arrived before this, in microseconds of the store's clock."""
         if self.older_than is None:
-            return _NEVER
+            return LATEST
         age = self.older_than
         seconds = age.total_seconds() if isinstance(age, timedelta) else age
         return now - int(check_seconds(seconds, "an age") * 1_000_000)

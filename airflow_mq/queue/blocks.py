@@ -29,12 +29,12 @@ from ..core.settle import Answers, ClaimSettler, Settlement
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Weight
 from ..store import codec
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, RELEASED, SETTLED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
-from .planning import PLANNED, RELEASED, SETTLED, VIEWED, Planner, new_block
+from .planning import VIEWED, Planner, new_block
 from .reports import answers_of, plain_reports
 from .values import Batch, Report, Serviced, moment
 
@@ -135,10 +135,9 @@ class Blocks(QueueBase):
         """Blocks, the latest first, without what they hold."""
         if state is not None and state not in STATES:
             raise InvalidInput(f"a block is {', '.join(STATES)}, not {str(state)[:40]!r}")
-        wanted = -1 if state is None else STATES.index(state)
+        wanted = None if state is None else STATES.index(state)
         with self.store.reading() as unit:
-            rows = unit.rows("blocks", ring=self.ring_id, state=wanted, before=1 << 62, limit=limit)
-            return [self._block(None, BlockRow(*row)) for row in rows]
+            return [self._block(None, row) for row in unit.blocks(self.ring_id, wanted, limit=limit)]
 
     def report(self, token: str | Block, reports: Iterable[Report]) -> None:
         """Say what became of messages of a block; counts at once, and is settled later.

@@ -16,17 +16,16 @@ from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ..core.weight import LARGEST, Weight
 from ..store import blobs, codec
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, BlockRow
 from ..store.thaw import standing_of
 from ..store.unit import Unit
+from ..words import when
 from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
 from .reading import in_flight, page_at
 from .values import moment
 
 #: How many blocks an explanation looks ahead.
 AHEAD = 100
-#: Ids of blocks are below this.
-_NEWEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class _Asked:
             return self._of_queue("in flight", sentence, _UNHOLD)
         count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0]
         if count:
-            sentence = f"{_messages(count, f' of {self.origin}')} not due before {_when(due)}."
+            sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
             return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
         if self.book.message_count:
             return self._of_queue(
@@ -258,7 +257,7 @@ class _Asked:
             whose, why, who, _, until, below = next(
                 row for row in rows if row[0] == self.origin or (row[0] in names and row[5])
             )
-            ends = "" if until is None else f" until {_when(until)}"
+            ends = "" if until is None else f" until {when(moment(until))}"
             what = f"{whose}, with all below it," if below else whose
             sentence = f"{what} is paused{ends} by {who}{': ' if why else ''}{why}."
             return "paused", sentence, f"airflow-mq resume {whose}"
@@ -266,7 +265,7 @@ class _Asked:
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
         wake_at = self.shelf.origins[self.name].row.wake_at
-        sentence = f"a message of {self.origin} went back; its queue is tried again from {_when(wake_at)} on."
+        sentence = f"a message of {self.origin} went back; its queue is tried again from {when(moment(wake_at))} on."
         return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
 
     # In which block, and why not before.
@@ -356,7 +355,7 @@ class _Asked:
                 found.append(f"with a share of {share}, it runs in block {sooner} from now")
         if self.future.config.order == "deficit":
             found += self._wider_most(address, most)
-        if self.future.config.order != "deficit":
+        else:
             changes = {**self.conditions.changes, "order": "deficit"}
             sooner = self._first_block(address, replace(self.conditions, changes=changes), most)
             if sooner:
@@ -385,8 +384,7 @@ class _Asked:
         """The live blocks that hold something of these books."""
         if not self.unit.claims_of(self.asker.ring_id, names):
             return
-        for row in self.real.rows("blocks", ring=self.asker.ring_id, state=0, before=_NEWEST, limit=_NEWEST):
-            block = BlockRow(*row)
+        for block in self.real.blocks(self.asker.ring_id, PLANNED):
             for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
                 if origin in names:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
@@ -439,11 +437,7 @@ _UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq b
 
 
 def _named(block: BlockRow) -> str:
-    return f"block {block.id}, which lives until {_when(block.deadline)}"
-
-
-def _when(microseconds: int) -> str:
-    return f"{moment(microseconds):%Y-%m-%d %H:%M:%S} UTC"
+    return f"block {block.id}, which lives until {when(moment(block.deadline))}"
 
 
 def _messages(count: int, whose: str = "") -> str:

@@ -23,13 +23,13 @@ from ..core.settle import Answers
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.pretend import PretendUnit
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .base import limit_of
 from .blocks import Blocks
 from .deciding import check_share
-from .planning import PLANNED, Planner
+from .planning import Planner
 from .reading import MOST_SEED, Reading
 from .reports import answers_of
 

@@ -21,9 +21,9 @@ from ..core.page import WAITING, Page
 from ..core.priority import told
 from ..core.service import Ladder, OneByOne, overweight_limit
 from ..core.weight import ZERO, Meter, Weight
+from ..store.rows import PLANNED
 from .attempts import BatchProcessor, Processor, deliver
 from .base import QueueBase
-from .planning import PLANNED
 from .serving import Service
 from .values import Delivery
 from .walking import walk_ring
@@ -83,7 +83,7 @@ class _Once(Service):
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
         shelf = self.shelf
-        if shelf.unit.rows("blocks", ring=shelf.ring_id, state=PLANNED, before=1 << 62, limit=1):
+        if shelf.unit.blocks(shelf.ring_id, PLANNED, limit=1):
             return False
         if list(islice(chain(shelf.high, shelf.ring), 2)) != [name] or shelf.book(name).passed_by:
             return False

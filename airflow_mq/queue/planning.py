@@ -11,7 +11,7 @@ from ..core.orders import Ledger
 from ..core.service import Ladder, overweight_limit
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .base import limit_of
@@ -20,7 +20,6 @@ from .walking import renewing, walk_ring, write_ledger
 if TYPE_CHECKING:
     from .blocks import Block, Blocks
 
-PLANNED, SETTLED, RELEASED = 0, 1, 2
 #: The order of a block that is one message on lease to who has its token.
 VIEWED = "view"
 

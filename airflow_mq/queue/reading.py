@@ -28,6 +28,7 @@ from ..core.priority import (
     origin_of,
 )
 from ..store import codec
+from ..store.rows import LATEST
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
@@ -177,7 +178,7 @@ class Reading(QueueBase):
             return check_ring(self, unit, shelf, list(all_origins(unit, self.ring_id)), tell)
 
 
-def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = (1 << 62) - 1) -> list[LedgerBlock]:
+def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
     """The ledger's pages of these blocks, the latest first."""
     rows = unit.rows("ledger", ring=ring, before=last + 1, first=first, limit=limit)
     return [LedgerBlock(id_, moment(at), codec.unpack_ledger(bytes(data))) for id_, at, data in rows]

@@ -15,12 +15,12 @@ from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import books_of
 from ..core.weight import Weight
 from ..store import codec
-from ..store.rows import BlockRow, MailRow
+from ..store.rows import PLANNED, MailRow
 from ..store.shelf import SqlShelf
 from ..store.thaw import mail_of, split_mail
 from ..store.unit import Unit
+from ..words import when
 from .base import QueueBase
-from .planning import PLANNED
 from .reading import all_origins, page_at
 from .values import moment
 
@@ -263,7 +263,7 @@ class Telling(QueueBase):
         why = ""
         planned = self._planned_at(unit, path.steps)
         if at is None and planned is not None:
-            why = f"some time before {planned.isoformat()}"
+            why = f"some time before {when(planned)}"
         path.steps = [
             Step("enqueued", path.addresses[0], at, None, None, why),
             *(replace(step, at=self._block_planned_at(unit, step.block)) if step.what == "planned" else step
@@ -273,8 +273,7 @@ class Telling(QueueBase):
 
     def _state(self, unit: Unit, shelf: SqlShelf, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
-        for row in unit.rows("blocks", ring=self.ring_id, state=PLANNED, before=1 << 62, limit=1 << 30):
-            block = BlockRow(*row)
+        for block in unit.blocks(self.ring_id, PLANNED):
             for origin, data in unit.rows("claims", block=block.id):
                 runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()
                 if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
@@ -293,9 +292,8 @@ class Telling(QueueBase):
         """When a block was planned, as long as it is remembered."""
         if block is None:
             return None
-        rows = unit.rows("blocks", ring=self.ring_id, state=-1, before=block + 1, limit=1)
-        row = BlockRow(*rows[0]) if rows else None
-        return moment(row.planned_at) if row is not None and row.id == block else None
+        rows = unit.blocks(self.ring_id, before=block + 1, limit=1)
+        return moment(rows[0].planned_at) if rows and rows[0].id == block else None
 
 
 def _single(run: EventRun, offset: int) -> EventRun:

@@ -17,11 +17,11 @@ from ..core.priority import books_of
 from ..core.service import Ladder, overweight_limit
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store import codec
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .blocks import Blocks
-from .planning import PLANNED, VIEWED, new_block
+from .planning import VIEWED, new_block
 from .reading import Reading
 from .values import moment
 

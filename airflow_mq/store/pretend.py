@@ -17,7 +17,7 @@ from ..core.page import Page
 from ..core.priority import books_of, is_high, origin_of
 from ..core.shelf import Aside
 from . import codec
-from .rows import Arrival, BookRow, Locked, MailRow, PageRow, StateRow
+from .rows import PLANNED, Arrival, BookRow, Locked, MailRow, PageRow, StateRow
 from .store import Outgoing
 from .unit import Unit, page_row
 
@@ -315,10 +315,9 @@ class PretendUnit(Unit):
     def end_blocks(self, ended: Collection[int]) -> None:
         """Let go of what these blocks held."""
         self._held = {}
-        for row in self.unit.rows("blocks", ring=self.ring_id, state=0, before=FIRST_ID, limit=FIRST_ID):
-            id_, by_hand = row[0], bool(row[4])
-            for origin, data in self.unit.rows("claims", block=id_) if id_ not in ended else ():
-                held = not by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
+        for block in self.unit.blocks(self.ring_id, PLANNED):
+            for origin, data in self.unit.rows("claims", block=block.id) if block.id not in ended else ():
+                held = not block.by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
                 self._held.setdefault(origin, []).append((bytes(data), held))
         for origin, book in self._books.items():
             self._books[origin] = self._seen(book)

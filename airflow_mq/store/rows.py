@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 from ..core.weight import Weight
 from . import codec
 
+#: Above every id, and after every moment.
+LATEST = 1 << 62
+#: What a block's row says of its state.
+PLANNED, SETTLED, RELEASED = 0, 1, 2
+
 
 class RingRow(NamedTuple):
     """A ring, how it is set, and the database's clock."""

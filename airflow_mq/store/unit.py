@@ -18,7 +18,7 @@ from ..core.page import PROCESSED, Page
 from ..core.priority import LAST, MARK, PAST_HIGH
 from ..core.shelf import Aside
 from . import codec
-from .rows import Arrival, BlockRow, BookRow, LoanRow, Locked, MailRow, PageRow, RingRow, StateRow
+from .rows import LATEST, Arrival, BlockRow, BookRow, LoanRow, Locked, MailRow, PageRow, RingRow, StateRow
 
 if TYPE_CHECKING:
     from .store import Store
@@ -287,6 +287,11 @@ class Unit(ABC):
         # What holds no message of the window does not hold up its queue.
         rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
         self._write("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
+
+    def blocks(self, ring: int, state: int | None = None, before: int = LATEST, limit: int = LATEST) -> list[BlockRow]:
+        """Blocks, the latest first; of any state, if none is said."""
+        wanted = -1 if state is None else state
+        return [BlockRow(*row) for row in self.rows("blocks", ring=ring, state=wanted, before=before, limit=limit)]
 
     def block(self, statement: str, **values: Any) -> BlockRow | None:
         """The block that this statement finds."""

@@ -30,7 +30,7 @@ from ..queue import MessageQueue, Report
 from ..queue.deciding import insert_ring
 from ..queue.reading import all_origins
 from ..store import open_store
-from ..store.shelf.tickets import POSTED
+from ..store.rows import LATEST
 from ..store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
@@ -239,7 +239,7 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
             while shelf.pull(book):
                 pass
         # All stored pages, however old, in one statement.
-        stored = unit.pages(queue.ring_id, [(origin, 0, POSTED) for origin in origins], POSTED)
+        stored = unit.pages(queue.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
         list(shelf.keep(stored))
         for origin in origins:
             book = shelf.book(origin)

@@ -11,6 +11,7 @@ from ...core.invariants import Violation, check_asides, check_book, check_branch
 from ...core.message import Address
 from ...core.priority import MARK, is_high, told
 from ...store import codec
+from ...store.rows import LATEST, PLANNED
 from ...store.shelf import SqlShelf, level_of
 from ...store.unit import Unit
 from .blobs import check_blobs
@@ -57,14 +58,14 @@ def _check_origin(queue: QueueBase, unit: Unit, origin: str, loans: Loans) -> li
     pages = dict(shelf.pages_of(origin))
     found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
     found += _check_level(queue.config, book, known.ticket)
-    mail = unit.mail(queue.ring_id, [(origin, -1)], 1 << 30)
+    mail = unit.mail(queue.ring_id, [(origin, -1)], LATEST)
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
     uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
     if queue.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
     rows = unit.rows(
         "asides_from", ring=queue.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
-        before=1 << 62, limit=1 << 30,
+        before=LATEST, limit=LATEST,
     )  # fmt: skip
     found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
     found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
@@ -95,7 +96,7 @@ def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     held: dict[tuple[str, int, int], int] = {}
     for origin, data, block, state in unit.rows("all_claims", ring=ring):
-        if state != 0:
+        if state != PLANNED:
             yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
         for run in codec.unpack_claim(origin, bytes(data)).runs:
             for item in range(run.first, run.first + run.count):

@@ -14,11 +14,12 @@ from ...core.page import ASIDE
 from ...core.priority import REGULAR, book_name, books_of, check_priority
 from ...core.weight import ZERO, Weight
 from ...store import codec
+from ...store.rows import LATEST
 from ...store.thaw import page_of
 from ..accounting import Accounting, fairness_of
 from ..reading import SEQ_BITS, ledger_pages, origins_from
 from ..values import moment
-from .glances import LATELY, LATEST, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
+from .glances import LATELY, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
 from .lines import in_turn, with_high
 
 #: Mails that are looked at for queues which no block has met yet.
@@ -88,7 +89,7 @@ class Glancing(Accounting):
         check_number(limit, "a limit")
         top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
-            rows = unit.rows("blocks", ring=self.ring_id, state=-1, before=top, limit=limit)
+            rows = unit.blocks(self.ring_id, before=top, limit=limit)
             pages = {}
             if rows:
                 found = ledger_pages(unit, self.ring_id, limit, rows[-1][0], rows[0][0])

@@ -23,7 +23,7 @@ from ..base import QueueBase
 from ..story import ENDS
 from ..values import moment
 from .for_metrics import backlog_of
-from .glances import LATEST, BlockGlance, QueueGlance, blocks_of, living, queues_of
+from .glances import BlockGlance, QueueGlance, blocks_of, living, queues_of
 from .lines import by_name, in_turn, longest
 
 #: In which order queues are shown: as their turns come, by how much they hold, by how long they wait, by name.
@@ -137,7 +137,7 @@ class Watcher:
             self._hear(unit, now)
             if totals and time.monotonic() - self._counted_at >= _REST * self._cost:
                 self._count(unit, shelf)
-            last = unit.rows("blocks", ring=queue.ring_id, state=-1, before=LATEST, limit=blocks)
+            last = unit.blocks(queue.ring_id, limit=blocks)
             return Look(
                 moment(now), queue.ring, shelf.config.order, shelf.config.service_weight,
                 [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],

@@ -15,18 +15,17 @@ from ...core.orders import Entry
 from ...core.priority import origin_of, priority_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.rows import BlockRow
+from ...store.rows import PLANNED, BlockRow
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
 from ..blocks import STATES
-from ..planning import PLANNED
 from ..values import moment
 from ..waiting import first_mail
 
 #: How many mails of a queue a glance adds up.
 MOST_MAILS = 1_000
-#: Living blocks that are looked at, and ids are below this.
-_LIVING, LATEST = 1_000, 1 << 62
+#: Living blocks that are looked at.
+_LIVING = 1_000
 #: Seconds over which the page tells rates.
 LATELY = 600.0
 
@@ -180,12 +179,12 @@ def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
 
 def living(unit: Unit, ring: int) -> list[BlockGlance]:
     """The blocks that hold messages."""
-    return blocks_of(unit.rows("blocks", ring=ring, state=PLANNED, before=LATEST, limit=_LIVING))
+    return blocks_of(unit.blocks(ring, PLANNED, limit=_LIVING))
 
 
-def blocks_of(rows: Sequence[Sequence[Any]], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockGlance]:
+def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockGlance]:
     """Blocks by their rows, and their pages of the ledger."""
-    return [_block(BlockRow(*row), (pages or {}).get(row[0], ())) for row in rows]
+    return [_block(row, (pages or {}).get(row.id, ())) for row in rows]
 
 
 def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.priority import LAST, MARK, books_of, is_high, origin_of
+from ...store.rows import LATEST
 from ...store.shelf import LEAST_REGULAR, SqlShelf, ticket_of
 from ...store.unit import Unit
 from ..reading import origins_from
-from .glances import LATEST
 
 #: How many mails one look goes through for those that have no place in the ring yet, and in how many steps.
 NEWS, STEPS = 5_000, 8

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...store import codec
+from ...store.rows import LATEST
 from ..base import QueueBase
 
 #: Books, and mails, that are read at once.
@@ -24,7 +25,7 @@ class QueueDepth:
 
     messages: int = 0
     size: int = 0
-    first: int = 1 << 62
+    first: int = LATEST
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Surveying(QueueBase):
                 for name, messages, size, floor, ahead, first in rows:
                     floors[name] = floor, frozenset(codec.unpack_numbers(bytes(ahead))[0]) if ahead else frozenset()
                     if messages:
-                        found.add(name, messages, size, 1 << 62 if first is None else first)
+                        found.add(name, messages, size, LATEST if first is None else first)
                 after = rows[-1][0]
             last = 0
             while mails := unit.rows("next_mail", ring=self.ring_id, after=last, limit=MAILS):

@@ -8,12 +8,11 @@ from typing import Any
 from ...core.message import Address
 from ...core.page import WAITING, Page
 from .. import codec
-from ..rows import Arrival, PageRow
+from ..rows import LATEST, Arrival, PageRow
 from ..thaw import page_of
 from .books import Books
 from .known import PageBase
 from .memory import RING_SLICE
-from .tickets import POSTED
 
 
 class Pages(Books):
@@ -57,11 +56,11 @@ class Pages(Books):
 
     def keep_all(self, origin: str) -> None:
         """Fetch all stored pages of an origin, however old."""
-        self._keep_pages(self.unit.pages(self.ring_id, [(origin, 0, POSTED)], POSTED))
+        self._keep_pages(self.unit.pages(self.ring_id, [(origin, 0, LATEST)], LATEST))
 
     def pages_of(self, origin: str) -> Iterator[tuple[int, Page]]:
         """All stored pages of an origin, however old."""
-        for row in self.unit.pages(self.ring_id, [(origin, 0, 1 << 62)], 1 << 30):
+        for row in self.unit.pages(self.ring_id, [(origin, 0, LATEST)], LATEST):
             yield row.page, page_of(row)
 
     def _keep_pages(self, rows: list[PageRow]) -> None:
