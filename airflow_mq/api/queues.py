@@ -16,6 +16,7 @@ from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance
 from airflow_mq.queue.looks.for_page import Received
 from airflow_mq.queue.looks.glances import LATELY
+from airflow_mq.words import when
 
 from . import answers, shapes
 from .access import Peeker, Reader
@@ -160,8 +161,8 @@ def _why(one: QueueGlance, pause: Paused | None) -> str:
     if one.passed_by == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
         return f"paused{reason}" if pause is not None else "paused together with a group that holds it"
-    if one.passed_by == "backoff":
-        return f"tried in vain; next time after {shapes.moment(one.wakes_at)}"
+    if one.wakes_at is not None:
+        return f"tried in vain; next time after {when(one.wakes_at)}"
     if not one.ready:
         return "all of it is set aside" if one.set_aside else "all of it is in flight"
     if one.passed_by == "in flight":

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from ..core.blob import Reference
 from ..core.message import Address
 from ..core.weight import Weight
+from ..words import when
 from .progress import Tell, progress, silent
 
 #: Wide enough that nothing is folded where nobody looks.
@@ -105,7 +106,7 @@ def shown(value: Any, most: int | None = None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return when(value)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Reference):

@@ -214,6 +214,10 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     shown.get_by_role("button", name="Pause").click()
     seen.confirm("Pause", reason="the auditors are here", until="2099-01-01T12:00")
     expect(shown.get_by_text("the auditors are here").first).to_be_visible()
+    # The sentence is the server's, and its time the reader's.
+    why = shown.get_by_text(re.compile("^grove is paused until "))
+    expect(why).to_be_visible()
+    expect(why).not_to_contain_text("UTC")
     with world.queue(RING) as queue:
         (paused,) = [one for one in queue.paused() if one.origin == "grove"]
     assert (paused.reason, paused.until is None) == ("the auditors are here", False)

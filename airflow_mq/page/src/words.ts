@@ -45,7 +45,7 @@ export function span(seconds: number): string {
 
 export const age = (time: string, now = Date.now()) => span((now - Date.parse(time)) / 1000);
 /** Words of the server's, with the times in them as people read them. */
-export const localised = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)/g, (time) => clock(time));
+export const localised = (text: string) => text.replaceAll(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, day, time) => clock(`${day}T${time}Z`));
 export const clock = (time: string) => new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
 const KINDS: Record<string, string> = {
