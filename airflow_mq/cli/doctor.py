@@ -133,7 +133,7 @@ def _holds(queue: MessageQueue) -> Iterator[Finding]:
 
 
 def _leases(store: Any) -> list[tuple[str, str, int]]:
-    prefix = "mq_" if store.address.driver == "sqlite" else store.prefix
+    prefix = store.prefix
     text = (
         f"SELECT r.name, s.lease_holder, s.lease_until FROM {prefix}state AS s "  # noqa: S608 - a prefix of ours
         f"JOIN {prefix}ring AS r ON r.id = s.ring WHERE s.lease_token IS NOT NULL ORDER BY r.name"

@@ -66,6 +66,8 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
 _SENDERS = re.compile(r"(?:origins|priority)=[^#]*\Z")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+#: A file of SQLite knows no schemas.
+SQLITE_PREFIX = "mq_"
 # Below a device nothing can exist, so libpq finds no file there and says nothing. (Left empty, it would look at home.)
 _NO_FILE = os.devnull + "/none"
 
@@ -97,6 +99,11 @@ class StoreAddress:
 
     def __str__(self) -> str:
         return self.safe
+
+    @property
+    def prefix(self) -> str:
+        """What tables' names begin with. The schema's name was checked when the address was read."""
+        return SQLITE_PREFIX if self.driver == "sqlite" else f'"{self.schema}".'
 
     @property
     def permit(self) -> Permit:

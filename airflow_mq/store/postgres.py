@@ -116,11 +116,6 @@ class PostgresUnit(Unit):
 class PostgresStore(Store[Connection]):
     """Rings in a schema of a PostgreSQL database."""
 
-    @cached_property
-    def prefix(self) -> str:
-        """What tables' names begin with. The schema's name was checked when the address was read."""
-        return f'"{self.address.schema}".'
-
     def text(self, name: str) -> bytes:
         """A statement, ready for the driver."""
         text = self._texts.get(name)

@@ -19,7 +19,7 @@ from ..core.errors import (
     StoreCorrupt,
 )
 from . import postgres, sqlite
-from .address import StoreAddress
+from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, missing_store, refuse_network_file_system
 from .sql import migrations
 
@@ -118,10 +118,10 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
             known = dict(connection.execute("SELECT version, checksum FROM mq_migration"))
             applied = _missing("sqlite", known)
             for version, name, text in applied:
-                for one in split_statements(text.replace("{s}", sqlite.PREFIX)):
+                for one in split_statements(text.replace("{s}", address.prefix)):
                     connection.execute(one)
                 connection.execute("INSERT INTO mq_migration VALUES (?, ?, ?)", (version, name, checksum(text)))
-            _first_ring(lambda text, values: connection.execute(text, values), sqlite.PREFIX, "?")
+            _first_ring(lambda text, values: connection.execute(text, values), address.prefix, "?")
             connection.execute("COMMIT")
         finally:
             connection.close()
@@ -129,7 +129,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
 
 
 def _upgrade_postgres(address: StoreAddress) -> list[str]:
-    prefix = f'"{address.schema}".'
+    prefix = address.prefix
     with postgres.translated(), psycopg.connect(**postgres.conninfo(address)) as connection:
         # Two upgrades at once: the second waits here, and then finds nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
@@ -167,7 +167,7 @@ def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:
 
 def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str:
     """The statements of an upgrade, for a DBA to read and run."""
-    prefix = sqlite.PREFIX if dialect == "sqlite" else f'"{schema}".'
+    prefix = SQLITE_PREFIX if dialect == "sqlite" else f'"{schema}".'
     parts = ["BEGIN;", _TABLE[dialect].format(schema=schema) + ";"]
     for version, name, text in migrations(dialect):
         if version > since:

@@ -19,6 +19,7 @@ from ..core.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from .address import SQLITE_PREFIX
 from .driver import plain, translating
 from .files import lacking, missing_store
 from .rows import Locked, StateRow
@@ -26,7 +27,6 @@ from .sql import statement
 from .store import Outgoing, Store
 from .unit import Unit
 
-PREFIX = "mq_"
 #: Rows of mail that are in memory at the same time while a long call is written.
 ROWS_AT_ONCE = 64
 #: How much of the file each connection keeps in memory at most.
@@ -45,7 +45,7 @@ class SqliteUnit(Unit):
 
     def _text(self, name: str) -> str:
         self.store.point(name)
-        return statement("sqlite", name, PREFIX)
+        return statement("sqlite", name, SQLITE_PREFIX)
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
         """Run a statement and fetch its rows."""

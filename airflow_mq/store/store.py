@@ -33,6 +33,8 @@ class Store(ABC, Generic[Connection]):
 
     def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
         self.address = address
+        #: What tables' names begin with.
+        self.prefix = address.prefix
         self.busy_timeout = busy_timeout
         #: Called with the name of each statement before it runs, and around each commit. For tests.
         self.probe: Callable[[str], None] | None = None

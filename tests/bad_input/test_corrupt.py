@@ -42,8 +42,7 @@ TABLES = [
 def run(queue: MessageQueue, text: str, *values: Any) -> int:
     """Run a statement behind the queue's back; tell how many rows it touched. `{s}` is before a table's name."""
     sqlite = queue.store.address.driver == "sqlite"
-    prefix = "mq_" if sqlite else queue.store.prefix
-    text = text.replace("{s}", prefix)
+    text = text.replace("{s}", queue.store.prefix)
     if not sqlite:
         for value in values:
             text = text.replace("?", "%b" if isinstance(value, bytes) else "%s", 1)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from airflow_mq import Block, LinearWeigher, MessageQueue, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
-from airflow_mq.store.sqlite import PREFIX
 from tests.benchmarks.about import machine
 from tests.postgres_server import running_postgres
 
@@ -94,7 +93,7 @@ class Lab:
         """A statement alone, its rows in this process; the second time, when they are in memory."""
         with self.queue.store.reading() as unit:
             connection: Any = unit.connection  # type: ignore[attr-defined]
-            text = f"SELECT {columns} FROM {getattr(self.queue.store, 'prefix', PREFIX)}{what}"
+            text = f"SELECT {columns} FROM {self.queue.store.prefix}{what}"
             connection.execute(text).fetchall()
             return timed(lambda: connection.execute(text).fetchall())[0]
 

@@ -19,7 +19,7 @@ HINTS = ("marks", "lease_until")
 def everything(queue: MessageQueue) -> dict[str, Any]:
     """Every row of the ring; claims and outcomes by their blocks."""
     found: dict[str, Any] = {}
-    prefix = queue.store.prefix if hasattr(queue.store, "prefix") else "mq_"
+    prefix = queue.store.prefix
     with queue.store.reading() as unit:
         connection = unit.connection
         for table, order in TABLES.items():

@@ -94,14 +94,14 @@ WIDE = CONFIG.changed(heap_size=200, service_weight=Weight(1_000, 1 << 30))
 
 def let_time_pass(queue: MessageQueue) -> None:
     """Until everything that is held for a while is held no longer."""
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     with queue.store.writing() as unit:
         for table in ("upload", "blob_use"):
             unit.connection.execute(f"UPDATE {prefix}{table} SET until = 1 WHERE until IS NOT NULL")
 
 
 def left(queue: MessageQueue) -> dict[str, int]:
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     with queue.store.reading() as unit:
         count = {
             table: unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]

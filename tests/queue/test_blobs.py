@@ -66,7 +66,7 @@ def queue(request: pytest.FixtureRequest, make_queue: Maker, tmp_path: Path) -> 
 def left(queue: MessageQueue) -> Counter[str]:
     """How many rows are stored for payloads kept apart, and how many files."""
     found: Counter[str] = Counter()
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     with queue.store.reading() as unit:
         for table in ("blob", "blob_use", "upload", "chunk"):
             count = unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]
@@ -327,7 +327,7 @@ def test_a_batch_with_a_missing_payload_costs_that_message_only(queue: MessageQu
 
 def _lose(queue: MessageQueue, hash_: bytes) -> None:
     """Let the bytes of a payload vanish."""
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     with queue.store.writing() as unit:
         _, upload, path = unit.rows("blob", hash=hash_.hex())[0]
         if path:
@@ -342,7 +342,7 @@ def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
     if blob.path:
         Path(blob.path).write_bytes(HUGE[:-1] + b"!" if HUGE[-1:] != b"!" else HUGE[:-1] + b"?")
     else:
-        prefix = getattr(queue.store, "prefix", "mq_")
+        prefix = queue.store.prefix
         with queue.store.writing() as unit:
             upload = unit.rows("blob", hash=blob.hash.hex())[0][1]
             text = f"UPDATE {prefix}chunk SET data = (SELECT c.data FROM {prefix}chunk c WHERE c.seq = 1) WHERE seq = 0"
@@ -357,7 +357,7 @@ def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
     queue.enqueue_blob("acme", LARGE)
     queue.enqueue_blob("acme", HUGE)
     assert queue.check() == []
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
 
     def violated(statement: str) -> str:
         class Back(Exception):

@@ -216,8 +216,8 @@ def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> Non
         for token in ring.view():
             token.complete()
     assert places() == []
-    assert caller.run(f"SELECT count(*) FROM {prefix(queue)}loan") == [(0,)]
-    assert caller.run(f"SELECT count(*) FROM {prefix(queue)}mail") == [(0,)]
+    assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}loan") == [(0,)]
+    assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
     caller.rollback()
     name = message_id(b"the message")
     story = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.events(id=name)]
@@ -226,10 +226,6 @@ def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> Non
         ("Transferred", "in", "end"), ("Processed", "end", ""),
         ("Transferred", "publish", "publish"), ("Transferred", "publish", "test/in"),
     ]  # fmt: skip
-
-
-def prefix(queue: MessageQueue) -> str:
-    return getattr(queue.store, "prefix", "mq_")
 
 
 def test_what_is_composed_goes_together(queue: MessageQueue, caller: Caller) -> None:
@@ -321,8 +317,8 @@ def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> No
                     queue.reap_page("out", page, "old")
         assert queue.check() == []
         caller.rollback()
-        assert caller.run(f"SELECT count(*) FROM {prefix(queue)}loan") == [(0,)]
-        assert caller.run(f"SELECT count(*) FROM {prefix(queue)}mail") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}loan") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
 
 
 def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
@@ -335,7 +331,7 @@ def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
         caller.commit()
         queue.housekeep()
         assert queue.check() == []
-        loan = f"{prefix(queue)}loan"
+        loan = f"{queue.store.prefix}loan"
         for harm, mend, says in (
             ("let_go = true", "let_go = false", "still needed"),
             ("start = 9", "start = 0", "lie beyond"),
@@ -498,12 +494,12 @@ def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
 def test_another_schema_is_refused(make_queue: Maker) -> None:
     queue = make_queue()
     with calling(make_queue.uri, "driver") as caller:
-        caller.run(f"UPDATE {prefix(queue)}migration SET version = version + 90")
+        caller.run(f"UPDATE {queue.store.prefix}migration SET version = version + 90")
         caller.commit()
         caller.run("INSERT INTO business VALUES ('row')")
         with pytest.raises(SchemaTooNew, match="made at"):
             queue.commands(caller.connection).push("a", b"1").execute()
-        caller.run(f"UPDATE {prefix(queue)}migration SET version = version - 90")
+        caller.run(f"UPDATE {queue.store.prefix}migration SET version = version - 90")
         caller.commit()
         assert caller.rows() == ["row"]
 

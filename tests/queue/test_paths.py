@@ -349,7 +349,7 @@ def test_the_check_knows_groups(queue: MessageQueue, change: str, told: str) -> 
     served(queue)
     before = everything(queue)["branch"]
     with queue.store.writing() as unit:
-        prefix = queue.store.prefix if hasattr(queue.store, "prefix") else "mq_"
+        prefix = queue.store.prefix
         unit.connection.execute(change.format(p=prefix))  # type: ignore[attr-defined]
     assert any(told in str(one) for one in queue.check())
     with queue.store.writing() as unit:

@@ -446,7 +446,7 @@ def test_the_check_knows_what_priorities_promise(queue: MessageQueue) -> None:
     queue.enqueue_messages("b", [b"x"] * 80)
     run(queue)
     assert queue.check() == []
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     for change, said in (
         # Each undoes itself.
         ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "among those of the other priority"),

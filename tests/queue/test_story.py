@@ -225,7 +225,7 @@ def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: Message
     assert queue.peek("out")[0].headers == {"trace": "7"}
     assert serve(queue) == [("out", b"order")]
     assert words(queue.story(moved.moved))[-3:] == ["set aside", "judged again", "processed"]
-    prefix = getattr(queue.store, "prefix", "mq_")
+    prefix = queue.store.prefix
     for table in ("loan", "mail"):
         assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]
     caller.rollback()

@@ -74,7 +74,7 @@ def test_no_clock_tells_which_block_it_was(queue: MessageQueue) -> None:
         do(queue, queue.plan_block())
     told = [(1, "acme", 2), (2, "globex", 2), (3, "acme", 3), (4, "globex", 3)]
     with queue.store.writing() as unit:
-        prefix = getattr(queue.store, "prefix", "mq_")
+        prefix = queue.store.prefix
         for table in ("event", "ledger"):  # As if all of it had been within one tick of the clock.
             unit.connection.execute(f"UPDATE {prefix}{table} SET at = 1")  # type: ignore[attr-defined]
     for blocks in range(1, 5):
