@@ -361,7 +361,7 @@ def test_a_setting_that_spark_submit_has_not_is_told(
         run.settle()
 
 
-def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
+def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyPatch) -> None:
     import psutil
 
     from airflow_mq.operators.processes import end_tree
@@ -370,8 +370,11 @@ def test_ending_a_task_ends_all_that_its_job_started(tmp_path: Path) -> None:
     wait_for(lambda: len(psutil.Process(parent.pid).children()) == 2)
     family = [*psutil.Process(parent.pid).children(recursive=True)]
 
-    end_tree(parent.pid)
+    made_to: list[psutil.Process] = []
+    monkeypatch.setattr(psutil.Process, "kill", made_to.append)
+    end_tree(parent.pid, patience=60)
 
+    assert made_to == [], "they end when they are asked to, and that is seen"
     # How it ended is for this process to hear, and no 0: a task would take its killed job for a good one.
     assert parent.wait(30) in (-signal.SIGTERM, 128 + signal.SIGTERM)  # the shell, or what it says of its child
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
