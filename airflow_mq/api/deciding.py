@@ -18,7 +18,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from airflow_mq.core.errors import InvalidInput, Refused
-from airflow_mq.core.judging import REASONS
 from airflow_mq.core.message import Address
 from airflow_mq.queue import MessageQueue, SetAside
 
@@ -29,6 +28,8 @@ from .settings import overweight_dag
 from .stores import opened
 
 log = logging.getLogger("airflow_mq.api")
+
+Reason = Literal["overweight", "most", "fraction", "size", "attempts", "swept"]
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 writing = APIRouter(prefix="/stores/{conn_id}/rings/{ring}", dependencies=[Depends(meant)])
@@ -103,7 +104,7 @@ class Resume(_Body):
 @router.get("/set-aside")
 def set_aside(
     conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    reason: Literal[tuple(REASONS)] | None = None,  # type: ignore[valid-type]
+    reason: Reason | None = None,
     before_block: Annotated[int | None, Query(ge=0, le=1 << 62)] = None,
 ) -> answers.Asides:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.

@@ -16,6 +16,8 @@ from airflow_mq.core.message import Address
 from airflow_mq.queue import MessageQueue, QueueGlance, SetAside
 
 from .access import Reader
+from .blocks import Kind
+from .deciding import Reason
 from .stores import opened
 
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
@@ -35,15 +37,16 @@ Look = Callable[[MessageQueue], tuple[Rows, bool]]
 
 
 @router.get("/queues.csv")
-def queues(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
-    """Queues by name."""
-    after = ""
+def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str = "") -> StreamingResponse:
+    """Queues by name, as the list is chosen."""
+    after, wanted = "", search.casefold()
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal after
-        found = queue.glances("", after, AT_ONCE)
+        found = queue.glances(prefix, after, AT_ONCE)
         after = found[-1].origin if found else after
-        return map(_queue, found), len({one.origin for one in found}) >= AT_ONCE
+        chosen = (one for one in found if wanted in one.origin.casefold())
+        return map(_queue, chosen), len({one.origin for one in found}) >= AT_ONCE
 
     names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "passed_by")
     return _file("queues", conn_id, ring, names, look)
@@ -55,13 +58,13 @@ def _queue(one: QueueGlance) -> Sequence[Any]:
 
 
 @router.get("/set-aside.csv")
-def set_aside(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
-    """Messages that wait for a person."""
+def set_aside(conn_id: str, ring: str, who: Reader, reason: Reason | None = None) -> StreamingResponse:
+    """Messages that wait for a person, as the list is chosen."""
     after: Address | None = None
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal after
-        found = queue.overweight(after=after, limit=AT_ONCE)
+        found = queue.overweight(after=after, limit=AT_ONCE, reason=reason)
         after = found[-1].address if found else after
         return map(_aside, found), len(found) == AT_ONCE
 
@@ -75,13 +78,15 @@ def _aside(one: SetAside) -> Sequence[Any]:
 
 
 @router.get("/events.csv")
-def events(conn_id: str, ring: str, who: Reader) -> StreamingResponse:
-    """Events, the latest first."""
+def events(
+    conn_id: str, ring: str, who: Reader, kind: Kind | None = None, origin: str | None = None
+) -> StreamingResponse:
+    """Events, the latest first, as the list is chosen."""
     before: int | None = None
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal before
-        found, before = queue.recent_events(before, AT_ONCE)
+        found, before = queue.recent_events(before, AT_ONCE, origin=origin or None, name=kind)
         return map(_event, found), before is not None
 
     names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")

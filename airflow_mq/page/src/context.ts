@@ -34,7 +34,7 @@ export function useHere() {
     ...here,
     get: <T>(what: string, query?: Query, signal?: AbortSignal) => get<T>(path(what), query, signal),
     post: <T>(what: string, body?: unknown, signal?: AbortSignal) => post<T>(path(what), body, signal),
-    url: (what: string) => url(path(what)),
+    url: (what: string, query?: Query) => url(path(what), query),
     href: (view: string, of: Record<string, string | null | undefined> = {}) =>
       href(view, { conn: here.conn, ring: here.ring, ...of }),
     /** Why the user may not do this, or null. */

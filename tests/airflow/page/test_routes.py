@@ -154,9 +154,12 @@ def test_every_kind_of_event_can_be_asked_for() -> None:
     from typing import get_args
 
     from airflow_mq.api.blocks import Kind
+    from airflow_mq.api.deciding import Reason
     from airflow_mq.core.events import NAMES
+    from airflow_mq.core.judging import REASONS
 
     assert set(get_args(Kind)) == set(NAMES.values())
+    assert get_args(Reason) == REASONS
 
 
 # Decisions.

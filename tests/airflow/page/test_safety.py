@@ -213,6 +213,21 @@ def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
     assert [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n")] == []
 
 
+@pytest.mark.parametrize(
+    ("what", "chosen", "column"),
+    [("queues", {"search": "DD/j"}, "origin"), ("set-aside", {"reason": "overweight"}, "reason"),
+     ("events", {"kind": "Processed"}, "kind"), ("events", {"origin": "odd/json"}, "origin")],
+)  # fmt: skip
+def test_what_is_exported_is_chosen_as_the_list_is(ask: Ask, what: str, chosen: dict[str, str], column: str) -> None:
+    def told(given: dict[str, str]) -> set[str]:
+        answer = ask("viewer", "GET", f"{R}/export/{what}.csv", params=given)
+        return {row[column] for row in csv.DictReader(io.StringIO(answer.text))}
+
+    (word,) = chosen.values()
+    assert all(word.casefold() in one.casefold() for one in told(chosen))
+    assert told(chosen) < told({}) or told(chosen) == told({}) == {word}
+
+
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", " =1", "\uff1d1", "\u200b=1"])
 def test_what_a_spreadsheet_may_take_for_a_formula_is_text(text: str) -> None:
     from airflow_mq.api.exports import cell, line

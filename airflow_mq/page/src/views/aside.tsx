@@ -46,7 +46,7 @@ export function AsideView() {
               </option>
             ))}
           </select>
-          <a className="button" href={here.url("export/set-aside.csv")} download>
+          <a className="button" href={here.url("export/set-aside.csv", { reason })} download>
             CSV
           </a>
         </div>

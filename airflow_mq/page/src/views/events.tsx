@@ -34,7 +34,7 @@ export function EventsView() {
             value={typed}
             onChange={(event) => setTyped(event.target.value)}
           />
-          <a className="button" href={here.url("export/events.csv")} download>
+          <a className="button" href={here.url("export/events.csv", { kind: wanted, origin })} download>
             CSV
           </a>
         </div>

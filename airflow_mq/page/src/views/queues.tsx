@@ -37,7 +37,7 @@ export function QueuesView() {
               <option value="origin">origin</option>
             </select>
           </label>
-          <a className="button" href={here.url("export/queues.csv")} download>
+          <a className="button" href={here.url("export/queues.csv", { search })} download>
             CSV
           </a>
         </div>
