@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -189,10 +190,13 @@ class Blocks(QueueBase):
 
     def release_dead_blocks(self) -> int:
         """Release every block whose deadline has passed; tell how many there were."""
-        dead = self._dead_blocks()
-        for row in dead:
-            self._end_block(bytes(row.token), RELEASED)
-        return len(dead)
+        released = 0
+        for row in self._dead_blocks():
+            # Whoever holds it may have settled it since, late as it was, and it may be forgotten by now.
+            with suppress(TokenRefused, UnknownBlock):
+                self._end_block(bytes(row.token), RELEASED)
+                released += 1
+        return released
 
     def settle_completed(self, *, only_tokens: bool = False) -> int:
         """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
