@@ -90,7 +90,7 @@ def test_a_server_is_gone_when_its_starter_is_killed() -> None:
         assert tables(uri) == []
         children = psutil.Process(starter.pid).children(recursive=True)
         starter.kill()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
 
 

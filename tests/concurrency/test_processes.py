@@ -47,7 +47,7 @@ def send_many(uri: str, sender: int, count: int, log: Log) -> None:
     """Send `count` messages in calls of mixed sizes, half of them to the hot origin."""
     chance, sent = random.Random(sender), 0
     out = log.open(f"sent-{sender}")
-    with MessageQueue(uri, "busy") as queue:
+    with MessageQueue(uri, "busy", busy_timeout=60) as queue:
         while sent < count:
             size = min(chance.choice([1, 1, 10, 100, 1000]), count - sent)
             origin = "hot" if chance.random() < 0.5 else f"cold {chance.randrange(50)}"

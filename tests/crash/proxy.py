@@ -6,6 +6,7 @@ import re
 import select
 import socket
 import threading
+from contextlib import suppress
 from types import TracebackType
 
 
@@ -54,7 +55,8 @@ class Proxy:
                 self._start(self._pass_on, self._listener.accept()[0])
 
     def _pass_on(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self._target)) as server:
+        # Where one end is gone with words still on their way, the wire is cut, too.
+        with suppress(ConnectionError), client, socket.create_connection(("127.0.0.1", self._target)) as server:
             while not self._over.is_set():
                 ready = select.select([client, server], [], [], 0.05)[0]
                 for one in ready:

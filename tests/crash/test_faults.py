@@ -306,6 +306,9 @@ def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
                 errors.append(error)
         over.set()
         thread.join()
+        # The last one may have been terminated after its last answer; the next call finds it gone.
+        with contextlib.suppress(StoreUnreachable):
+            queue.rings()
         finish(queue)
         finish(queue)
         assert_sound(queue)

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_mq import MessageQueue, RingConfig
 from airflow_mq.store import parse, upgrade
+from tests.model.clock import Clock, stopped_clock
 
 
 class MakeQueue(Protocol):
@@ -54,6 +55,13 @@ def make_queue(store_uri: str) -> Iterator[Maker]:
 def queue(make_queue: Maker) -> MessageQueue:
     """A ring as it comes, in the order of the contract."""
     return make_queue(order="rotation")
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The store's clock, which stands still: what has a deadline does not meet it before the test lets it."""
+    with stopped_clock() as clock:
+        yield clock
 
 
 def eventually(what: Callable[[], Any], seconds: float = 60.0) -> Any:

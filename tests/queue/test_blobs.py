@@ -6,7 +6,6 @@ import io
 import os
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -33,8 +32,9 @@ from airflow_mq.queue import Enqueued
 from airflow_mq.store.blob_files import by_fsspec
 from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
+from tests.model.clock import Clock
 from tests.postgres_server import Servers
-from tests.queue.conftest import Maker, eventually, told
+from tests.queue.conftest import Maker, told
 
 LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
 HUGE = os.urandom(CHUNK * (TOGETHER + 1) + 5)
@@ -233,17 +233,17 @@ def test_keys_and_bulk(queue: MessageQueue) -> None:
     ]))  # fmt: skip
 
 
-def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue) -> None:
+def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue, clock: Clock) -> None:
     kept = queue.put_blob(LARGE)
     queue.change_ring(keep_uploads=1)
     lost = queue.put_blob(LARGE[1:])
     assert all(blob.references == 0 and blob.held_until for blob in queue.blobs())
-
-    def only_one_is_left() -> bool:
-        queue.housekeep()
-        return [blob.reference for blob in queue.blobs()] == [kept.reference]
-
-    eventually(only_one_is_left)
+    clock.advance(0.999)
+    queue.housekeep()
+    assert len(queue.blobs()) == 2
+    clock.advance(0.001)
+    queue.housekeep()
+    assert [blob.reference for blob in queue.blobs()] == [kept.reference]
     with pytest.raises(BlobMissing, match="upload it again"):
         queue.enqueue_messages("acme", [lost.message()])
     assert queue.footprint("acme").count == 0
@@ -261,11 +261,11 @@ def test_an_upload_that_dies_leaves_nothing(queue: MessageQueue) -> None:
     assert left(queue) == {} and queue.footprint("acme").count == 0
 
 
-def test_an_upload_that_nobody_ends_is_swept_away(queue: MessageQueue) -> None:
+def test_an_upload_that_nobody_ends_is_swept_away(queue: MessageQueue, clock: Clock) -> None:
     upload = Upload(queue.store, 0.1, queue.config.blob_path)
     upload.write(HUGE)
     assert left(queue)["upload"] == 1
-    time.sleep(0.15)
+    clock.advance(0.1)
     queue.housekeep()
     assert left(queue) == {}
     with pytest.raises(UploadGivenUp, match="begin it again"):

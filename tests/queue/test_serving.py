@@ -26,7 +26,8 @@ from airflow_mq import (
 )
 from airflow_mq.core.errors import Busy, RecursiveDisallowed
 from airflow_mq.store import sqlite
-from tests.queue.conftest import Maker, eventually, serve, told
+from tests.model.clock import Clock
+from tests.queue.conftest import Maker, serve, told
 
 
 @pytest.mark.parametrize("answer", [None, True, Done()])
@@ -339,14 +340,16 @@ def test_a_batch_that_raises_or_answers_too_few_goes_back(queue: MessageQueue) -
     assert len(serve(queue)) == 2
 
 
-def test_attempts_and_backoff_in_place(make_queue: Maker) -> None:
-    queue = make_queue(order="rotation", max_attempts=2, backoff=0.5)
+def test_attempts_and_backoff_in_place(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="rotation", max_attempts=2, backoff=10.0)
     queue.enqueue_messages("acme", [b"a", b"b"])
     assert serve(queue, lambda delivery: Yield()) == [("acme", b"a")]
     assert serve(queue) == []
-    eventually(lambda: serve(queue, lambda delivery: Yield() if delivery.payload == b"a" else None))
+    clock.advance(10)
+    assert serve(queue, lambda delivery: Yield() if delivery.payload == b"a" else None)
     assert [(one.address.index, one.reason) for one in queue.overweight()] == [(0, "attempts")]
-    eventually(lambda: queue.footprint("acme").count == 1 or serve(queue))
+    clock.advance(20)
+    assert queue.footprint("acme").count == 1 or serve(queue)
     assert ("AttemptsExhausted", "acme", 0, 0) in told(queue)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -15,6 +15,7 @@ from airflow_mq import Done, MessageQueue, Yield
 from airflow_mq.core.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
 from airflow_mq.queue import ReferenceToken
 from airflow_mq.queue.base import holder_name
+from tests.model.clock import Clock
 from tests.queue.conftest import Maker, eventually, serve, told
 
 
@@ -250,18 +251,18 @@ def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> No
 
 
 @pytest.mark.postgres
-def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> None:
+def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str, clock: Clock) -> None:
     """A block that somebody is completing in a long transaction is passed by, and settled once that is committed.
 
     (On SQLite a transaction that writes is the only one.)
     """
     queue = Maker(pg_uri)(patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
-    token = queue.view("a", lease=0.3).try_next()
+    token = queue.view("a", lease=10).try_next()
     assert token is not None
     with psycopg.connect(queue.store.address.uri) as connection:
         queue.commands(connection).complete(token).execute()
-        time.sleep(0.4)
+        clock.advance(10)
         began = time.monotonic()
         assert queue.housekeep() == 0
         assert taken(queue.pop()) == b"2"
@@ -273,11 +274,11 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str) -> Non
     queue.close()
 
 
-def test_a_service_in_place_lets_blocks_and_what_is_on_lease_be(queue: MessageQueue) -> None:
+def test_a_service_in_place_lets_blocks_and_what_is_on_lease_be(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     token, block = queue.view("a").try_next(), queue.plan_block(lease=1)
     assert token is not None and block.messages == 1
-    eventually(lambda: queue.block(block.token).deadline < datetime.now(timezone.utc))
+    clock.advance(2)
     assert serve(queue) == [] and told(queue) == []
     assert token.fetch() == b"1" and queue.block(block.token).state == "planned"
 
