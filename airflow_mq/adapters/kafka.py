@@ -122,7 +122,8 @@ class KafkaTopics:
 
     def _on_revoke(self, consumer: Any, partitions: Sequence[Any]) -> None:
         gone = {(one.topic, one.partition) for one in partitions}
-        self._assigned = (self._assigned or set()) - gone
+        # Others came or went. Whoever has nothing left is told what is its own next; nothing is read to its end before.
+        self._assigned = ((self._assigned or set()) - gone) or None
         self._forget(gone)
 
     def _forget(self, places: set[tuple[str, int]]) -> None:

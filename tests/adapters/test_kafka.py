@@ -7,7 +7,9 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,6 +227,60 @@ def test_two_readers_of_a_group_share_the_work(queue: MessageQueue, cluster: Clu
         took = list(pool.map(lambda _: take(queue, cluster.topics(topic), batch=3), range(2)))
     assert sum(one.count for one in took) == 40
     assert sum(footprint.count for _, footprint in queue.footprints()) == 40
+
+
+class Rebalanced:
+    """A consumer whose partition is taken from it after two records, because another reader came, and given back."""
+
+    def __init__(self) -> None:
+        told = [self.first, self.revoked, self.nothing, self.rest, self.end]
+        self.committed, self.calls = 0, chain(told, repeat(self.nothing))
+
+    def subscribe(self, topics: list[str], *, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
+        self.on_assign, self.on_revoke = on_assign, on_revoke
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(cluster_id="cluster")
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        found: list[Any] = next(self.calls)()
+        return found
+
+    def first(self) -> list[Any]:
+        self.on_assign(self, [confluent.TopicPartition("t", 0)])
+        return [self.record(offset) for offset in range(2)]
+
+    def revoked(self) -> list[Any]:
+        self.on_revoke(self, [confluent.TopicPartition("t", 0)])
+        return []
+
+    def nothing(self) -> list[Any]:
+        return []
+
+    def rest(self) -> list[Any]:
+        self.on_assign(self, [confluent.TopicPartition("t", 0)])
+        return [self.record(offset) for offset in range(self.committed, 5)]
+
+    def end(self) -> list[Any]:
+        return [self.record(5, confluent.KafkaError(confluent.KafkaError._PARTITION_EOF))]
+
+    def record(self, offset: int, error: Any = None) -> Any:
+        said = {"topic": "t", "partition": 0, "offset": offset, "key": b"acme", "value": b"%d" % offset,
+                "headers": [], "timestamp": (1, offset), "error": error}  # fmt: skip
+        return SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
+
+    def commit(self, offsets: list[Any], asynchronous: bool) -> None:
+        self.committed = offsets[0].offset
+
+    def close(self) -> None:
+        pass
+
+
+def test_whoever_has_no_partition_for_a_moment_has_not_read_all(queue: MessageQueue) -> None:
+    """Others come and go: until it is told what is its own then, a reader is not at the end of anything."""
+    done = take(queue, KafkaTopics(Rebalanced(), ["t"]), batch=10)
+    assert contents(queue) == {"acme": [b"%d" % number for number in range(5)]}
+    assert done == Received(3 + 2, 5, 2)
 
 
 def test_a_topic_made_anew_is_another(queue: MessageQueue, cluster: Cluster) -> None:
