@@ -13,6 +13,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.cli import doctor, doctor_postgres, doctor_sqlite
 from tests.cli.conftest import Terminal
+from tests.model.clock import SECOND, stopped_clock
 
 pytestmark = pytest.mark.usefixtures("careful_server")
 
@@ -45,8 +46,9 @@ def test_a_store_without_tables(empty: Terminal) -> None:
 
 def test_a_clock_that_is_off(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
-    monkeypatch.setattr(doctor.time, "time", lambda: real() - 90)
-    (found,) = bad(mq)
+    with stopped_clock() as store:
+        monkeypatch.setattr(doctor.time, "time", lambda: store.now / SECOND - 90)
+        (found,) = bad(mq)
     assert found["check"] == "clock" and "90.0 seconds ahead" in found["what"]
 
     monkeypatch.setattr(doctor.time, "time", lambda: real() + 10)

@@ -97,7 +97,7 @@ class Life:
         """A block that is done, or not, or has died, with some of it reported."""
         queue, dice = self.queue, self.dice
         fate = dice.choice(["done", "done", "half", "dead", "dead", "lives"])
-        block = queue.plan_block(lease=1e-6 if fate == "dead" else None, **seed_of(queue))
+        block = queue.plan_block(lease=0.0 if fate == "dead" else None, **seed_of(queue))
         batches = list(block.batches())
         answered = batches if fate == "done" else batches[: len(batches) // 2]
         if fate != "dead":

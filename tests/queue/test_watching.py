@@ -143,6 +143,21 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     assert look.rate_in == 0
 
 
+def test_all_that_ended_within_one_tick_of_the_clock_is_counted(queue: MessageQueue) -> None:
+    for origin in "abc":
+        queue.enqueue_messages(origin, [b"x"] * 3)
+        settle(queue)
+    table = f"{queue.store.prefix}event"
+    with queue.store.writing() as unit:
+        execute, now = unit.connection.execute, unit.now()  # type: ignore[attr-defined]
+        ids = [id_ for (id_,) in execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
+        # The last is written anew first, so that no index has them in the order of their ids.
+        for id_ in reversed(ids):
+            execute(f"UPDATE {table} SET at = {now} WHERE id = {id_}")
+
+    assert Watcher(queue).look().rate_out == pytest.approx(9 / 60)
+
+
 def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: MessageQueue) -> None:
     for number in range(20):
         queue.enqueue_message("a", b"%019d" % number)
