@@ -155,7 +155,7 @@ def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.Monkey
         connection.execute('ALTER TABLE "airflow_mq".mail SET (autovacuum_enabled = off)')
         queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])
         connection.execute('DELETE FROM "airflow_mq".mail')
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while (
             connection.execute("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'mail'").fetchone()[0] < 500
         ):

@@ -40,5 +40,5 @@ def test_a_dead_parent_leaves_nothing_behind(tmp_path: Path) -> None:
         time.sleep(5)  # long enough for them to have children of their own
         children = [child for one in started for child in one.children(recursive=True)]
         parent.send_signal(signal.SIGKILL)
-    gone, left = psutil.wait_procs([*started, *children], timeout=20)
+    gone, left = psutil.wait_procs([*started, *children], timeout=60)
     assert left == []

@@ -61,10 +61,11 @@ def test_thousands_are_turned_by_name_and_none_is_missed_or_told_twice(seen: See
 def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
     shown = seen.open("queues", RING)
     table = shown.get_by_role("table", name="Queues")
+    # All are counted only then, and the order is that of what is counted.
+    expect(page_number(shown)).to_have_text("Page 1 · 3,000 in all")
     expect(table.get_by_role("rowheader").first).to_have_text("tenant-07/source-42")
     assert names(shown)[:3] == sorted(LOUD, key=lambda origin: -LOUD[origin])
     assert table.locator("td[data-name=Depth]").all_text_contents()[:4] == ["300", "200", "100", "1"]
-    expect(page_number(shown)).to_have_text("Page 1 · 3,000 in all")
     assert_accessible(seen.page, "many queues")
     overview = seen.open("ring", RING)
     expect(overview.get_by_text("of 3,000")).to_be_visible()

@@ -39,13 +39,14 @@ def only(spans: dict[str, list[Any]], name: str) -> Any:
 
 
 def received(world: World) -> dict[str, list[Any]]:
-    """The spans of the ring by their names, once the last of them is there."""
+    """The spans of the ring by their names, once all are there: each task sends its own, and they overtake each other."""
     give_up = time.monotonic() + PATIENCE
     while time.monotonic() < give_up:
         spans: dict[str, list[Any]] = {}
         for span in world.collector.spans():
             spans.setdefault(span.name, []).append(span)
-        if f"settle {RING}" in spans and len(spans.get(f"process {RING}", ())) == 2:
+        counts = [len(spans.get(f"{what} {RING}", ())) for what in ("send", "plan", "process", "settle")]
+        if counts == [1, 1, 2, 1]:
             return spans
         time.sleep(0.5)
     pytest.fail(f"spans that arrived: {sorted(span.name for span in world.collector.spans())}")

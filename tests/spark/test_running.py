@@ -15,9 +15,11 @@ import pytest
 from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.queue import Report
+from airflow_mq.spark import reporting
 from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
 from airflow_mq.spark.running import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from tests.queue.conftest import eventually
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried
 
@@ -205,26 +207,39 @@ def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_f
     queue = make_ring()
     queue.enqueue_messages("a", [b"slow 0.2"] * 30)
     block = queue.plan_block()
-    threading.Timer(1.0, lambda: queue.release_block(block)).start()
 
+    def release() -> None:
+        eventually(lambda: len(all_tried(tried_folder)) > 1)
+        queue.release_block(block)
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
     with pytest.raises(TokenRefused):
         run_in_place(queue, block.token, processors(), whole(processors()))
+    releasing.join()
 
     assert 1 < len(all_tried(tried_folder)) < 29
     assert queue.footprint("a").count + len([e for e in queue.events() if e.name == "Processed"]) == 30
 
 
-def test_the_lease_is_kept(make_ring: MakeRing) -> None:
+def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reporting.RENEWALS > 1, "one renewal may come late"
+    # A lease that is longer than any machine stands still, and is renewed often for all that.
+    monkeypatch.setattr(reporting, "RENEWALS", 600)
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
-    block = queue.plan_block(lease=1.5)
+    block = queue.plan_block(lease=60)
 
-    with keeping_lease(queue, block.token, 1.5) as keeper:
-        time.sleep(2.5)
+    with keeping_lease(queue, block.token, 60) as keeper:
+        for _ in range(3):
+            before = queue.block(block.token).deadline
+            eventually(lambda before=before: queue.block(block.token).deadline > before)
         assert queue.release_dead_blocks() == 0
     assert keeper.refused is None
-    time.sleep(1.6)
-    assert queue.release_dead_blocks() == 1
+    queue.renew_block(block.token, 0.3)
+    last = queue.block(block.token).deadline
+    assert eventually(queue.release_dead_blocks) == 1
+    assert queue.block(block.token).deadline == last, "nobody renews it any more"
 
 
 def test_whoever_keeps_a_lease_hears_that_it_is_over(make_ring: MakeRing) -> None:

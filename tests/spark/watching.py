@@ -67,7 +67,7 @@ class Watched:
 
     def left(self) -> list[int]:
         """Which of its processes are still there."""
-        return [pid for pid in self._pids if psutil.pid_exists(pid) and _runs(pid)]
+        return [pid for pid in tuple(self._pids) if psutil.pid_exists(pid) and _runs(pid)]
 
     def end(self) -> None:
         """End what is left of it."""

@@ -17,6 +17,10 @@ import pyte
 
 #: Whoever waits longer than this waits for something that does not come.
 PATIENCE = 90.0
+#: What stands between these is shown at once.
+_BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
+#: Written behind all that a program wrote, to be sure that it was read; no program here writes it.
+_MARK = b"\x1e"
 
 
 class Emulated:
@@ -82,12 +86,26 @@ class Emulated:
         self.stream.feed(data)
         return True
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no frame is half drawn."""
+        return self.raw.count(_BEGIN) == self.raw.count(_END)
+
+    def drain(self) -> None:
+        """Take all that was written up to now: the system hands it over a moment after it was written."""
+        os.write(self.slave, _MARK)
+        deadline = time.monotonic() + PATIENCE
+        while not self.raw.endswith(_MARK):
+            assert time.monotonic() < deadline, "the terminal does not give what was written"
+            self.read(0.1)
+        self.raw = self.raw.removesuffix(_MARK)
+
     def until(self, *wanted: str, without: str | None = None) -> str:
         """Wait until the screen shows all of this; return it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             text = self.text
-            if all(one in text for one in wanted) and (without is None or without not in text):
+            if self.is_whole and all(one in text for one in wanted) and (without is None or without not in text):
                 return text
             self.read(0.2)
         raise AssertionError(f"{wanted} did not appear (without {without!r}):\n{self.text}")
@@ -97,6 +115,6 @@ class Emulated:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read(0.1)
-        while self.read(0):
-            pass
-        return self.process.wait(1)
+        code = self.process.wait(1)
+        self.drain()
+        return code

@@ -40,8 +40,10 @@ def record(words: Sequence[str], path: Path) -> int:
         head = {"version": 2, "width": WIDTH, "height": HEIGHT, "title": "make demo", "env": {"TERM": "xterm-256color"}}
         file.write(json.dumps(head) + "\n")
         began, seen = time.monotonic(), 0
-        while emulated.process.poll() is None or emulated.read(0):
-            emulated.read(0.1)
+        going = True
+        while going:
+            going = emulated.process.poll() is None
+            emulated.read(0.1) if going else emulated.drain()
             text = emulated.raw[seen:].decode("utf-8", "ignore")
             if text and emulated.raw[seen:].decode("utf-8", "replace") == text:
                 seen = len(emulated.raw)

@@ -142,8 +142,7 @@ def test_stopped_and_continued(top: Emulated) -> None:
     top.press("\x1a")
     while os.waitid(os.P_PID, top.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
         top.read(0.1)
-    while top.read(0):
-        pass
+    top.drain()
     assert top.raw.endswith(b"\x1b[?25h\x1b[?1049l") and termios.tcgetattr(top.slave) == top.before
     top.process.send_signal(signal.SIGCONT)
     top.screen.reset()
