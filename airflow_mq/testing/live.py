@@ -320,7 +320,7 @@ class LiveAirflow:
     def state(self, dag_id: str, run_id: str) -> str:
         return str(self.get(_run(dag_id, run_id))["state"])
 
-    def wait(self, dag_id: str, run_id: str, timeout: float = 180.0) -> str:
+    def wait(self, dag_id: str, run_id: str, timeout: float = 300.0) -> str:
         """Wait for the end of a run, and return its state."""
 
         def ended() -> bool:
@@ -361,7 +361,7 @@ class LiveAirflow:
         self.call("PATCH", path, {"chosen_options": [option], "params_input": params})
 
     def wait_task(
-        self, dag_id: str, run_id: str, task_id: str, states: Iterable[str] = ENDED, timeout: float = 120.0
+        self, dag_id: str, run_id: str, task_id: str, states: Iterable[str] = ENDED, timeout: float = 300.0
     ) -> dict[str, Any]:
         """Wait until a task of a run is in one of these states, and return it."""
         wanted, found = set(states), dict[str, Any]()

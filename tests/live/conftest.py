@@ -73,7 +73,7 @@ class World:
         """How often each number was processed."""
         return Counter(said["number"] for said in processors.read(self.diary, ring))
 
-    def run_block(self, dag_id: str, ring: str, timeout: float = 120) -> str:
+    def run_block(self, dag_id: str, ring: str, timeout: float = 300) -> str:
         return self.airflow.wait(dag_id, self.airflow.trigger(dag_id, {"ring": ring}), timeout)
 
     def assert_all_settled_once(self, ring: str, count: int) -> None:

@@ -46,12 +46,12 @@ def wait_served(world: World, numbers: range, timeout: float) -> float:
 
 def test_fifty_events_while_a_block_runs(world: World) -> None:
     world.send("default", range(0, 3), origin="log/slow", seconds=3)
-    wait_served(world, range(0, 1), 90)
+    wait_served(world, range(0, 1), 180)
     (asset,) = world.airflow.get("assets", name_pattern="airflow-mq-ready")["assets"]
     for number in range(100, 100 + EVENTS):
         world.send("default", range(number, number + 1), origin="log/more", seconds=0)
         world.airflow.call("POST", "assets/events", {"asset_id": asset["id"], "extra": {}})
-    wait_served(world, range(100, 100 + EVENTS), 90)
+    wait_served(world, range(100, 100 + EVENTS), 180)
     # One block for many events: that is what makes a block worth its while.
     assert len(world.airflow.runs(DAG)) < EVENTS / 2
     assert all(count == 1 for count in world.processed("default").values())
@@ -61,7 +61,7 @@ def test_all_events_lost(world: World) -> None:
     world.airflow.kill("triggerer")
     try:
         world.send("default", range(200, 230), origin="log/lost", seconds=0)
-        wait_served(world, range(200, 230), 60)
+        wait_served(world, range(200, 230), 180)
     finally:
         world.airflow.restart("triggerer")
     with world.queue() as queue:
@@ -71,5 +71,5 @@ def test_all_events_lost(world: World) -> None:
 def test_an_event_is_answered_soon(world: World) -> None:
     for number in range(300, 303):
         world.send("default", range(number, number + 1), origin="log/soon", seconds=0)
-        seconds = wait_served(world, range(number, number + 1), 60)
+        seconds = wait_served(world, range(number, number + 1), 180)
         print(f"from enqueue to processed: {seconds:.1f} s")

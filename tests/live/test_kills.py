@@ -52,7 +52,7 @@ def finish(world: World, ring: str, dag_id: str = "in_place") -> None:
     world.assert_all_settled_once(ring, COUNT)
 
 
-def wait_until(done: Callable[[], bool], what: str, timeout: float = 120) -> None:
+def wait_until(done: Callable[[], bool], what: str, timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while not done():
         assert time.monotonic() < deadline, f"it did not come to pass that {what}"

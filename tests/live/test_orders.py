@@ -74,7 +74,7 @@ def test_the_demo_without_a_terminal_and_without_java(bare: dict[str, str], tmp_
     file = tmp_path / "summary.json"
     done = subprocess.run(
         [*DEMO, "--json", file, "--loud", "150"], env=bare, cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=600, check=False,
+        timeout=1000, check=False,
     )  # fmt: skip
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr

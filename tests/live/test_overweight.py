@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -80,12 +81,17 @@ def test_what_the_form_would_not_send_is_refused_by_the_api(world: World, said: 
     assert refusal.value.status in (400, 422)
 
 
-def think() -> None:
+def think(world: World, run: str) -> None:
     """No person answers at once, and Airflow counts on it.
 
-    A task that is answered before its executor has said that it let go of it looks like one that ended unasked.
+    A task that is answered before its executor has said that it let go of it looks like one that ended unasked. The
+    scheduler writes down that it heard it; should it ever say so in other words, whoever asks has thought for a minute.
     """
-    time.sleep(6)
+    log, give_up = world.airflow.home / "scheduler.log", time.monotonic() + 60
+    heard = re.compile(rf"executor event .*task_id='approve', run_id='{re.escape(run)}'")
+    while not heard.search(log.read_text(errors="replace")) and time.monotonic() < give_up:
+        time.sleep(0.2)
+    time.sleep(1)
 
 
 def test_a_message_is_executed_once_somebody_approves(world: World) -> None:
@@ -97,7 +103,7 @@ def test_a_message_is_executed_once_somebody_approves(world: World) -> None:
     assert address in asked["subject"] and "weighs 700,000/10; a block takes " in asked["body"]
     # Nobody has to wait for the answer.
     assert is_waiting(world, address)
-    think()
+    think(world, run)
     world.airflow.answer(dag, run, "approve", "Approve", **ENOUGH)
     assert world.airflow.wait(dag, run) == "success"
     assert not is_waiting(world, address)
@@ -109,7 +115,7 @@ def test_a_message_stays_where_it_is_when_somebody_rejects(world: World) -> None
     dag = "overweight_with_approval"
     run = world.airflow.trigger(dag, {"address": address})
     world.airflow.wait_task(dag, run, "approve", {"awaiting_input", "deferred"})
-    think()
+    think(world, run)
     world.airflow.answer(dag, run, "approve", "Reject", **ENOUGH)
     world.airflow.wait(dag, run)
     states = {task["task_id"]: task["state"] for task in world.airflow.tasks(dag, run)}

@@ -101,7 +101,7 @@ def run_job(command: list[str], environment: Mapping[str, str]) -> tuple[int, st
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     return ran.returncode, ran.stdout

@@ -54,7 +54,7 @@ def connect_server(folder: Path, *, small: bool = True, **environment: str) -> I
             env=known, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not _listens(port):
             if time.monotonic() > until or process.poll() is not None:
                 raise RuntimeError(f"the Spark Connect server did not start: {log.read_text()[-5000:]}")

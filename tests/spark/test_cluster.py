@@ -48,11 +48,11 @@ class Cluster:
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
             self._start("master", "master.Master", "--port", str(self.port), "--webui-port", str(self.ui))
-            eventually(lambda: self.status().get("status") == "ALIVE", 60)
+            eventually(lambda: self.status().get("status") == "ALIVE", 180)
             for name in ("worker-1", "worker-2"):
                 self._start(name, "worker.Worker", "--port", "0", "--webui-port", str(free_port()), "--cores", "1",
                             "--memory", "700m", "--work-dir", str(folder / name), self.master)  # fmt: skip
-            eventually(lambda: self.status().get("aliveworkers") == 2, 60)
+            eventually(lambda: self.status().get("aliveworkers") == 2, 180)
         except BaseException:
             self.close()
             raise
@@ -123,14 +123,16 @@ def test_a_worker_that_is_killed_costs_nothing(
     for origin in ("a", "b", "c", "d"):
         queue.enqueue_messages(origin, [b"slow 0.05"] * 60)
     queue.enqueue_messages("arrow", [b"1", b"bad"])
-    block = queue.plan_block(lease=120)
+    block = queue.plan_block(lease=600)
     routes = processors(Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"))
     events = tmp_path / "events"
     events.mkdir()
-    command = job_command(routes, "--lease", "60", master=cluster.master, **CONF, **{"spark.eventLog.dir": str(events)})
+    command = job_command(
+        routes, "--lease", "120", master=cluster.master, **CONF, **{"spark.eventLog.dir": str(events)}
+    )
     job = Watched(command, job_environment(pg_uri, block.token), tmp_path / "job.log")
     try:
-        eventually(lambda: len(all_tried(cluster.folder / "tried")) > 20 and cluster.workers(), 120)
+        eventually(lambda: len(all_tried(cluster.folder / "tried")) > 20 and cluster.workers(), 300)
         victim = cluster.workers()[0]
         victim.kill()
 
@@ -156,7 +158,7 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
     queue.enqueue_messages("poisoned", [b"poison", b"behind it"])
     queue.enqueue_messages("deadly", [b"1", b"die", b"behind it"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
-    block = queue.plan_block(lease=60)
+    block = queue.plan_block(lease=600)
     routes = processors(Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"))
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path / "exchange"))
     command = job_command(

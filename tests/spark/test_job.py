@@ -69,10 +69,10 @@ def test_a_block_end_to_end(
         Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"),
         Processor("nothing", "tests.spark.functions:frame_of_nothing", ("nothing",), "dataframe"),
     )
-    block = queue.plan_block(key="dag/{{ run }}/task", lease=60)
+    block = queue.plan_block(key="dag/{{ run }}/task", lease=600)
     (tmp_path / "events").mkdir()
     command = job_command(
-        routes, "--lease", "30",
+        routes, "--lease", "120",
         **{"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(tmp_path / "events"),
            "spark.eventLog.compress": "false", "spark.sql.adaptive.enabled": "false"},
     )  # fmt: skip
@@ -139,13 +139,13 @@ def test_a_block_that_is_released_meanwhile_stops_its_job(
     queue = make_ring(uri)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"slow 0.5"] * 200)
-    block = queue.plan_block(lease=60)
+    block = queue.plan_block(lease=600)
     job = watch(job_command(processors(), "--lease=3"), job_environment(uri, block.token))
-    eventually(lambda: all_tried(tried_folder), 120)
+    eventually(lambda: all_tried(tried_folder), 300)
 
     queue.release_block(block)
 
-    assert job.wait(60) == REFUSED, job.said()
+    assert job.wait(90) == REFUSED, job.said()
     assert "airflow_mq: refused: block" in job.said()
     settled = sum(processed(queue).values())
     assert settled < 400
@@ -159,10 +159,10 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     queue = make_ring(uri)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"slow 0.2"] * 60)
-    block = queue.plan_block(lease=60)
+    block = queue.plan_block(lease=600)
     job = watch(job_command(processors(), "--lease=4"), job_environment(uri, block.token))
     # Some answers were reported, and most messages are still to be tried.
-    eventually(lambda: queue.reported(block.token), 120)
+    eventually(lambda: queue.reported(block.token), 300)
 
     job.process.kill()
     eventually(lambda: not job.left())

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -57,7 +58,7 @@ class Watched:
         # The first is the daemon, which forks the others.
         return [one for one in found if "pyspark.daemon" in " ".join((one.parent() or one).cmdline())]
 
-    def wait(self, seconds: float = 240) -> int:
+    def wait(self, seconds: float = 600) -> int:
         """Its exit code."""
         return self.process.wait(seconds)
 
@@ -96,4 +97,10 @@ def eventually(what: Callable[[], object], seconds: float = 60.0) -> None:
 def files_with(folder: Path, secret: str) -> list[str]:
     """The files below a folder that hold a secret."""
     wanted = secret.encode()
-    return [str(path) for path in folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+    found = []
+    for path in folder.rglob("*"):
+        # Whoever writes there may still clear up.
+        with suppress(FileNotFoundError):
+            if path.is_file() and wanted in path.read_bytes():
+                found.append(str(path))
+    return found
