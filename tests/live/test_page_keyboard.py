@@ -93,7 +93,7 @@ def test_blocks_are_picked_from_their_bars_and_messages_looked_at(seen: Seen, wo
     assert tab(seen.page, 1, "ArrowLeft")[0].startswith(f"Block {blocks[0].id}: ")
     seen.page.keyboard.press("Enter")
     expect(shown.get_by_role("region", name=f"Block {blocks[0].id}")).to_be_visible()
-    assert bars.nth(-2).get_attribute("aria-pressed") == "true"
+    expect(bars.nth(-2)).to_have_attribute("aria-pressed", "true")
     shown = seen.open("queue", RING, origin="acme", priority="regular")
     look = shown.get_by_role("button", name="Look").first
     look.press("Enter")
