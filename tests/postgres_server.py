@@ -182,8 +182,16 @@ class Server:
     # -- inside --
 
     def _administer(self, statement: sql.Composed) -> None:
+        give_up = time.monotonic() + STOP_SECONDS
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(statement)
+            while True:
+                try:
+                    connection.execute(statement)
+                    return
+                except psycopg.errors.ObjectInUse:
+                    # The server waits for five seconds until those who are sent away have gone; a busy machine, longer.
+                    if time.monotonic() > give_up:
+                        raise
 
     def _post_watchman(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
