@@ -53,6 +53,6 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as kit:
         # Its sandbox refuses root, which tests in containers are.
         args = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-        opened = kit.chromium.launch(executable_path=chromium(kit), args=args)
+        opened = kit.chromium.launch(executable_path=chromium(kit), args=args, timeout=180_000)
         yield opened
         opened.close()

@@ -279,7 +279,7 @@ class LiveAirflow:
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         return self.call("GET", f"{path}?{asked}" if asked else path)
 
-    def call(self, method: str, path: str, body: Any = None, timeout: float = 30.0) -> Any:
+    def call(self, method: str, path: str, body: Any = None, timeout: float = 60.0) -> Any:
         """One request to /api/v2, as the administrator."""
         if self._token is None:
             login = {"username": USER, "password": self.password}

@@ -17,7 +17,7 @@ from tests.live.conftest import World
 
 #: Where pictures for the docs are to be put, if they are to be made anew.
 PICTURES = os.environ.get("AIRFLOW_MQ_PICTURES")
-PATIENCE = 30_000
+PATIENCE = 90_000
 
 
 @dataclass

@@ -138,18 +138,19 @@ def test_a_block_that_is_released_meanwhile_stops_its_job(
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     queue = make_ring(uri)
     for origin in ("a", "b"):
-        queue.enqueue_messages(origin, [b"slow 0.5"] * 200)
+        queue.enqueue_messages(origin, [b"slow 0.5"] * 1000)
     block = queue.plan_block(lease=600)
-    job = watch(job_command(processors(), "--lease=3"), job_environment(uri, block.token))
+    job = watch(job_command(processors(), "--lease=9"), job_environment(uri, block.token))
     eventually(lambda: all_tried(tried_folder), 300)
 
     queue.release_block(block)
 
-    assert job.wait(90) == REFUSED, job.said()
+    # Left alone, it would go on for eight minutes.
+    assert job.wait(240) == REFUSED, job.said()
     assert "airflow_mq: refused: block" in job.said()
     settled = sum(processed(queue).values())
-    assert settled < 400
-    assert sum(queue.footprint(origin).count for origin in ("a", "b")) == 400 - settled
+    assert settled < 2000
+    assert sum(queue.footprint(origin).count for origin in ("a", "b")) == 2000 - settled
 
 
 def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
@@ -160,13 +161,15 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"slow 0.2"] * 60)
     block = queue.plan_block(lease=600)
-    job = watch(job_command(processors(), "--lease=4"), job_environment(uri, block.token))
+    job = watch(job_command(processors(), "--lease=60"), job_environment(uri, block.token))
     # Some answers were reported, and most messages are still to be tried.
     eventually(lambda: queue.reported(block.token), 300)
 
     job.process.kill()
     eventually(lambda: not job.left())
     assert queue.block(block.token).state == "planned"
+    # As if its lease were over by now: nobody is left who would renew it.
+    queue.renew_block(block.token, 0.2)
     eventually(queue.release_dead_blocks)
 
     done = sum(processed(queue).values())
