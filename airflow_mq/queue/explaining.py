@@ -225,7 +225,7 @@ class _Asked:
             else ()
         )
         return Explanation(
-            self.origin, address, "set aside", f"{address} is set aside: {why}. It waits for a person.", None,
+            self.origin, address, "set aside", f"{address} is set aside: {why}; it waits for a person.", None,
             (f"airflow-mq overweight execute {address} --processor module:function", *raised,
              f"airflow-mq overweight discard {address} --why …"),
         )  # fmt: skip

@@ -402,7 +402,8 @@ def test_it_is_too_heavy(small: MessageQueue) -> None:
     assert why(small, "acme:0:0") == ("set aside", None)
     assert small.explain("acme").reason == "set aside"
     assert "overweight judge acme:0:0" in small.explain_message(Address("acme", 0, 0)).remedies[1]
-    assert "weighs 11/0" in small.explain_message(Address("acme", 0, 0)).sentence
+    told = small.explain_message(Address("acme", 0, 0)).sentence
+    assert "weighs 11/0" in told and told.endswith("; it waits for a person.") and ". " not in told
     small.change_ring(service_weight=Weight(11, 1 << 20))
     small.judge_all_again("raised")
     told = small.explain_message(Address("acme", 0, 0)).sentence
