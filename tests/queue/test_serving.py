@@ -168,7 +168,7 @@ def test_nothing_of_it_is_there_before_the_outcome_is(make_queue: Maker) -> None
         seen.append((other.footprint("acme").count, other.footprint("globex").count))
 
     queue.pause("globex")
-    queue.service_queues(more, slice_messages=1)
+    queue.service_queues(more, slice_messages=1, slice_seconds=600)
     # Each slice commits a message together with what it sent.
     assert seen == [(2, 0), (1, 1)]
     assert (queue.footprint("acme").count, queue.footprint("globex").count) == (0, 2)
@@ -219,7 +219,9 @@ def test_results_are_committed_slice_by_slice(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation"), make_queue()
     queue.enqueue_messages("acme", [b"%d" % number for number in range(10)])
     left: list[int] = []
-    result = queue.service_queues(lambda delivery: left.append(other.footprint("acme").count), slice_messages=4)
+    result = queue.service_queues(
+        lambda delivery: left.append(other.footprint("acme").count), slice_messages=4, slice_seconds=600
+    )
     assert result.processed == 10
     assert left == [10, 10, 10, 10, 6, 6, 6, 6, 2, 2]
 
@@ -227,7 +229,10 @@ def test_results_are_committed_slice_by_slice(make_queue: Maker) -> None:
 def test_progress_is_told_after_each_commit(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x"] * 10)
     told: list[int] = []
-    queue.service_queues(lambda delivery: None, slice_messages=4, progress=lambda so_far: told.append(so_far.processed))
+    queue.service_queues(
+        lambda delivery: None, slice_messages=4, slice_seconds=600,
+        progress=lambda so_far: told.append(so_far.processed),
+    )  # fmt: skip
     assert told == [4, 8, 10]
 
 

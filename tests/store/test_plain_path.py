@@ -77,7 +77,7 @@ def test_a_send(queue: MessageQueue, kind: str) -> None:
 
 def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
-    assert statements(queue, lambda: queue.service_queues(lambda delivery: None)) == " ".join([
+    assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
         HOLD[kind], "take_lease commit committed", "guaranteed ready_books news_by_id books mail news_by_id",
         HOLD[kind], "delete_page delete_shared_mail save_book", EVENT[kind],
         "save_state fresh_ids insert_ledger drop_lease commit committed",
