@@ -92,7 +92,11 @@ def test_the_demo_without_a_terminal_and_without_java(bare: dict[str, str], tmp_
 
 def test_the_demo_is_interrupted_on_a_terminal(bare: dict[str, str], tmp_path: Path) -> None:
     with Emulated(DEMO, bare) as demo:
-        early = time.monotonic() + 8
+        give_up = time.monotonic() + 120
+        while not below(tmp_path):
+            assert time.monotonic() < give_up, demo.text
+            demo.read(0.2)
+        early = time.monotonic() + 5
         while time.monotonic() < early:
             demo.read(0.2)
         assert below(tmp_path) != []

@@ -25,10 +25,11 @@ def tried(payload: bytes, origin: str) -> None:
 
 
 def all_tried(folder: Path) -> list[tuple[str, bytes]]:
-    """What was tried, by all processes."""
+    """What was tried, by all processes: last by the one that tried last."""
     import ast
 
-    return [ast.literal_eval(line) for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()]
+    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    return [ast.literal_eval(line) for file in files for line in file.read_text().splitlines()]
 
 
 def process(payload: bytes, origin: str) -> Any:
