@@ -17,6 +17,8 @@ from airflow_mq.testing.live import LiveAirflow
 from tests.live import processors
 from tests.live.conftest import World
 
+pytestmark = pytest.mark.postgres
+
 COUNT = 40
 SEED = int(os.environ.get("MQ_SEED", "0")) or random.randrange(1, 1 << 30)
 

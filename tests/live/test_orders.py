@@ -23,6 +23,7 @@ DEMO = [sys.executable, "-m", "airflow_mq.demo"]
 
 
 @pytest.mark.spark
+@pytest.mark.postgres
 def test_orders_of_many_tenants_on_postgres(worlds: dict[str, World]) -> None:
     world = worlds["postgres"]
     stage = Stage(world.place, world.store, world.airflow)
