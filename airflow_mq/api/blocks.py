@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_mq.core.weight import LARGEST, Weight, total_weight
 from airflow_mq.queue import ForeseenBlock
+from airflow_mq.store.rows import LATEST
 
 from . import answers, shapes
 from .access import Reader
@@ -48,7 +49,7 @@ class DryRun(BaseModel):
 @router.get("/blocks")
 def blocks(
     conn_id: str, ring: str, who: Reader,
-    before: Annotated[int | None, Query(ge=0, le=1 << 62)] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: Annotated[int | None, Query(ge=0, le=LATEST)] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> answers.Blocks:  # fmt: skip
     """Blocks, the latest first, each with its run and the tasks of it."""
     with opened(conn_id, ring) as queue:

@@ -20,6 +20,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from airflow_mq.core.errors import InvalidInput, Refused
 from airflow_mq.core.message import Address
 from airflow_mq.queue import MessageQueue, SetAside
+from airflow_mq.store.rows import LATEST
 
 from . import answers, shapes
 from .access import Reader, Writer
@@ -105,7 +106,7 @@ class Resume(_Body):
 def set_aside(
     conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
     reason: Reason | None = None,
-    before_block: Annotated[int | None, Query(ge=0, le=1 << 62)] = None,
+    before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
 ) -> answers.Asides:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
 

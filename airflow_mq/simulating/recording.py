@@ -77,17 +77,14 @@ def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Itera
         elif event.fate is Fate.EXECUTED:
             by_hand.add(event.address)
     blocks = [page.block for page in pages]
-    places = {block: number for number, block in enumerate(blocks)}
     for event in events:
         if event.address in by_hand:
             continue
-        if event.block is None:
-            # It was processed in place. The ledger's page of that is written last, and numbers are given out
-            # in order, to events and to blocks.
-            at = min(bisect_left(blocks, event.seq >> SEQ_BITS), len(pages) - 1)
-        elif event.block in places:
-            at = places[event.block]
-        else:
+        # What was processed in place has no block. The ledger's page of that is written last, and numbers are given
+        # out in order, to events and to blocks.
+        number = event.seq >> SEQ_BITS if event.block is None else event.block
+        at = min(bisect_left(blocks, number), len(pages) - 1)
+        if event.block not in (None, blocks[at]):
             continue  # A block before these, which was settled while they ran.
         size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
         since_block = _backlog_since(pages, book_name(event.origin, event.priority), at) + 1
