@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.memory import in_memory
+from tests.model.clock import Clock, stopped_clock
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
 
@@ -94,6 +95,13 @@ def pg_uri(postgres_server: Server) -> Iterator[str]:
     """The address of a fresh database on the embedded server."""
     with postgres_server.database() as uri:
         yield uri
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The store's clock, which stands still: what has a deadline does not meet it before the test lets it."""
+    with stopped_clock() as clock:
+        yield clock
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.processors import Processor, Processors
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
 from tests.spark.connecting import connect_server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.airflow
 
@@ -256,14 +257,14 @@ def test_a_block_on_a_warm_server(
     errors: list[Exception] = []
     thread = threading.Thread(target=lambda: errors.extend(_raised(run, operator)))
     thread.start()
-    _eventually(lambda: "slow" in _said(tried))
+    eventually(lambda: "slow" in _said(tried), 180)
     clients = [one for one in psutil.Process().children() if "job.py" in _words(one)]
     operator.on_kill()
     thread.join(180)
 
     assert errors and len(clients) == 1 and not clients[0].is_running()
     # Left alone, the server would go on for 100 seconds, a message each.
-    _eventually(lambda: _is_still(tried))
+    eventually(lambda: _is_still(tried), 180)
     with pytest.raises(Exception, match="process_0 failed"):
         run.settle()
 
@@ -289,10 +290,3 @@ def _is_still(folder: Path) -> bool:
     before = _said(folder)
     time.sleep(3)
     return _said(folder) == before
-
-
-def _eventually(true: Any, seconds: float = 180) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it never happened"
-        time.sleep(0.1)

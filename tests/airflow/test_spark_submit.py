@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.processors import Processor, Processors
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.airflow
 
@@ -367,7 +368,7 @@ def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyP
     from airflow_mq.operators.processes import end_tree
 
     parent = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"])
-    wait_for(lambda: len(psutil.Process(parent.pid).children()) == 2)
+    eventually(lambda: len(psutil.Process(parent.pid).children()) == 2)
     family = [*psutil.Process(parent.pid).children(recursive=True)]
 
     made_to: list[psutil.Process] = []
@@ -378,13 +379,3 @@ def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyP
     # How it ended is for this process to hear, and no 0: a task would take its killed job for a good one.
     assert parent.wait(30) in (-signal.SIGTERM, 128 + signal.SIGTERM)  # the shell, or what it says of its child
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    import time
-
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come about")

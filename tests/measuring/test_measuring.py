@@ -17,7 +17,7 @@ from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, s
 from airflow_mq.store import StoreAddress, parse, upgrade
 from airflow_mq.store.postgres import conninfo
 from tests.crash.states import everything
-from tests.queue.conftest import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)

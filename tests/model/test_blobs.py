@@ -25,10 +25,10 @@ from tests.postgres_server import Server
 
 from .clock import SECOND, Clock
 from .places import Place, Store, places
-from .test_model import chosen, clock, hasty, run
+from .test_model import chosen, hasty, run
 from .test_tokens import Command, Draft, Refused, Tokens
 
-__all__ = ["clock", "hasty"]
+__all__ = ["hasty"]
 #: Bytes of a chunk here, how many chunks are written together, and for how many seconds what is uploaded is kept.
 CHUNK, TOGETHER, KEEP = 64, 2, 50
 SIZES = (1, 64, 65, 130, 300)

@@ -16,9 +16,9 @@ from .clock import SECOND, Clock
 from .drawn import ORIGINS, configs, troubled
 from .machine import QueueMachine
 from .plain import Pair
-from .test_model import chosen, clock, hasty, run
+from .test_model import chosen, hasty, run
 
-__all__ = ["clock", "hasty"]
+__all__ = ["hasty"]
 names = st.sampled_from(["0", "2", "3"])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store import sqlite as sqlite_store
-from tests.model.clock import Clock, stopped_clock
+from tests.model.clock import Clock
 from tests.model.machine import QueueMachine
 from tests.postgres_server import Server
 
@@ -31,12 +30,6 @@ def chosen(examples: int, steps: int) -> settings:
         database=None, print_blob=True, verbosity=Verbosity.normal, suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink) if not os.environ.get("MQ_MODEL_NO_SHRINK") else (Phase.generate,),
     )  # fmt: skip
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with stopped_clock() as clock:
-        yield clock
 
 
 @pytest.fixture

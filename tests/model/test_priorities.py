@@ -25,9 +25,9 @@ from tests.postgres_server import Server
 
 from .clock import Clock
 from .sides import block_facts
-from .test_model import chosen, clock, hasty, run
+from .test_model import chosen, hasty, run
 
-__all__ = ["clock", "hasty"]
+__all__ = ["hasty"]
 ORIGINS = ("a", "a/b", "c")
 PRIORITIES = ("high", "regular")
 FINAL = {"Processed", "ProcessingFailed", "Discarded"}

@@ -20,9 +20,9 @@ from tests.postgres_server import Server
 from .clock import SECOND, Clock
 from .places import BOOKS, ORIGINS, Entry, Holder, Place, Places, Store, books, places, rings
 from .sides import block_facts
-from .test_model import chosen, clock, hasty, run
+from .test_model import chosen, hasty, run
 
-__all__ = ["clock", "hasty"]
+__all__ = ["hasty"]
 
 
 #: What becomes of a message that was taken: where it is handed on, or else.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig
 from airflow_mq.store import parse, upgrade
-from tests.model.clock import Clock, stopped_clock
 
 
 class MakeQueue(Protocol):
@@ -55,22 +53,6 @@ def make_queue(store_uri: str) -> Iterator[Maker]:
 def queue(make_queue: Maker) -> MessageQueue:
     """A ring as it comes, in the order of the contract."""
     return make_queue(order="rotation")
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    """The store's clock, which stands still: what has a deadline does not meet it before the test lets it."""
-    with stopped_clock() as clock:
-        yield clock
-
-
-def eventually(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What this returns, once it returns anything true."""
-    until = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < until, "it never happened"
-        time.sleep(0.05)
-    return found
 
 
 def serve(queue: MessageQueue, processor: Any = None, **how: Any) -> list[tuple[str, bytes]]:

@@ -29,7 +29,8 @@ from airflow_mq.core.errors import (
     UnknownBlock,
 )
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, eventually, serve, told
+from tests.queue.conftest import Maker, serve, told
+from tests.waiting import eventually
 
 
 def payloads(block: Block, origin: str | None = None) -> list[bytes]:

@@ -16,7 +16,8 @@ from airflow_mq.core.errors import InvalidInput, RecursiveDisallowed, TokenRefus
 from airflow_mq.queue import ReferenceToken
 from airflow_mq.queue.base import holder_name
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, eventually, serve, told
+from tests.queue.conftest import Maker, serve, told
+from tests.waiting import eventually
 
 
 def taken(token: ReferenceToken | None) -> bytes:

@@ -24,7 +24,8 @@ from airflow_mq.store import parse
 from airflow_mq.testing.live import free_port
 from tests.spark.conftest import ROOT, job_command, job_environment, processors, whole
 from tests.spark.functions import all_tried
-from tests.spark.watching import Watched, eventually, files_with
+from tests.spark.watching import Watched, files_with
+from tests.waiting import eventually
 
 MakeRing = Callable[..., MessageQueue]
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

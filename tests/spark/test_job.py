@@ -18,7 +18,8 @@ from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse
 from tests.spark.conftest import job_command, job_environment, processors, run_job, whole
 from tests.spark.functions import all_tried
-from tests.spark.watching import Watched, eventually, files_with
+from tests.spark.watching import Watched, files_with
+from tests.waiting import eventually
 
 MakeRing = Callable[..., MessageQueue]
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -19,9 +19,9 @@ from airflow_mq.spark import reporting
 from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
 from airflow_mq.spark.running import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
-from tests.queue.conftest import eventually
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried
+from tests.waiting import eventually
 
 MakeRing = Callable[..., MessageQueue]
 

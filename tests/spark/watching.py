@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,14 +84,6 @@ def _runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-def eventually(what: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until this is so."""
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it never happened"
-        time.sleep(0.1)
 
 
 def files_with(folder: Path, secret: str) -> list[str]:
