@@ -45,24 +45,25 @@ class Deciding(Asides):
         """Execute one set-aside message now, within a weight; tell what it used.
 
         :param for_everything: the limit pays for keeping the books of it, too, and the errors
-            are the coarser ones of the pallet's outer entry point.
+            are the coarser ones of the pallet's outer entry point. Only this entry point records
+            that a processor reached its stack limit; the other one undoes all it stored when it fails.
         """
         self._refuse_nested()
         check_address(address)
         limit = Weight.of(limit)
         if not for_everything:
-            return self._execute(address, processor, limit)
+            return self._execute(address, processor, limit, keep_refusal=False)
         left = limit.minus(self.config.costs.execution)
         if left is None:
             raise InsufficientWeight(f"{limit} does not even pay {self.config.costs.execution} for keeping the books")
         try:
-            return self._execute(address, processor, left)
+            return self._execute(address, processor, left, keep_refusal=True)
         except TemporarilyUnprocessable as error:
             raise Refused(str(error)) from error
         except NotFound as error:
             raise NotFound(str(error)) from error
 
-    def _execute(self, address: Address, processor: Processor, limit: Weight) -> Weight:
+    def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
         token = secrets.token_bytes(16)
         locked = self._take_lease(token, "a message executed by hand")
         try:
@@ -75,7 +76,7 @@ class Deciding(Asides):
                 meter = Meter(limit)
                 outcome = self._run(shelf, processor, address, page, meter)
                 sent = shelf.sent()
-                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
+                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
             with self._held(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
                     raise InFlight("the ring was taken over while the message was executed; look before you repeat")
@@ -84,7 +85,7 @@ class Deciding(Asides):
                     shelf = self._shelf(unit, locked, passes_in_flight=False)
                     shelf.book(address.book).passed_by = ""
                     shelf.post_all(sent)
-                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit)
+                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
                 shelf.unit, shelf.state = unit, locked.state
                 hooks = shelf.hooks
                 shelf.save()
@@ -97,15 +98,15 @@ class Deciding(Asides):
         return meter.consumed.plus(cost)
 
     def _settle_execution(
-        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight
+        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
     ) -> tuple[Weight, Refused | None]:
         book, page = rules.find_set_aside(shelf, address)
         try:
             return rules.settle_execution(shelf, book, page, address.index, outcome, used, limit, self.who), None
         except TemporarilyUnprocessable as error:
-            if not shelf.events:
+            if not (keep_refusal and shelf.events):
                 raise
-            # Nothing changed, but the event that tells why is kept.
+            # Nothing changed, but the event that gives the reason is kept.
             return ZERO, error
 
     def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_mq.testing.conformance import replay_files
-from tests.conformance.traces import TRACES
+from tests.conformance.traces import LONG, TRACES
 from tests.memory import in_memory
 from tests.postgres_server import Servers
 
@@ -17,9 +18,9 @@ SEED = 20_260
 WAYS = {"plain": {}, "blocks": {"blocks": True}, "sparse": {"sparse": SEED}}
 
 
-def replay(said: list[str], **how: Any) -> tuple[int, int]:
+def replay(said: list[str], traces: Path = TRACES, **how: Any) -> tuple[int, int]:
     began = time.monotonic()
-    counts = replay_files([TRACES], say=said.append, **how)
+    counts = replay_files([traces], say=said.append, **how)
     print(f"{counts[0]} runs in {time.monotonic() - began:.1f} s ({how})")
     return counts
 
@@ -40,6 +41,13 @@ def test_a_few_runs_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert (replay(said, limit=15, **WAYS[way]), said) == ((15, 0), [])
 
 
+@pytest.mark.slow
+def test_long_runs_on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", in_memory())
+    said: list[str] = []
+    assert (replay(said, LONG), said) == ((40, 0), [])
+
+
 # In parts, so that they can be shared out among the test processes: every run as recorded, and of the
 # other two ways (all of which run on SQLite) every third.
 PARTS = [("plain", first) for first in range(1, 301, 50)] + [
@@ -56,6 +64,14 @@ PARTS = [("plain", first) for first in range(1, 301, 50)] + [
 def test_runs_on_postgresql(pg_uri: str, way: str, first: int) -> None:
     said: list[str] = []
     assert (replay(said, store=pg_uri, first=first, limit=50, **WAYS[way]), said) == ((50, 0), [])
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("first", [1, 21])
+def test_long_runs_on_postgresql(pg_uri: str, first: int) -> None:
+    said: list[str] = []
+    assert (replay(said, LONG, store=pg_uri, first=first, limit=20), said) == ((20, 0), [])
 
 
 @pytest.mark.slow

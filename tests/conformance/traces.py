@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TRACES = Path(__file__).parent / "traces.jsonl.gz"
+#: Fewer runs of twice as many steps.
+LONG = Path(__file__).parent / "long.jsonl.gz"
 PARTS = ("result", "events", "queue_changed", "nested", "footprints", "state")
 #: A value within a step: names and numbers, from the step down.
 Place = tuple[str | int, ...]

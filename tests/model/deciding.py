@@ -59,7 +59,7 @@ class Deciding(Ground):
                 if min(left) < 0:
                     raise Refusal("InsufficientWeight")
             try:
-                return self.executed(origin, page, at, left)
+                return self.executed(origin, page, at, left, whole)
             except Refusal as refusal:
                 coarse = {"NoPage": "NotFound", "NoMessage": "NotFound", "Queued": "NotFound",
                           "TemporarilyUnprocessable": "Refused"}  # fmt: skip
@@ -68,7 +68,7 @@ class Deciding(Ground):
         self.both(real, plain)
         self.adopt_newcomers([one for one in before if one in self.plain.ring])
 
-    def executed(self, origin: str, page: int, at: int, limit: Pair) -> Pair:
+    def executed(self, origin: str, page: int, at: int, limit: Pair, whole: bool) -> Pair:
         plain = self.plain
         item, meter = plain.find(origin, page, at), Meter(limit)
         if item.held is not None:
@@ -79,7 +79,8 @@ class Deciding(Ground):
         if word == "yield":
             raise Refusal("TemporarilyUnprocessable")
         if Script.read(item.payload).answer == StackLimitReached():
-            plain.emit("ProcessingFailed", origin, page, at)
+            if whole:
+                plain.emit("ProcessingFailed", origin, page, at)
             raise Refusal("TemporarilyUnprocessable")
         plain.gone("Processed" if word == "done" else "ProcessingFailed", page, at, item)
         plain.emit("Executed", origin, page, at)

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Address, Footprint, LinearWeigher, MessageQueue, Overweight, RingConfig, Weight, Yield
+from airflow_mq import (
+    Address,
+    Footprint,
+    LinearWeigher,
+    MessageQueue,
+    Overweight,
+    RingConfig,
+    StackLimitReached,
+    Weight,
+    Yield,
+)
 from airflow_mq.core.errors import (
     AlreadyProcessed,
     ConfigRefused,
@@ -19,6 +29,7 @@ from airflow_mq.core.errors import (
     NotReapable,
     Queued,
     QueuePaused,
+    Refused,
     RingExists,
     SchemaMissing,
     TemporarilyUnprocessable,
@@ -97,6 +108,7 @@ def test_what_an_execution_sends_commits_with_it(queue: MessageQueue, heavy: Add
         (lambda delivery: Overweight(Weight(1, 1)), HEAVY, InsufficientWeight),
         (lambda delivery: Yield(), HEAVY, TemporarilyUnprocessable),
         (lambda delivery: 1 / 0, HEAVY, TemporarilyUnprocessable),
+        (lambda delivery: StackLimitReached(), HEAVY, TemporarilyUnprocessable),
     ],
 )
 def test_an_execution_that_fails_changes_nothing(
@@ -107,6 +119,16 @@ def test_an_execution_that_fails_changes_nothing(
         queue.execute_overweight(heavy, processor, limit)
     assert ([one.address for one in queue.overweight()], told(queue)) == ([before], events)
     queue.execute_overweight(heavy, lambda delivery: None)
+
+
+def test_only_the_outer_entry_point_records_that_the_stack_limit_was_reached(
+    queue: MessageQueue, heavy: Address
+) -> None:
+    before = told(queue)
+    with pytest.raises(Refused):
+        queue.execute_overweight(heavy, lambda delivery: StackLimitReached(), for_everything=True)
+    assert [event.name for event in list(queue.events())[len(before) :]] == ["ProcessingFailed"]
+    assert [one.address for one in queue.overweight()] == [heavy]
 
 
 def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
