@@ -1,2 +1,2 @@
--- The last id that was given out. Takes no lock.
-SELECT last_value FROM {s}id_seq
+-- The last id drawn. Takes no lock.
+SELECT {part last_drawn}

@@ -1,7 +1,7 @@
 -- The same, where nobody holds the ring at the moment; else nothing. Locks the row of state. The last
 -- id is read before the next statement's snapshot is taken, which is what makes a mark of it.
 SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder,
-       r.config, (SELECT CASE WHEN q.is_called THEN q.last_value ELSE q.last_value - 1 END FROM {s}id_seq q)
+       r.config, {part last_drawn}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = %(ring)s
