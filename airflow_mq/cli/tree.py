@@ -9,6 +9,7 @@ from . import (
     completing,
     database,
     deciding,
+    dev,
     doctor,
     enqueuing,
     fairness,
@@ -76,6 +77,7 @@ TREE: tuple[Entry, ...] = (
     checking.CHECK,
     housekeeping.HOUSEKEEP,
     doctor.DOCTOR,
+    dev.DEV,
     quickening.SPARK,
     completing.COMPLETION,
 )

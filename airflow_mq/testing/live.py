@@ -77,6 +77,10 @@ class AirflowFailed(RuntimeError):
     """A component did not come up, or an answer was an error; the message holds what it said last."""
 
 
+class TooLate(AirflowFailed):
+    """What was waited for did not come in time."""
+
+
 class Refused(AirflowFailed):
     """The API refused a request."""
 
@@ -89,6 +93,7 @@ class LiveAirflow:
     """An Airflow in a folder of its own, to be started, broken and repaired.
 
     :param home: AIRFLOW_HOME; made if it is not there, and kept
+    :param port: where the API server listens; a free port if it is left out
     :param metadata: `sqlite`, or the address of a PostgreSQL database (postgresql://…)
     :param connections: id of a connection -> its fields, or its address
     :param settings: `section.name` -> value, over `SETTINGS`
@@ -100,6 +105,7 @@ class LiveAirflow:
         home: str | Path,
         dags_folder: str | Path,
         *,
+        port: int | None = None,
         metadata: str = "sqlite",
         parallelism: int = 4,
         connections: Mapping[str, Any] | None = None,
@@ -110,13 +116,13 @@ class LiveAirflow:
         self.home.mkdir(parents=True, exist_ok=True)
         self.dags_folder = Path(dags_folder).resolve()
         self.metadata = metadata
-        self.port = free_port()
-        self.password = secrets.token_urlsafe(9)
+        self.port = port or free_port()
+        kept = self._secrets()
+        self.password, self._fernet, self._jwt = kept["password"], kept["fernet"], kept["jwt"]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()
         self._watchman: subprocess.Popen[bytes] | None = None
         self._token: str | None = None
-        self._fernet, self._jwt = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(), secrets.token_hex(32)
         self._told = {"core.parallelism": str(parallelism), **(settings or {})}
         self._connections = dict(connections or {})
         self._environment = dict(environment or {})
@@ -379,7 +385,33 @@ class LiveAirflow:
         )
         return found
 
+    def wait_parsed(self, timeout: float = START_SECONDS) -> None:
+        """Wait until the files of the DAGs folder were read, if it has any."""
+        if any(self.dags_folder.rglob("*.py")):
+            with contextlib.suppress(TooLate):
+                self._until(lambda: bool(self.get("dags")["dags"] or self.import_errors()), timeout, str)
+
+    def wait_end(self) -> None:
+        """Wait for ever; a component that ends meanwhile is an error."""
+        while True:
+            self._look_after()
+            time.sleep(0.5)
+
     # -- inside --
+
+    def _secrets(self) -> dict[str, str]:
+        """The password and the keys of this home, made at its first start: what is stored is encrypted with one."""
+        file = self.home / "secrets.json"
+        if not file.exists():
+            made = {
+                "password": secrets.token_urlsafe(9),
+                "fernet": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+                "jwt": secrets.token_hex(32),
+            }
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(made) + "\n")
+        kept: dict[str, str] = json.loads(file.read_text())
+        return kept
 
     def _prepare(self) -> None:
         (self.home / "plugins").mkdir(exist_ok=True)
@@ -460,7 +492,7 @@ class LiveAirflow:
             self._look_after()
             if time.monotonic() > deadline:
                 tails = "\n".join(f"--- {name}\n{self.log_tail(name, 15)}" for name in self._processes)
-                raise AirflowFailed(f"after {timeout:.0f} s: {problem()}\n{tails}")
+                raise TooLate(f"after {timeout:.0f} s: {problem()}\n{tails}")
             time.sleep(pause)
 
     def _task_states(self, dag_id: str, run_id: str) -> str:
@@ -491,11 +523,19 @@ def free_port() -> int:
 
     It is some seconds until it is used, so it is none of those that the system hands out by itself meanwhile.
     """
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    while not is_free(port := 20_000 + secrets.randbelow(12_000)):
+        pass
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of loopback just now."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        # As servers do: a connection that has ended and is remembered takes no port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _kept_tables() -> Path:

@@ -39,9 +39,11 @@ ONLY_READ = {
     r"^airflow-mq receive kafka": "tests/adapters has a Kafka",
     r"^airflow-mq weights measure": "tests/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq top( --json.*)?$": "it ends when somebody ends it, as in tests/terminal",
+    r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
 }
 #: Commands of others: a shell reads them, and nothing runs; and why.
 OF_OTHERS = {
+    r"^(mkdir|cd) |^airflow dags unpause ": "tests/live/test_first_steps.py follows that page to the letter",
     r"^make [a-z]+": "the Makefile has it; what it starts has tests of its own",
     r"^export AIRFLOW_MQ_STORE=": "the store of a test is its own",
     r"^(pip install|python -m venv) ": "tests/matrix.py installs, in environments of their own",
@@ -175,10 +177,12 @@ def test_the_connections_of_a_page_are_connections(page: Path, tmp_path: Path) -
 
     from airflow_mq.hooks import target_of
 
-    found = re.findall(r"^export AIRFLOW_CONN_[A-Z_]+='(.*)'$", page.read_text("utf-8"), re.MULTILINE)
-    assert found
-    for text in found:
-        connection = Connection.from_json(text)
+    lines = re.findall(r"^export (AIRFLOW_CONN_[A-Z_]+)=(.*)$", page.read_text("utf-8"), re.MULTILINE)
+    assert lines
+    for name, written in lines:
+        # As a shell reads it.
+        told = subprocess.run(["sh", "-c", f'{name}={written}; printf %s "${name}"'], capture_output=True, check=True)
+        connection = Connection.from_json(told.stdout.decode())
         if connection.conn_type == "airflow_mq":
             assert target_of(connection).address.safe
         else:

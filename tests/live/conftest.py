@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig
+from airflow_mq.cli.dev import connection_of
 from airflow_mq.examples import orders
 from airflow_mq.store import parse, upgrade
 from airflow_mq.testing.live import USER, LiveAirflow
@@ -95,15 +96,6 @@ class World:
         assert set(self.processed(ring)) == set(range(count))
 
 
-def connection(uri: str) -> dict[str, Any]:
-    """A store as an Airflow connection names it."""
-    address = parse(uri)
-    if address.driver == "sqlite":
-        return {"conn_type": "airflow_mq", "extra": {"driver": "sqlite", "path": str(address.path)}}
-    fields = {"host": address.host, "port": address.port, "login": address.user, "password": address.password}
-    return {"conn_type": "airflow_mq", "schema": address.database, **fields}
-
-
 @pytest.fixture(scope="session")
 def worlds(tmp_path_factory: pytest.TempPathFactory, postgres_servers: Servers) -> Iterator[dict[str, World]]:
     with contextlib.ExitStack() as stack:
@@ -171,7 +163,7 @@ class _Worlds(dict[str, World]):
                 "traces.otel_on": "True",
             },
             connections={
-                "airflow_mq_default": connection(store),
+                "airflow_mq_default": connection_of(parse(store)),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
             environment={

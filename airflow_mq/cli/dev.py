@@ -1,0 +1,233 @@
+"""`dev`: a development Airflow on loopback, with a DAGs folder and a store."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .command import NO, Command, UsageError, option
+from .output import error_line, shown
+from .session import VARIABLE, Session
+
+if TYPE_CHECKING:
+    from ..store import StoreAddress
+    from ..testing.live import LiveAirflow
+
+CONNECTION = "airflow_mq_default"
+HOME, DAGS = "airflow-dev", "dags"
+ENVIRONMENT_FILE = "env.sh"
+#: Airflow's own default; another free port is used where it is taken and none was asked for.
+USUAL_PORT = 8080
+#: Seconds for the DAG files to be read once.
+PARSE_SECONDS = 60.0
+#: Variables of the caller that the components keep: connections, variables, and our configuration.
+KEPT = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__AIRFLOW_MQ__")
+
+
+def run(session: Session, args: Namespace) -> bool:
+    """Start the Airflow, print where it is, and keep it until Ctrl-C."""
+    if find_spec("airflow") is None:
+        raise UsageError(
+            f"no Airflow in this environment ({sys.prefix!r}): expected the package with its extra `airflow`; run "
+            "pip install 'airflow-mq[airflow,spark]'"
+        )
+    from ..testing.live import AirflowFailed
+
+    home = Path(args.home).resolve()
+    dags = _dags_folder(args.dags)
+    with _only_one(home), _interrupted_by_sigterm():
+        address = _store(session, home)
+        airflow = _airflow(address, home, dags, args.port)
+        try:
+            return _keep(session, airflow, address)
+        except AirflowFailed as error:
+            _print_failure(session, error, home)
+            return False
+        finally:
+            # A second Ctrl-C leaves no process behind.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            airflow.stop()
+
+
+def _keep(session: Session, airflow: LiveAirflow, address: StoreAddress) -> bool:
+    with session.out.progress("starting Airflow") as tell:
+        airflow.start()
+        tell("reading the DAGs folder")
+        airflow.wait_parsed(PARSE_SECONDS)
+    _write_environment(airflow, address)
+    _print_started(session, airflow, address)
+    try:
+        airflow.wait_end()
+    except KeyboardInterrupt:
+        session.out.remark("ending Airflow …")
+        sys.stdout.flush()
+    return True
+
+
+def _dags_folder(name: str) -> Path:
+    folder = Path(name).resolve()
+    if not folder.is_dir():
+        raise UsageError(
+            f"no DAGs folder ({name!r}): expected a folder with DAG files; run `mkdir {shlex.quote(name)}`, or name "
+            "another one with --dags"
+        )
+    return folder
+
+
+def _store(session: Session, home: Path) -> StoreAddress:
+    """Return the named store, or one in the home folder; make its tables if it has none."""
+    from .. import store
+
+    if not (session.store or session.conn_id or os.environ.get(VARIABLE)):
+        session.store = f"sqlite:///{home / 'queue.db'}"
+    address = session.address()
+    status = store.schema_status(address)
+    if status.state == "missing":
+        store.upgrade(address)
+    else:
+        status.require()
+    return address
+
+
+def _airflow(address: StoreAddress, home: Path, dags: Path, port: int | None) -> LiveAirflow:
+    from ..testing.live import LiveAirflow, free_port, is_free
+
+    if port is not None and not is_free(port):
+        raise UsageError(
+            f"port is taken (--port {port}): expected a free port on 127.0.0.1; name another one, or omit --port"
+        )
+    chosen = port or (USUAL_PORT if is_free(USUAL_PORT) else free_port())
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    kept.pop(f"AIRFLOW_CONN_{CONNECTION.upper()}", None)
+    connections: dict[str, Any] = {
+        "spark_default": {"conn_type": "spark", "host": "local[*]"},
+        CONNECTION: connection_of(address),
+    }
+    return LiveAirflow(home, dags, port=chosen, connections=connections, environment=kept)
+
+
+def connection_of(address: StoreAddress) -> dict[str, Any]:
+    """Return the fields of an Airflow connection that names a store."""
+    extra: dict[str, Any] = {"driver": address.driver, "origins": address.origins, "priority": address.priority}
+    fields: dict[str, Any] = {"conn_type": "airflow_mq"}
+    if address.path is not None:
+        extra["path"] = str(address.path)
+    else:
+        extra |= {"db_schema": address.schema, "sslmode": address.sslmode, "connect_timeout": address.connect_timeout}
+        fields |= {"host": address.host, "port": address.port, "login": address.user, "password": address.password}
+        fields["schema"] = address.database
+    return {**fields, "extra": {name: value for name, value in extra.items() if value is not None}}
+
+
+def _write_environment(airflow: LiveAirflow, address: StoreAddress) -> None:
+    """Write the variables with which another terminal reaches this Airflow and its store."""
+    variables = {name: value for name, value in airflow.environment().items() if name.startswith("AIRFLOW_")}
+    variables[VARIABLE] = address.uri
+    programs = shlex.quote(str(Path(sys.executable).parent))
+    lines = ["# Written by `airflow-mq dev` at each start; holds secrets.", f'export PATH={programs}:"$PATH"']
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    file = airflow.home / ENVIRONMENT_FILE
+    file.touch(mode=0o600)
+    file.write_text("\n".join([*lines, ""]))
+
+
+def _print_started(session: Session, airflow: LiveAirflow, address: StoreAddress) -> None:
+    user, password = airflow.login
+    started: Mapping[str, Any] = {
+        "url": airflow.url, "page": f"{airflow.url}/plugin/airflow-mq", "user": user, "password": password,
+        "dags": airflow.dags_folder, "store": address.safe, "connection": CONNECTION,
+        "environment": airflow.home / ENVIRONMENT_FILE,
+    }  # fmt: skip
+    if session.out.as_json:
+        session.out.value({name: str(value) for name, value in started.items()})
+    else:
+        session.out.fields(started)
+    for error in airflow.import_errors():
+        session.out.warn(f"a DAG file cannot be imported: {error.strip()}")
+    session.out.remark(
+        f"At another terminal, for commands of Airflow and airflow-mq: . {_short(started['environment'])}"
+    )
+    session.out.remark("Ctrl-C ends it; what it stored stays.")
+    sys.stdout.flush()
+
+
+def _short(path: Path) -> str:
+    """Return a path as a shell in this folder would take it."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def _print_failure(session: Session, error: Exception, home: Path) -> None:
+    first, *tail = str(error).splitlines()
+    for line in () if session.out.as_json else tail:
+        sys.stderr.write(shown(line) + "\n")
+    text = f"{first} (logs: {home}/*.log)"
+    error_line(text, type(error).__name__, NO, as_json=session.out.as_json)
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Refuse a second Airflow in a folder: both would write to one metadata database."""
+    import fcntl  # not on every system that the other commands run on
+
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another development Airflow runs in this folder ({str(home)!r}): expected a folder of its own; end "
+                "the other one, or name another folder with --home"
+            ) from None
+        yield
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def port(text: str) -> int:
+    """Read a port."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 0 < int(text) < 65_536):
+        raise ArgumentTypeError(f"invalid port {text!r}: expected a number from 1 to 65535")
+    return int(text)
+
+
+DEV = Command(
+    "dev", "start a development Airflow on loopback, with a DAGs folder and a store", run,
+    (
+        option("--dags", default=DAGS, metavar="FOLDER", help=f"the DAGs folder (default: {DAGS})"),
+        option(
+            "--home", default=HOME, metavar="FOLDER",
+            help=f"where Airflow keeps its database, logs and passwords (default: {HOME}); made if missing",
+        ),
+        option(
+            "--port", type=port, metavar="PORT",
+            help=f"the port of the UI on 127.0.0.1 (default: {USUAL_PORT}, or another free port)",
+        ),
+    ),
+    about="Starts Airflow's API server, scheduler, DAG processor and triggerer on 127.0.0.1, with the connections "
+    "airflow_mq_default, which names the store, and spark_default, which runs Spark in the tasks. Prints the URL and "
+    "the login. Without --store and AIRFLOW_MQ_STORE the store is the file queue.db in the home folder; a store "
+    "without tables gets them. Ctrl-C ends all processes; a later start goes on with what is stored. For "
+    "development: anyone with an account on this machine can reach the port.",
+    example="$ dev --dags dags",
+)  # fmt: skip
