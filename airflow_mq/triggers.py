@@ -223,12 +223,13 @@ class Poller:
     async def _listen(self, address: Any) -> Any:
         import psycopg
 
-        from airflow_mq.store.postgres import conninfo, wake_channel
+        from airflow_mq.store.postgres import SEARCH_PATH, conninfo, wake_channel
 
         channel = wake_channel(address.schema, self._queue.ring_id)
         with suppress(psycopg.Error):
             connection = await psycopg.AsyncConnection.connect(autocommit=True, **conninfo(address))
             await self._stack.enter_async_context(connection)
+            await connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
             await connection.execute(b'LISTEN "%b"' % channel.encode())
             return connection
         return None

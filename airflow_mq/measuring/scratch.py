@@ -17,7 +17,7 @@ from psycopg import errors, sql
 
 from ..core.errors import Refused
 from ..store import StoreAddress, upgrade
-from ..store.postgres import conninfo, translated
+from ..store.postgres import connect, translated
 from ..store.sqlite import translated as translated_sqlite
 
 _SCHEMA = "airflow_mq_measure_"
@@ -69,7 +69,7 @@ def _lives(pid: int) -> bool:
 @contextmanager
 def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     made = replace(address, schema=f"{_SCHEMA}{secrets.token_hex(4)}")
-    with translated(), psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+    with translated(), connect(address) as connection:
         _drop_left_behind(connection)
         # Held by this session, so that others see that somebody measures here.
         connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (made.schema,))

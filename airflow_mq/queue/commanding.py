@@ -253,9 +253,9 @@ class Commands:
             connection.execute("INSERT INTO orders ...")
             commands.push("orders", b"order 17").execute()
 
-    It neither commits nor rolls back, and sets nothing. When a command fails, its error says where it was made, and
-    the transaction goes on without it: each command stands in a savepoint. Only where the connection is lost, where a
-    serializable transaction has to be repeated, and where SQLite rolls back by itself (a full or failing disk) is the
+    It neither commits nor rolls back, and leaves nothing set. When a command fails, its error says where it was made,
+    and the transaction goes on without it: each command stands in a savepoint. Only where the connection is lost, where
+    a serializable transaction has to be repeated, and where SQLite rolls back by itself (a full or failing disk) is the
     whole transaction gone.
     """
 

@@ -1,6 +1,6 @@
 """Work within a transaction that somebody else has open, on a connection of theirs.
 
-Nothing is committed, rolled back or set there: what is written goes with their commit, or not at all.
+Nothing is committed, rolled back or left set there: what is written goes with their commit, or not at all.
 A savepoint around each piece of work keeps their transaction usable when it fails, where the database lets it.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -96,17 +97,34 @@ def _on_postgres(store: PostgresStore, connection: Any, known: bool) -> Iterator
     unit = PostgresUnit(store, plain)  # type: ignore[arg-type]
     with postgres.translated():
         store.point("savepoint")
-        plain.execute(f"SAVEPOINT {_SAVEPOINT}".encode())
+        theirs = _enter(plain)
         try:
             if not known:
                 _check_database(store, unit)
             yield unit
             store.point("release")
-            plain.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}".encode())
+            _leave(plain, theirs)
         except BaseException:
             with suppress(psycopg.Error):
                 plain.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; RELEASE SAVEPOINT {_SAVEPOINT}".encode())
             raise
+
+
+def _enter(plain: _PlainConnection) -> str:
+    """Begin a savepoint, in which names are looked up as on connections of ours; return the caller's search path."""
+    cursor = plain.execute(
+        f"SAVEPOINT {_SAVEPOINT}; SELECT pg_catalog.current_setting('search_path'); "
+        f"SET LOCAL search_path = {postgres.SEARCH_PATH}".encode()
+    )
+    cursor.nextset()
+    (theirs,) = cursor.fetchone() or ("",)
+    return str(theirs)
+
+
+def _leave(plain: _PlainConnection, theirs: str) -> None:
+    """Give the caller's search path back, and release the savepoint. (Rolling back to it gives the path back, too.)"""
+    text = "SELECT pg_catalog.set_config('search_path', {}, true); RELEASE SAVEPOINT {}"
+    plain.execute(sql.SQL(text).format(theirs, sql.Identifier(_SAVEPOINT)).as_bytes(plain.connection))
 
 
 def _refuse_state(connection: psycopg.Connection[Any]) -> None:

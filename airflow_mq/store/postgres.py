@@ -38,6 +38,8 @@ MOST_MARKS = 32
 FEW = 128
 #: Seconds within which one process tells only once that mail came.
 WAKE_EVERY = 0.25
+#: Where names are looked up that name no schema: a function or an operator that another role created is never found.
+SEARCH_PATH = "pg_catalog, pg_temp"
 _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
 
 
@@ -137,8 +139,7 @@ class PostgresStore(Store[Connection]):
     _identity: list[Any] | None = None
 
     def _connect(self) -> Connection:
-        with translated():
-            connection: Connection = psycopg.connect(autocommit=True, **conninfo(self.address))
+        connection = connect(self.address)
         connection.prepare_threshold = 2
         wait = max(int(self.busy_timeout * 1000), 1)
         connection.execute(f"SET lock_timeout = {wait}; SET synchronous_commit = on; SET jit = off".encode())
@@ -284,6 +285,18 @@ def wake_channel(schema: str, ring: int) -> str:
 def conninfo(address: StoreAddress) -> dict[str, Any]:
     """What the driver is told, and nothing it may add by itself."""
     return dict(address.conninfo())
+
+
+def connect(address: StoreAddress) -> Connection:
+    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`."""
+    with translated():
+        connection: Connection = psycopg.connect(autocommit=True, **conninfo(address))
+        try:
+            connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
+        except BaseException:
+            connection.close()
+            raise
+    return connection
 
 
 def _thinned(marks: list[list[int]]) -> list[list[int]]:

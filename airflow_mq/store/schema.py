@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
 from ..core.config import RingConfig
 from ..core.errors import (
     SchemaMissing,
@@ -89,7 +87,7 @@ def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
 
 
 def _postgres_version(address: StoreAddress) -> int | None:
-    with postgres.translated(), psycopg.connect(autocommit=True, **postgres.conninfo(address)) as connection:
+    with postgres.translated(), postgres.connect(address) as connection:
         table = f'"{address.schema}".migration'
         row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
         if row is None or row[0] is None:
@@ -130,7 +128,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
 
 def _upgrade_postgres(address: StoreAddress) -> list[str]:
     prefix = address.prefix
-    with postgres.translated(), psycopg.connect(**postgres.conninfo(address)) as connection:
+    with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
         # Two upgrades at once: the second waits here, and then finds nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
@@ -168,7 +166,10 @@ def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:
 def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str:
     """The statements of an upgrade, for a DBA to read and run."""
     prefix = SQLITE_PREFIX if dialect == "sqlite" else f'"{schema}".'
-    parts = ["BEGIN;", _TABLE[dialect].format(schema=schema) + ";"]
+    parts = ["BEGIN;"]
+    if dialect == "postgres":
+        parts.append(f"SET LOCAL search_path = {postgres.SEARCH_PATH};")
+    parts.append(_TABLE[dialect].format(schema=schema) + ";")
     for version, name, text in migrations(dialect):
         if version > since:
             parts.append(text.replace("{s}", prefix).strip())

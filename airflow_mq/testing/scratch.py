@@ -10,12 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from ..core.config import RingConfig
 from ..queue import MessageQueue
 from ..store import parse, upgrade
-from ..store.postgres import conninfo
+from ..store.postgres import connect
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def scratch_store(uri: str | None = None) -> Iterator[str]:
     try:
         yield address.uri
     finally:
-        with psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+        with connect(address) as connection:
             connection.execute(f'DROP SCHEMA "{address.schema}" CASCADE'.encode())
 
 

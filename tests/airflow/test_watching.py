@@ -275,6 +275,22 @@ def listened(uri: str, channel: str, scene: Callable[[], None]) -> int:
 
 
 @pytest.mark.postgres
+def test_the_connection_that_listens_looks_names_up_in_the_catalog_alone(pg_uri: str) -> None:
+    from airflow_mq.store import parse, upgrade
+    from airflow_mq.triggers import Poller
+
+    upgrade(parse(pg_uri))
+
+    async def search_path() -> Any:
+        poller = Poller(CONN_ID, None)
+        with MessageQueue(pg_uri) as poller._queue:
+            async with await poller._listen(parse(pg_uri)) as connection:
+                return await (await connection.execute("SHOW search_path")).fetchone()
+
+    assert asyncio.run(search_path()) == ("pg_catalog, pg_temp",)
+
+
+@pytest.mark.postgres
 def test_a_burst_is_told_once_and_the_next_one_again(pg_uri: str) -> None:
     from airflow_mq.store import parse, upgrade
     from airflow_mq.store.postgres import wake_channel

@@ -1,0 +1,1 @@
+-- SQLite has no search path. This version changes PostgreSQL only.
