@@ -9,7 +9,8 @@ is any object with two functions; that bytes are none of its, it says by raising
         def decode(self, data: bytes) -> Order: ...
 
 Bytes that do not decode are *bad format*: wrong for good, answered for by the queue, and no processor sees them. A
-codec that knows better raises `Undecodable` with another such outcome. Whatever else it raises is a try that failed, as
+codec that knows better raises `Undecodable` with another such outcome; its text is logged, so it must not quote the
+bytes, and of any other `ValueError` the log has the type. Whatever else it raises is a try that failed, as
 if the processor had raised it: the message goes back. No codec here runs what it reads: there is no pickle.
 """
 
@@ -38,7 +39,7 @@ class Codec(Protocol[T]):
 
 
 class Undecodable(ValueError):
-    """These bytes have no value, and this is what becomes of the message."""
+    """These bytes have no value, and this is what becomes of the message. The text is logged: it quotes no bytes."""
 
     def __init__(self, why: str, outcome: Outcome | None = None) -> None:
         super().__init__(why)
@@ -104,7 +105,7 @@ class _Model(Generic[T]):
         try:
             value: T = self._adapter.validate_json(bytes(data))
         except self._invalid as error:
-            raise ValueError(self._told(error)) from None
+            raise Undecodable(self._told(error)) from None
         return value
 
     def _told(self, error: Any) -> str:

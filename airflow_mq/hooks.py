@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_mq import settings, tracing
+from airflow_mq import failures, settings, tracing
 from airflow_mq.core.errors import (
     AddressRefused,
     InvalidInput,
@@ -100,6 +100,9 @@ class MessageQueueHook(BaseHook):
         target = self._target()
         queue = MessageQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
         queue.store.filesystem_of = object_storage
+        if settings.flag("log_error_texts"):
+            # Drivers of Spark jobs inherit it.
+            os.environ[failures.VARIABLE] = "1"
         return queue
 
     @contextmanager

@@ -177,6 +177,16 @@ def _config_section() -> dict[str, Any]:
                 "example": "True",
                 "default": "False",
             },
+            "log_error_texts": {
+                "description": (
+                    "Whether the logs of tasks show the texts of exceptions that processors raise. Such a text may "
+                    "quote the payload of a message; events and lineage never have it."
+                ),
+                "version_added": "0.3.0",
+                "type": "boolean",
+                "example": "True",
+                "default": "False",
+            },
             "connections": {
                 "description": (
                     "Ids of connections that the page shows, with commas between them, beside those of Airflow's "

@@ -152,8 +152,13 @@ def span(
     if not begun:
         yield {}
         return
-    with _api().use_span(begun, end_on_exit=True):
-        yield _carrier_of(begun)
+    # What is raised is named and not quoted: its text may be the words of a message.
+    with _api().use_span(begun, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield _carrier_of(begun)
+        except BaseException as error:
+            begun.set_status(_api().StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 @harmless

@@ -16,7 +16,11 @@ PROCESSOR = option(
     "--processor", required=True, metavar="MODULE:FUNCTION",
     help="what to call for each message, say orders:process; found as Python finds modules, and in this folder",
 )  # fmt: skip
-TRACEBACK = option("--traceback", action="store_true", help="print the whole traceback of what a processor raises")
+TRACEBACK = option(
+    "--traceback",
+    action="store_true",
+    help="print the traceback and the text of what a processor raises; the text may quote the message",
+)
 
 
 def load(name: str) -> Any:

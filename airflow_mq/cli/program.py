@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
+from .. import failures
 from ..core.errors import InvalidInput, MessageQueueError, StoreError, StoreUnreachable
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
 from .completing import answer
@@ -129,7 +130,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
-            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            text += f": {_raised(record.exc_info[1])}"
         text = without_passwords(text)
         if self.as_json:
             import json
@@ -141,6 +142,12 @@ class _Lines(logging.Formatter):
         return line
 
 
+def _raised(error: BaseException) -> str:
+    if isinstance(error, failures.TextWithheld):
+        return error.reason if error.is_whole else f"{error.reason}; its text may quote the message: see --traceback"
+    return f"{type(error).__name__}: {error}"
+
+
 @contextmanager
 def _log_in_lines(as_json: bool, traceback: bool) -> Iterator[None]:
     log, handler = logging.getLogger("airflow_mq"), logging.StreamHandler(sys.stderr)
@@ -150,7 +157,8 @@ def _log_in_lines(as_json: bool, traceback: bool) -> Iterator[None]:
     log.addHandler(handler)
     log.propagate = False
     try:
-        yield
+        with failures.allowing_texts(traceback):
+            yield
     finally:
         log.removeHandler(handler)
         log.propagate = before

@@ -9,6 +9,7 @@ The tree::
     │   │   └── MessageTooLong
     │   ├── InvalidOrigin
     │   ├── InvalidWeight
+    │   ├── InvalidOutcome
     │   ├── ConnectionUnfit
     │   └── ConfigRefused
     ├── Refused                        the contract says no; nothing was changed
@@ -34,6 +35,7 @@ The tree::
     │   ├── UploadGivenUp
     │   ├── AlreadyExecuted
     │   └── TokenRefused
+    ├── ProcessorError                 raised by processors, with a text that may be kept
     └── StoreError                     the place where the queue is kept
         ├── AddressRefused
         ├── NetworkFileSystem
@@ -91,6 +93,10 @@ class InvalidOrigin(InvalidInput):
 
 class InvalidWeight(InvalidInput):
     """A weight is two whole numbers, time and size, each from 0 to 2**64 - 1."""
+
+
+class InvalidOutcome(InvalidInput):
+    """A processor's answer is not an outcome that can be stored. The text never quotes a message."""
 
 
 class ConnectionUnfit(InvalidInput):
@@ -201,6 +207,14 @@ class AlreadyExecuted(Refused):
 
 class TokenRefused(Refused):
     """The block is not the caller's any more: it was settled or released."""
+
+
+class ProcessorError(MessageQueueError):
+    """The processor failed on this message; it will be tried again.
+
+    For processors to raise, or to derive errors from: the text is stored with the event and shown, so it must not
+    quote the message. Of any other exception that a processor raises, only the type is kept.
+    """
 
 
 class StoreError(MessageQueueError):

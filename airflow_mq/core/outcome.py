@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from .errors import InvalidInput
+from .errors import InvalidOutcome
 from .message import Message, check_headers, check_payload
 from .permit import OPEN, Permit
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
@@ -97,10 +97,11 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
         return DONE
     kind: object = answer
     if not isinstance(kind, Outcome) or isinstance(kind, Transferred):
-        raise InvalidInput(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
+        raise InvalidOutcome(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
     name: Any = getattr(answer, "id", None)
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
-        raise InvalidInput(f"the id of a message is {ID_BYTES} bytes, not {str(name)[:80]!r}")
+        length = f" of length {len(name)}" if isinstance(name, (bytes, str)) else ""
+        raise InvalidOutcome(f"an outcome's id is {ID_BYTES} bytes, not {type(name).__name__}{length}")
     if isinstance(answer, Done):
         return _check_done(answer, most, permit)
     if isinstance(answer, Overweight):
@@ -112,10 +113,10 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
 
 def _check_done(done: Done, most: int, permit: Permit) -> Done:
     if done.success not in (True, False):
-        raise InvalidInput(f"success is true or false, not {type(done.success).__name__}")
+        raise InvalidOutcome(f"success is true or false, not {type(done.success).__name__}")
     used = None if done.used is None else Weight.of(done.used)
     if not isinstance(done.enqueue, (list, tuple)):
-        raise InvalidInput(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
+        raise InvalidOutcome(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
     enqueue = [check_sent(entry, most, permit) for entry in done.enqueue]
     return Done(done.success, done.id, used, enqueue)
 
@@ -123,7 +124,7 @@ def _check_done(done: Done, most: int, permit: Permit) -> Done:
 def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[Any, ...]:
     """What a processor enqueues, as a shelf takes it: the book's name, the payload, and headers if there are any."""
     if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
-        raise InvalidInput(
+        raise InvalidOutcome(
             "what an outcome enqueues is pairs of origin and payload, with a priority if it likes, "
             f"not {type(entry).__name__}"
         )

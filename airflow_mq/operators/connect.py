@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_mq.operators.jobs import JobListener
 from airflow_mq.operators.processes import end_tree
+from airflow_mq.spark import job as spark_job
 
 #: Where PySpark looks for the server, and for the token.
 REMOTE, TOKEN = "SPARK_REMOTE", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -102,12 +103,14 @@ class ConnectClient:
                 for line in lines if listener is None else listener.lines(lines):
                     shown = (line.replace(token, "***") if token else line).rstrip()
                     self.log.info("%s", shown)
-                    last = shown or last
+                    last = shown if shown.startswith(spark_job.PREFIX) else last
                 code = self._process.wait()
             finally:
                 self.end()
         if code:
-            raise AirflowException(f"the job ended with {code}; the last that it said: {last[-500:]}")
+            # Only the job's own word: other lines may be printed by processors, and quote messages.
+            why = f"the last that it said: {last[-500:]}" if last else "its output is in the task's log"
+            raise AirflowException(f"the job ended with {code}; {why}")
 
     @property
     def returncode(self) -> int | None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from .. import tracing
+from .. import failures, tracing
 from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import Decision, Scales, Stretches, Verdict
-from ..core.errors import BlobMissing, InvalidInput
+from ..core.errors import BlobMissing, InvalidOutcome
 from ..core.judging import Exceeded
 from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..core.page import Page
@@ -78,13 +78,14 @@ def failed(delivery: Delivery, error: Exception) -> Outcome:
     if isinstance(error, BlobMissing) and error.hash == delivery.id:
         log.error("%s refers to a payload that is not there: %s", delivery.address, error)
         return Unsupported()
-    log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=error)
-    return Yield(f"{type(error).__name__}: {error}")
+    told = failures.loggable(error)
+    log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=told)
+    return Yield(failures.reason_of(error))
 
 
 def _of_batch(payload: bytes, error: Exception) -> Outcome:
     gone = isinstance(error, BlobMissing) and isinstance(payload, Reference) and payload.hash == error.hash
-    return Unsupported() if gone else Yield(f"{type(error).__name__}: {error}")
+    return Unsupported() if gone else Yield(failures.reason_of(error))
 
 
 def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
@@ -125,7 +126,7 @@ def outcome_of(answer: Answer) -> Outcome:
         return Done(success=False)
     if isinstance(answer, Outcome):
         return answer
-    raise InvalidInput(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
+    raise InvalidOutcome(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
 
 
 class InPlace(Stretches):
@@ -271,17 +272,18 @@ class Batching(InPlace):
         try:
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
-                raise InvalidInput(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
+                raise InvalidOutcome(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
             most, permit = shelf.config.max_message_len, shelf.permit
             outcomes = None if answers is None else [check_outcome(outcome_of(one), most, permit) for one in answers]
             if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
-                raise InvalidInput(
+                raise InvalidOutcome(
                     "a batch of which something is not done cannot enqueue as a whole; "
                     "say with which message it goes: Done(enqueue=[(origin, payload)])"
                 )
             return outcomes, [check_sent(entry, most, permit) for entry in delivery.sent]
         except Exception as error:
-            log.exception("the processor failed on %d messages of %r", len(batch), batch.origin)
+            told = failures.loggable(error)
+            log.error("the processor failed on %d messages of %r", len(batch), batch.origin, exc_info=told)
             return [_of_batch(payload, error) for payload in batch.payloads], []
         except BaseException:
             self.slices.at_rest = True

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..codecs import Codec, encoded, undecodable
-from ..core.errors import InvalidInput
+from .. import failures
+from ..codecs import Codec, Undecodable, encoded, undecodable
+from ..core.errors import InvalidOutcome
 from ..core.message import Address, Message
 from ..core.outcome import DONE, Outcome
 from .attempts import Answer, BatchProcessor, Processor, outcome_of
@@ -158,7 +159,7 @@ def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequenc
         if answers is None:
             answers = [DONE] * len(good)
         if len(answers) != len(good):
-            raise InvalidInput(f"a batch of {len(good)} values needs as many answers, not {len(answers)}")
+            raise InvalidOutcome(f"a batch of {len(good)} values needs as many answers, not {len(answers)}")
         outcomes: list[Answer] = [wrong or DONE for _, wrong in found]
         for at, answer in zip(good, answers):
             outcomes[at] = outcome_of(answer)
@@ -177,5 +178,7 @@ def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | N
 def refused(where: str, error: ValueError) -> Outcome:
     """What becomes of a message that does not decode, and a line in the log that says why."""
     outcome = undecodable(error)
-    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, str(error)[:500])
+    is_safe = isinstance(error, Undecodable) or failures.texts_allowed()
+    why = f"{type(error).__name__}: {str(error)[:500]}" if is_safe else type(error).__name__
+    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, why)
     return outcome

@@ -241,7 +241,9 @@ class FolderChannel:
         said = self.manifest()["manner"]
         largest = said["largest"]
         permit = Permit(**said.get("permit", {}))
-        return Manner(said["ordered"], said["most"], Weight(*largest) if largest else None, permit)
+        return Manner(
+            said["ordered"], said["most"], Weight(*largest) if largest else None, permit, said.get("log_texts", False)
+        )
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Its files."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from ..core.errors import InvalidInput, TokenRefused
+from .. import failures
+from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
+from ..processors import Processor
 from .reporting import Reporter
 from .running import Manner, Tally, Task, groups_of, load_function, unanswered_items
 from .tables import MESSAGES_DDL, answers_in, batch_of
+
+log = logging.getLogger("airflow_mq.spark")
 
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 
@@ -21,20 +26,37 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
         shares = [task.share for task in tasks if task.processor == processor]
-        numbers = session.range(0, len(shares), 1, len(shares))
-        messages = numbers.mapInArrow(Messages(channel, shares, manner, again), MESSAGES_DDL)
-        outcomes = load_function(processor.function)(messages)
-        if outcomes is None:
-            answers = numbers.mapInArrow(AllDone(channel, shares, manner), TALLY)
-        elif hasattr(outcomes, "mapInArrow"):
-            answers = outcomes.mapInArrow(Outcomes(channel, manner), TALLY)
-        else:
-            raise InvalidInput(
-                f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
-                f"not {type(outcomes).__name__}"
-            )
-        for row in answers.collect():
-            total.add(Tally(row.done, row.failed, row.back, row.before, row.refused))
+        function = load_function(processor.function)
+        try:
+            total.add(_run_frame(session, channel, processor, function, shares, manner, again))
+        except Exception as error:
+            log.error(
+                "processor %r failed on its DataFrame", processor.name,
+                exc_info=failures.loggable(error, manner.log_texts),
+            )  # fmt: skip
+            reason = failures.reason_of(error)
+            raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
+    return total
+
+
+def _run_frame(
+    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], manner: Manner, again: bool
+) -> Tally:
+    total = Tally()
+    numbers = session.range(0, len(shares), 1, len(shares))
+    messages = numbers.mapInArrow(Messages(channel, shares, manner, again), MESSAGES_DDL)
+    outcomes = function(messages)
+    if outcomes is None:
+        answers = numbers.mapInArrow(AllDone(channel, shares, manner), TALLY)
+    elif hasattr(outcomes, "mapInArrow"):
+        answers = outcomes.mapInArrow(Outcomes(channel, manner), TALLY)
+    else:
+        raise InvalidOutcome(
+            f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
+            f"not {type(outcomes).__name__}"
+        )
+    for row in answers.collect():
+        total.add(Tally(row.done, row.failed, row.back, row.before, row.refused))
     return total
 
 

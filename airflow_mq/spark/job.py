@@ -29,6 +29,9 @@ STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
 REFUSED = 75
 NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")
 
+#: How each line begins that the job itself says.
+PREFIX = "airflow_mq: "
+
 log = logging.getLogger("airflow_mq.spark.job")
 
 
@@ -117,7 +120,7 @@ def _say(code: int, text: str) -> int:
 
 def say(text: str) -> None:
     """Say something to whoever started the job: one line, whatever is in it."""
-    print(f"airflow_mq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(f"{PREFIX}{' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def leave(code: int) -> NoReturn:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
-from .. import tracing
+from .. import failures, tracing
 from ..codecs import Codec, load_codec
-from ..core.errors import InvalidInput, TokenRefused
+from ..core.errors import InvalidInput, InvalidOutcome, TokenRefused
 from ..core.message import Address
 from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
 from ..core.page import Page
@@ -80,6 +80,8 @@ class Manner:
     largest: Weight | None = None
     #: With which origins a processor may enqueue.
     permit: Permit = OPEN
+    #: Whether logs may show the texts of errors that processors raise (`airflow_mq.failures`).
+    log_texts: bool = False
 
     def stops(self, outcome: Outcome | None) -> bool:
         """Whether the later messages of the origin go back untried."""
@@ -323,7 +325,7 @@ class OfMessages(Attempts):
                 outcome = Done(outcome.success, outcome.id, outcome.used, sent)
             return going_on(outcome, item.headers or {})
         except (Exception, SystemExit) as error:
-            return _failed(item, error)
+            return _failed(item, error, self.manner)
         finally:
             current_delivery.reset(mark)
 
@@ -359,10 +361,10 @@ class Together(Attempts):
         except (Exception, SystemExit) as error:
             left = [item for item in items if item.place not in answered]
             if len(left) == 1:
-                yield left[0], _failed(left[0], error)
+                yield left[0], _failed(left[0], error, self.manner)
             if len(left) <= 1:
                 return
-            log.warning("the processor failed on %d messages (%s); trying them by halves", len(left), error)
+            log.warning("the processor failed on %d messages (%s); trying them by halves", len(left), _reason(error))
         half = len(left) // 2
         yield from self._halved(left[:half], how)
         yield from self._halved(left[half:], how)
@@ -390,7 +392,7 @@ class OfBatches(Together):
         batch = Batch(first.origin, [item.payload for item in group], first.page, first.at, lambda: said)
         answers = self.function.process(batch)
         if answers is not None and len(answers) != len(group):
-            raise InvalidInput(f"a batch of {len(group)} messages needs as many answers, not {len(answers)}")
+            raise InvalidOutcome(f"a batch of {len(group)} messages needs as many answers, not {len(answers)}")
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
         outcomes = [going_on(outcome, item.headers or {}) for item, outcome in zip(group, outcomes)]
         yield from zip(group, outcomes)
@@ -415,10 +417,15 @@ class OfArrow(Together):
                     yield item, self.checked(outcome)
 
 
-def _failed(item: Item, error: BaseException) -> Yield:
-    log.error("the processor failed on %s; it will be tried again", ascii(str(item.address))[1:-1], exc_info=error)
-    told = str(error) if isinstance(error, (ChildDied, ChildFailed)) else f"{type(error).__name__}: {error}"
-    return Yield(told.encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
+def _failed(item: Item, error: BaseException, manner: Manner) -> Yield:
+    # What a child died of, or failed with, was put in words that are safe to keep.
+    told = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, manner.log_texts)
+    log.error("the processor failed on %s; it will be tried again", ascii(str(item.address))[1:-1], exc_info=told)
+    return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, (ChildDied, ChildFailed)) else failures.reason_of(error)
 
 
 # -- in a child, whose death is told and not shared --
@@ -429,7 +436,7 @@ class ChildDied(Exception):
 
 
 class ChildFailed(Exception):
-    """What a call raised in a child."""
+    """What a call raised in a child, in words that are safe to keep."""
 
 
 def in_child(call: Call, items: Iterable[Item]) -> Answered:
@@ -467,7 +474,7 @@ def _be_child(call: Call, group: Sequence[Item], reading: int, writing: int) -> 
                 for item, outcome in call(group):
                     stream.write(pickle.dumps((item.place, outcome)))
             except (Exception, SystemExit) as error:
-                told = ChildFailed(f"{type(error).__name__}: {error}")
+                told = ChildFailed(failures.reason_of(error))
             stream.write(pickle.dumps(told))
     finally:
         os._exit(0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .. import failures
 from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
 from ..core.errors import BlobMissing, InvalidInput, TokenRefused
@@ -122,7 +123,7 @@ def manner_of(queue: MessageQueue, block: Block) -> Manner:
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
     largest = max_message_weight(limit, config.costs)
-    return Manner(config.ordered, config.max_message_len, largest, queue.permit)
+    return Manner(config.ordered, config.max_message_len, largest, queue.permit, failures.texts_allowed())
 
 
 def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:

@@ -74,7 +74,8 @@ def read_outcome(name: str | None, reason: str | None = None, time: int | None =
         return Yield("overweight, but time and size do not say by how much") if weight is None else Overweight(weight)
     found = _WRONG.get(name or "done")
     if found is None:
-        return Yield(f"{name[:80]!r} is no outcome; there are {', '.join(NAMES)}" if name else "")
+        # The value is not quoted: a column that was mixed up may hold payloads.
+        return Yield(f"unknown outcome: expected {', '.join(NAMES)} or null" if name else "")
     if isinstance(found, Done) and weight is not None:
         return Done(found.success, used=weight)
     return found

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import airflow_mq.store as store
+from airflow_mq import failures
 from airflow_mq.core.errors import AddressRefused, NotPermitted, StoreUnreachable, UnknownRing
 from airflow_mq.core.permit import Permit
 
@@ -393,3 +394,14 @@ def everything(uri: str) -> dict[str, bytes]:
 
     path = parse(uri).path
     return {file.name: file.read_bytes() for file in path.parent.iterdir() if file.is_file()} if path else {}
+
+
+def test_the_configuration_lets_logs_show_texts_of_errors(monkeypatch: pytest.MonkeyPatch, sqlite_queue: Any) -> None:
+    from airflow_mq.hooks import MessageQueueHook
+
+    monkeypatch.setenv(failures.VARIABLE, "")
+    with MessageQueueHook("mq_stage").queue():
+        assert not failures.texts_allowed()
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__LOG_ERROR_TEXTS", "True")
+    with MessageQueueHook("mq_stage").queue():
+        assert failures.texts_allowed()

@@ -24,6 +24,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.airflow
 
 TOKEN = "a/token+of=ours;x"
+PAYLOAD = "the words of a message"
 PROCESSORS = Processors([Processor("all", "tests.spark.functions:process", spark={"driver_memory": "1g"})])
 
 
@@ -123,7 +124,7 @@ class Started:
 
     def __call__(self, argv: list[str], env: dict[str, str], **_: Any) -> Started:
         self.argv, self.env = argv, env
-        self.stdout = iter(["one line\n", f"and {TOKEN}\n"])
+        self.stdout = iter(["one line\n", f"and {TOKEN}\n", f"airflow_mq: failed: {TOKEN}\n", f"{PAYLOAD}\n"])
         return self
 
     def __enter__(self) -> Started:
@@ -186,7 +187,9 @@ def test_through_the_exchange_a_client_knows_neither_address_nor_token(
     run.settle()
 
 
-@pytest.mark.parametrize(("code", "says"), [(75, "came too late"), (1, "ended with 1; the last that it said: and ")])
+@pytest.mark.parametrize(
+    ("code", "says"), [(75, "came too late"), (1, "ended with 1; the last that it said: airflow_mq: failed: ")]
+)
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch, code: int, says: str
 ) -> None:
@@ -200,6 +203,8 @@ def test_a_job_that_fails_fails_its_task(
 
     assert (type(caught.value).__name__ == "AirflowFailException") is (code == 75)
     assert TOKEN not in str(caught.value)
+    # What a processor prints may be a payload.
+    assert PAYLOAD not in str(caught.value)
     with pytest.raises(Exception, match="process_0 failed"):
         run.settle()
 

@@ -401,3 +401,12 @@ def test_one_trace_from_the_sender_to_the_outcome_of_a_spark_job(sqlite_queue: M
 
 def len_of_outcome(span: Any) -> int:
     return len(attributes_of(span).get("airflow_mq.outcome", ""))
+
+
+def test_a_span_names_an_error_and_does_not_quote_it(spans: Any) -> None:
+    with pytest.raises(ValueError), tracing.span("process"):
+        raise ValueError("the words of a message")
+
+    (span,) = by_name(spans, "process")
+    assert span.status.description == "ValueError"
+    assert "the words of a message" not in span.to_json()

@@ -1,0 +1,141 @@
+"""Failures of processors of parts: payloads stay out of events, logs, and what a job says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import Batch, MessageQueue, Part, Processor, Processors, batch_processor
+from airflow_mq.errors import ProcessorError
+from airflow_mq.failures import VARIABLE
+from airflow_mq.spark.exchange import FolderChannel, hand_over
+from airflow_mq.spark.frames import run_frames
+from airflow_mq.spark.running import run_share
+from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+
+MakeRing = Callable[..., MessageQueue]
+CANARY = "canary-7319"
+PAYLOAD = f"int() chokes on {CANARY}".encode()
+
+
+def leaky(payload: bytes, origin: str) -> None:
+    int(payload)
+
+
+def vouched(payload: bytes, origin: str) -> None:
+    raise ProcessorError("customer 17 is not known")
+
+
+@batch_processor
+def leaky_batch(batch: Batch) -> Sequence[Any]:
+    raise KeyError(batch.payloads[0])
+
+
+def leaky_arrow(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        raise ValueError(batch.column("payload").to_pylist())
+    yield
+
+
+def odd_arrow(batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        columns = [batch.column(name) for name in ("origin", "page", "item")]
+        said = pa.array([payload.decode() for payload in batch.column("payload").to_pylist()])
+        yield pa.RecordBatch.from_arrays([*columns, said], ["origin", "page", "item", "outcome"])
+
+
+def leaky_frame(messages: Any) -> None:
+    int(PAYLOAD)
+
+
+def routes_of(name: str, shape: str = "message") -> tuple[Processors, Part]:
+    routes = Processors([Processor("all", f"tests.spark.test_failures:{name}", shape=shape)])
+    return routes, Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
+
+
+def reasons(queue: MessageQueue) -> list[str]:
+    return [event.why for event in queue.events() if event.name == "WentBack"]
+
+
+CASES = [
+    ("leaky", "message", "ValueError"),
+    ("vouched", "message", "ProcessorError: customer 17 is not known"),
+    ("leaky_batch", "message", "KeyError"),
+    ("leaky_arrow", "arrow", "ValueError"),
+    ("odd_arrow", "arrow", "unknown outcome: expected done, "),
+]
+
+
+@pytest.mark.parametrize("careful", [False, True], ids=["here", "in a child"])
+@pytest.mark.parametrize(("name", "shape", "reason"), CASES)
+def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
+    make_ring: MakeRing, caplog: pytest.LogCaptureFixture, name: str, shape: str, reason: str, careful: bool
+) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [PAYLOAD] * 3)
+    routes, part = routes_of(name, shape)
+    block = queue.plan_block()
+    manner = manner_of(queue, block)
+    (task,) = tasks_of(block, manner, routes, part, 1)
+
+    run_share(task.processor, StoreSide(queue, block.token, task.share, owned=False), manner, careful=careful)
+    queue.settle_block(block)
+
+    assert [why[: len(reason)] for why in reasons(queue)] == [reason] * 3
+    assert CANARY not in caplog.text + str(reasons(queue))
+
+
+def test_a_log_shows_the_text_where_that_is_allowed(
+    make_ring: MakeRing, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_ring()
+    queue.enqueue_message("a", PAYLOAD)
+    monkeypatch.setenv(VARIABLE, "1")
+    routes, part = routes_of("leaky")
+    block = queue.plan_block()
+
+    run_in_place(queue, block.token, routes, part)
+    queue.settle_block(block)
+
+    assert CANARY in caplog.text
+    assert reasons(queue) == ["ValueError"]
+
+
+def test_executors_hear_what_is_allowed(make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = make_ring()
+    queue.enqueue_message("a", PAYLOAD)
+    routes, part = routes_of("leaky")
+    assert not manner_of(queue, queue.plan_block("k")).log_texts
+    monkeypatch.setenv(VARIABLE, "1")
+    folder = hand_over(queue, queue.plan_block("k").token, routes, part, str(tmp_path / "exchange"))
+    monkeypatch.delenv(VARIABLE)
+    assert FolderChannel(folder).manner().log_texts
+
+
+class Frame:
+    """As much of a DataFrame, and of a session, as a function that fails at once looks at."""
+
+    def range(self, *_: Any) -> Frame:
+        return self
+
+    mapInArrow = range
+
+
+def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog: pytest.LogCaptureFixture) -> None:
+    queue = make_ring()
+    queue.enqueue_message("a", PAYLOAD)
+    routes, part = routes_of("leaky_frame", "dataframe")
+    block = queue.plan_block()
+    manner = manner_of(queue, block)
+    tasks = tasks_of(block, manner, routes, part, 1)
+
+    with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
+        run_frames(Frame(), None, tasks, manner, False)
+
+    assert CANARY not in caplog.text + str(told.value)
+    assert "in leaky_frame" in caplog.text
