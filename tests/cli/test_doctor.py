@@ -148,6 +148,33 @@ def test_settings_of_the_server_that_hurt(postgres: Terminal) -> None:
 
 
 @pytest.mark.postgres
+def test_rights_that_let_another_role_run_code(postgres: Terminal) -> None:
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        role = f"other {connection.info.dbname}"  # roles are of the whole server, which other tests share
+        connection.execute(f'CREATE ROLE "{role}"')
+        try:
+            connection.execute("GRANT CREATE ON SCHEMA airflow_mq TO PUBLIC")
+            connection.execute(f'GRANT TRIGGER, SELECT ON airflow_mq.mail TO "{role}"')
+            connection.execute(f'GRANT SELECT, UPDATE, DELETE ON airflow_mq.migration TO "{role}"')
+
+            found = {one["do"]: one["what"] for one in bad(postgres)}
+            assert set(found) == {
+                "REVOKE CREATE ON SCHEMA airflow_mq FROM PUBLIC",
+                f'REVOKE TRIGGER ON airflow_mq.mail FROM "{role}"',
+            }
+            for statement in found:
+                connection.execute(statement)
+            (left,) = [one for one in postgres.json("doctor")["findings"] if one["check"] == "rights"]
+            assert (left["level"], left["do"]) == (
+                "note", f'REVOKE DELETE, UPDATE ON airflow_mq.migration FROM "{role}"',
+            )  # fmt: skip
+            connection.execute(left["do"])
+            assert "no other role may" in str(postgres.json("doctor")["findings"])
+        finally:
+            connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+@pytest.mark.postgres
 def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(postgres.uri) as queue:
         monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 100)

@@ -38,7 +38,14 @@ def test_a_role_of_the_documentation_can_do_what_tasks_do_and_no_more(pg_uri: st
                 queue.housekeep()
                 assert queue.check() == []
             with psycopg.connect(autocommit=True, **conninfo(user)) as theirs:
-                for refused in ("CREATE TABLE airflow_mq.mine (x int)", "DROP TABLE airflow_mq.migration"):
+                for refused in (
+                    "CREATE TABLE airflow_mq.mine (x int)",
+                    "DROP TABLE airflow_mq.migration",
+                    "INSERT INTO airflow_mq.migration (version, name, checksum) VALUES (99, 'x', 'x')",
+                    "UPDATE airflow_mq.migration SET version = 99",
+                    "DELETE FROM airflow_mq.migration",
+                    "TRUNCATE airflow_mq.migration",
+                ):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         theirs.execute(refused)
         finally:
