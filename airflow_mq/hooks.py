@@ -48,6 +48,7 @@ from airflow_mq.store.address import (
     refuse_network_file_system,
     sqlite_address,
 )
+from airflow_mq.store.postgres_errors import is_own_text
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -129,11 +130,10 @@ class MessageQueueHook(BaseHook):
         if address.path is not None:
             return create_engine("sqlite:///a file", creator=partial(_open_file, address), **(engine_kwargs or {}))
 
-        import psycopg
+        from airflow_mq.store.postgres import plain_connection
 
-        settings: dict[str, Any] = {**address.conninfo()}
         return create_engine(
-            "postgresql+psycopg://", creator=partial(psycopg.connect, **settings), **(engine_kwargs or {})
+            "postgresql+psycopg://", creator=partial(plain_connection, address), **(engine_kwargs or {})
         )
 
     def get_conn(self) -> MessageQueue:
@@ -399,6 +399,8 @@ def told_safely(error: Exception) -> str:
     if isinstance(error, (AddressRefused, NetworkFileSystem)):
         return str(error)
     if isinstance(error, MessageQueueError):
+        if is_own_text(str(error)):
+            return str(error)
         return (type(error).__doc__ or "").partition("\n")[0]
     return f"it could not be looked at ({type(error).__name__})"
 

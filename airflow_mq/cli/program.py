@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from .. import failures
-from ..core.errors import InvalidInput, MessageQueueError, StoreError, StoreUnreachable
+from ..core.errors import InvalidInput, MessageQueueError, StoreError
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
 from .completing import answer
 from .output import error_line, shown, without_passwords
@@ -62,32 +62,10 @@ def run(args: Namespace) -> int:
 def _told(error: Exception, session: Session) -> int:
     code = code_of(error)
     text = _unexpected(error) if code == PROGRAM else str(error)
-    if isinstance(error, StoreUnreachable) and (why := _why_unreachable(str(error.__cause__))):
-        text = f"the PostgreSQL store cannot be reached: {why}"
     if code == STORE and session.where:
         text = f"{text} ({session.where})"
     error_line(text, type(error).__name__, code, as_json=session.out.as_json)
     return code
-
-
-#: What PostgreSQL and its driver say of a connection that they do not make, and what that means.
-_REFUSALS = {
-    "password authentication failed": "it refuses the user or the password",
-    "no password supplied": "it wants a password",
-    "no pg_hba.conf entry": "it does not let this user in from here",
-    'database "': "it has no database of this name",
-    'role "': "it has no user of this name",
-    "too many clients": "it has no connection left",
-    "starting up": "it is starting",
-    "Connection refused": "nothing listens at this host and port",
-    "failed to resolve host": "there is no host of this name",
-    "timeout": "no answer in time: is the host reachable from here?",
-}
-
-
-def _why_unreachable(driver: str) -> str:
-    """In our words: those of the driver may hold more than is to be printed."""
-    return next((told for said, told in _REFUSALS.items() if said in driver), "")
 
 
 def code_of(error: Exception) -> int:

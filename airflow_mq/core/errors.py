@@ -254,7 +254,7 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk of the store is full; nothing was changed."""
+    """The disk of the store is full; nothing was changed; make room, then try again."""
 
 
 class StoreReadOnly(StoreError):
@@ -266,7 +266,7 @@ class StoreCorrupt(StoreError):
 
 
 class CommitInDoubt(StoreError):
-    """The connection was lost while committing: it may or may not have happened.
+    """The connection was lost while committing, which may or may not have happened; repeat the call with its key.
 
-    Repeat the call with the idempotency key it had; without one, look before you repeat.
+    Without an idempotency key look before you repeat the call.
     """

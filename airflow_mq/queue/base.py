@@ -146,10 +146,10 @@ class QueueBase:
         self, beside_lease: bool = False, token: bytes | None = None, patience: float | None = None
     ) -> Iterator[tuple[Unit, Locked]]:
         give_up = time.monotonic() + (self.busy_timeout if patience is None else patience)
-        wait = _FIRST_WAIT
+        wait, left = _FIRST_WAIT, patience
         while True:
             with ExitStack() as stack:
-                unit = stack.enter_context(self.store.writing())
+                unit = stack.enter_context(self.store.writing(patience=left))
                 locked = unit.lock(self.ring_id)
                 holder = None if beside_lease else self._other_holder(locked, token)
                 if holder is None:
@@ -159,7 +159,8 @@ class QueueBase:
             if time.monotonic() + wait > give_up:
                 raise Busy(f"ring {self.ring!r} is in use ({holder}); try again when they are done")
             time.sleep(wait)
-            wait = min(wait * 2, _LONGEST_WAIT)
+            # The lease and the lock of the row share one busy timeout.
+            wait, left = min(wait * 2, _LONGEST_WAIT), max(give_up - time.monotonic(), 0.0)
 
     def _take_lease(self, token: bytes, what: str, patience: float | None = None) -> Locked:
         """Hold the ring across transactions."""

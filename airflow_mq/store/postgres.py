@@ -15,17 +15,14 @@ from psycopg.pq import TransactionStatus
 from ..core.errors import (
     Busy,
     CommitInDoubt,
-    InvalidInput,
     MessageQueueError,
-    SchemaMissing,
     StoreBusy,
-    StoreCorrupt,
-    StoreFull,
-    StoreReadOnly,
+    StoreError,
     StoreUnreachable,
 )
 from .address import StoreAddress
 from .driver import plain, translating
+from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .rows import Locked, StateRow
 from .sql import statement
 from .store import Outgoing, Store
@@ -139,10 +136,9 @@ class PostgresStore(Store[Connection]):
     _identity: list[Any] | None = None
 
     def _connect(self) -> Connection:
-        connection = connect(self.address)
+        wait = f"lock_timeout = {_milliseconds(self.busy_timeout)}"
+        connection = connect(self.address, wait, "synchronous_commit = on", "jit = off")
         connection.prepare_threshold = 2
-        wait = max(int(self.busy_timeout * 1000), 1)
-        connection.execute(f"SET lock_timeout = {wait}; SET synchronous_commit = on; SET jit = off".encode())
         return connection
 
     def _disconnect(self, connection: Connection) -> None:
@@ -154,9 +150,12 @@ class PostgresStore(Store[Connection]):
         return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     @contextmanager
-    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """One transaction."""
-        with self._transaction(b"BEGIN") as unit:
+        begin = b"BEGIN"
+        if patience is not None and patience < self.busy_timeout:
+            begin += b"; SET LOCAL lock_timeout = %d" % _milliseconds(patience)
+        with self._transaction(begin, writes=True) as unit:
             yield unit
 
     @contextmanager
@@ -166,7 +165,7 @@ class PostgresStore(Store[Connection]):
             yield unit
 
     @contextmanager
-    def _transaction(self, begin: bytes) -> Iterator[Unit]:
+    def _transaction(self, begin: bytes, *, writes: bool = False) -> Iterator[Unit]:
         connection = self.connection()
         committing = False
         try:
@@ -176,17 +175,22 @@ class PostgresStore(Store[Connection]):
                 yield PostgresUnit(self, connection)
                 self.point("commit")
                 # A look changes nothing: nothing of it can be in doubt.
-                committing = begin == b"BEGIN"
+                committing = writes
                 connection.execute(b"COMMIT")
                 committing = False
             self.point("committed")
-        except StoreUnreachable as error:
-            self.drop(connection)
-            if committing:
+        except StoreError as error:
+            doubt = committing and is_in_doubt(error.__cause__)
+            if doubt or isinstance(error, StoreUnreachable):
+                self.drop(connection)
+            else:
+                self._roll_back(connection)
+            if doubt:
                 raise CommitInDoubt() from error
             raise
-        except BaseException:
+        except BaseException as error:
             self._roll_back(connection)
+            self._refuse_table_lock(connection, error)
             raise
 
     def _roll_back(self, connection: Connection) -> None:
@@ -205,6 +209,22 @@ class PostgresStore(Store[Connection]):
         except StoreUnreachable:
             self.drop(connection)
             raise
+        except Busy as error:
+            self._refuse_table_lock(connection, error)
+            raise
+
+    def _refuse_table_lock(self, connection: Connection, error: BaseException) -> None:
+        """Raise `StoreBusy` where a call waited in vain for a table that another session has locked."""
+        if not isinstance(error, Busy) or not isinstance(error.__cause__, errors.LockNotAvailable):
+            return
+        with suppress(psycopg.Error):
+            rows = connection.execute(self.text("table_locks"), {"schema": self.address.schema}).fetchall()
+            if rows:
+                table, pid, program = rows[0]
+                raise StoreBusy(
+                    f"table {table!r} stayed locked by another session (server process {pid}, {program!r}) for longer "
+                    "than the busy timeout; nothing was changed; try again when that session has ended"
+                ) from error.__cause__
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message: a single statement, committed by itself."""
@@ -226,10 +246,12 @@ class PostgresStore(Store[Connection]):
             self._sender(connection).execute(text, values)
         except psycopg.Error as error:
             ours = named(error)
-            if isinstance(ours, StoreUnreachable):
+            if is_in_doubt(error):
                 # The statement was on its way, and with it its commit.
                 self.drop(connection)
                 raise CommitInDoubt() from error
+            ours.__cause__ = error
+            self._refuse_table_lock(connection, ours)
             raise ours from error
 
     @cached_property
@@ -287,41 +309,34 @@ def conninfo(address: StoreAddress) -> dict[str, Any]:
     return dict(address.conninfo())
 
 
-def connect(address: StoreAddress) -> Connection:
-    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`."""
-    with translated():
-        connection: Connection = psycopg.connect(autocommit=True, **conninfo(address))
-        try:
-            connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
-        except BaseException:
-            connection.close()
-            raise
+def connect(address: StoreAddress, *settings: str) -> Connection:
+    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`, with further settings."""
+    connection = plain_connection(address, autocommit=True)
+    try:
+        with translated():
+            wanted = (f"search_path = {SEARCH_PATH}", *settings)
+            connection.execute("; ".join(f"SET {setting}" for setting in wanted).encode())
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def plain_connection(address: StoreAddress, *, autocommit: bool = False) -> Connection:
+    """Open a connection as the server makes it, for statements of the caller's own."""
+    try:
+        return psycopg.connect(autocommit=autocommit, **conninfo(address))
+    except (psycopg.Error, UnicodeError) as error:
+        raise named_on_connecting(error) from error
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)
 
 
 def _thinned(marks: list[list[int]]) -> list[list[int]]:
     """Every other mark, when there are too many: a transaction stays open for very long."""
     return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
-
-
-def named(error: psycopg.Error) -> MessageQueueError:
-    """Our name for an error of the driver."""
-    if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
-        return Busy("somebody else held the ring for longer than the busy timeout; nothing was changed")
-    if isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure)):
-        return StoreBusy("the database gave way to another transaction; nothing was changed, repeat the call")
-    if isinstance(error, errors.DiskFull):
-        return StoreFull()
-    if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
-        return StoreReadOnly()
-    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
-        return SchemaMissing()
-    if isinstance(error, errors.DataError):
-        return InvalidInput(f"a value of this call cannot be stored: {error.diag.message_primary or error}")
-    if isinstance(error, (errors.OperationalError, errors.InterfaceError)):
-        return StoreUnreachable(f"the PostgreSQL store does not answer ({type(error).__name__}); try again")
-    detail = error.diag.message_primary
-    return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
 
 
 #: Errors of the driver, by our names.

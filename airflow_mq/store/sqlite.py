@@ -113,15 +113,15 @@ class SqliteStore(Store[sqlite3.Connection]):
         return True
 
     @contextmanager
-    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """One transaction, the only one that writes."""
         connection = self.connection()
         with translated():
             self.point("begin")
-            if wait:
+            if wait and (patience is None or patience >= self.busy_timeout):
                 connection.execute("BEGIN IMMEDIATE")
             else:
-                self._begin_at_once(connection)
+                self._begin_within(connection, (patience or 0.0) if wait else 0.0)
             began = time.monotonic()
             try:
                 yield SqliteUnit(self, connection)
@@ -135,8 +135,8 @@ class SqliteStore(Store[sqlite3.Connection]):
                 self._kept += time.monotonic() - began
             self.point("committed")
 
-    def _begin_at_once(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA busy_timeout = 0")
+    def _begin_within(self, connection: sqlite3.Connection, seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1000), 0)}")
         try:
             connection.execute("BEGIN IMMEDIATE")
         finally:

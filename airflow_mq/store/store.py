@@ -59,10 +59,11 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     @contextmanager
-    def writing(self, *, wait: bool = True) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """One transaction, committed at the end, rolled back when anything is raised.
 
         :param wait: for another writer, where there can only be one; else that is `StoreBusy` at once.
+        :param patience: seconds to wait for a lock, if less than `busy_timeout`.
         """
 
     @abstractmethod

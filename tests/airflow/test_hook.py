@@ -366,6 +366,7 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
     ok, said = hook(**{**fields_of(pg_uri), "password": CANARY}).test_connection()
 
     assert not ok and CANARY not in said and "could not be looked at" not in said
+    assert "the server refused the user or the password; correct login and password" in said
 
 
 def test_a_store_says_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:

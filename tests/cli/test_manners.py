@@ -124,13 +124,17 @@ def test_why_a_server_is_not_reached(pg_uri: str, capsys: pytest.CaptureFixture[
     user, _, rest = pg_uri.removeprefix("postgresql://").partition(":")
     place = rest.partition("@")[2]
     server, _, database = place.partition("/")
+    where = f"{user}:{CANARY}"
     wrong = {
-        f"{user}:{CANARY}@{place}": "it refuses the user or the password",
-        f"{user}@{place}": "it wants a password",
-        f"{user}:{rest.partition('@')[0]}@{server}/nowhere": "it has no database of this name",
-        f"{user}:{CANARY}@127.0.0.1:1/{database}": "nothing listens at this host and port",
-        f"{user}:{CANARY}@nowhere.invalid/{database}": "there is no host of this name",
-    }
+        f"{where}@{place}": "the server refused the user or the password; correct login and password",
+        f"{user}@{place}": "the server wants a password and none was given; add it to address or connection",
+        f"{user}:{rest.partition('@')[0]}@{server}/nowhere":
+            "the server has no database of this name; correct the name, or create the database",
+        f"{where}@127.0.0.1:1/{database}":
+            "nothing listens at this host and port; correct host and port, or start the server",
+        f"{where}@nowhere.invalid/{database}":
+            "no host of this name was found; correct the host, or the name server's entry",
+    }  # fmt: skip
     for address, told in wrong.items():
         assert main(["--store", f"postgresql://{address}", "footprint"]) == 4
         err = capsys.readouterr().err

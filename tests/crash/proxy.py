@@ -10,6 +10,13 @@ from contextlib import suppress
 from types import TracebackType
 
 
+def error_response(severity: str, state: str, text: str) -> bytes:
+    """The message by which a server reports an error."""
+    fields = {"S": severity, "V": severity, "C": state, "M": text}
+    body = b"".join(f"{name}{value}\0".encode() for name, value in fields.items()) + b"\0"
+    return b"E" + (len(body) + 4).to_bytes(4, "big") + body
+
+
 class Proxy:
     """Listens on a port of its own and passes everything on, until it is told to cut."""
 
@@ -21,6 +28,7 @@ class Proxy:
         self.uri = f"{found[1]}127.0.0.1:{self._listener.getsockname()[1]}{found[3]}"
         self._word: bytes | None = None
         self._after = True
+        self._instead: bytes | None = None
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -31,6 +39,10 @@ class Proxy:
     def cut_before(self, word: bytes = b"") -> None:
         """Once the client says `word` (or anything): do not pass it on."""
         self._after, self._word = False, word
+
+    def answer(self, word: bytes, answer: bytes) -> None:
+        """Once the client sends `word`: pass it on, and answer this instead of the server."""
+        self._after, self._word, self._instead = True, word, answer
 
     def __enter__(self) -> Proxy:
         self._start(self._accept)
@@ -71,5 +83,8 @@ class Proxy:
                         if self._after:
                             server.sendall(data)
                             server.recv(65_536)
+                        if self._instead is not None:
+                            client.sendall(self._instead)
+                            self._instead = None
                         return
                     server.sendall(data)

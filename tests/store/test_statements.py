@@ -25,7 +25,7 @@ NAMES = {
     dialect: SHARED | {path.stem for path in (QUERIES / dialect).glob("*.sql")} for dialect in ("sqlite", "postgres")
 }
 #: What only one database needs: the other has no COPY, no snapshots, or no DELETE … RETURNING into an INSERT.
-ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "snapshot", "try_lock_ring"}
+ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "snapshot", "table_locks", "try_lock_ring"}
 ONLY_SQLITE = {"delete_due"}
 #: What grows with the backlog, or with history.
 GROWING = {
