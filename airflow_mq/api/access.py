@@ -3,7 +3,9 @@
 read      whoever may see plugins
 peek      who may read messages: the custom view `airflow_mq_messages`, and the connection itself
 write     who may edit the connection
-trigger   who may start runs of the DAG
+trigger   who may start runs of the DAG; to execute a message takes write, too
+
+Where connections belong to teams, whoever is not of its team knows nothing of a store.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from airflow.api_fastapi.auth.managers.models.resource_details import (
     DagDetails,
 )
 from airflow.api_fastapi.core_api.security import get_user, resolve_user_from_token
-from fastapi import Depends, HTTPException
+from airflow.configuration import conf
+from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 #: The view by which an auth manager says who may read messages.
 MESSAGES = "airflow_mq_messages"
+NO_CONNECTION = "there is no connection of this id and of the type Message queue; make one in Airflow's UI"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ class Asking:
     def may_read(self) -> bool:
         """Whether they may look at all."""
         return bool(get_auth_manager().is_authorized_view(access_view=AccessView.PLUGINS, user=self.user))
+
+    def may_see(self, conn_id: str) -> bool:
+        """Whether they may know of this store: where connections belong to teams, members only."""
+        team = team_of(conn_id)
+        if team is None:
+            return True
+        from airflow.api_fastapi.auth.managers.models.resource_details import TeamDetails
+
+        details = TeamDetails(name=team)
+        return bool(get_auth_manager().is_authorized_team(method="GET", details=details, user=self.user))
 
     def may_peek(self, conn_id: str) -> bool:
         """Whether they may read messages of this store."""
@@ -85,6 +99,13 @@ def _team(kind: str, name: str) -> dict[str, Any]:
     return {} if find is None else {"team_name": find(name)}
 
 
+def team_of(conn_id: str) -> str | None:
+    """Return the team that owns a connection, or None: it has none, or this Airflow has no teams."""
+    if not conf.getboolean("core", "multi_team", fallback=False):
+        return None
+    return _team("connection", conn_id).get("team_name")
+
+
 async def signed_in(
     user: Annotated[Any, Depends(get_user)],
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
@@ -93,11 +114,14 @@ async def signed_in(
     return user if bearer is None else await resolve_user_from_token(bearer.credentials)
 
 
-def asking(user: Annotated[Any, Depends(signed_in)]) -> Asking:
-    """Whoever is signed in, if they may look."""
+def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> Asking:
+    """Whoever is signed in, if they may look. A store of another team does not exist for them."""
     found = Asking(user)
     if not found.may_read():
         raise HTTPException(403, "you may not see plugins here; ask whoever administers Airflow")
+    conn_id = request.path_params.get("conn_id")
+    if conn_id is not None and not found.may_see(conn_id):
+        raise HTTPException(404, NO_CONNECTION)
     return found
 
 

@@ -79,8 +79,11 @@ def me(who: Reader, conn_id: str | None = None) -> answers.Me:
 
 
 def stores(who: Reader) -> list[answers.Store]:
-    """The connections of our type, and the rings of their stores; one that does not answer holds up no other."""
-    names = connection_ids()
+    """The connections of our type, and the rings of their stores; one that does not answer holds up no other.
+
+    Where connections belong to teams, those of the user's teams and those of no team.
+    """
+    names = [name for name in connection_ids() if who.may_see(name)]
     with ThreadPoolExecutor(min(len(names), 8) or 1) as pool:
         return list(pool.map(told_of, names))
 

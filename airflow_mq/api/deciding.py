@@ -15,7 +15,7 @@ from airflow.exceptions import AirflowException
 from airflow.models.dag import DagModel
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema, WrapValidator
 
 from airflow_mq.core.errors import InvalidInput, Refused
 from airflow_mq.core.message import Address
@@ -52,8 +52,8 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class AddressAsked(_Body):
-    """Where a message lies."""
+class AddressFields(_Body):
+    """The parts of a message's address."""
 
     origin: Annotated[str, Field(min_length=1, max_length=255)]
     page: Annotated[int, Field(ge=0, le=1 << 40)]
@@ -63,6 +63,24 @@ class AddressAsked(_Body):
     def address(self) -> Address:
         """The same, as the rules know it."""
         return Address(self.origin, self.page, self.index, self.priority)
+
+
+def _read_address(given: Any, by_fields: Callable[[Any], AddressFields]) -> AddressFields:
+    """Take an address as its text, which every command and table has, or as its parts."""
+    if not isinstance(given, str):
+        return by_fields(given)
+    address = Address.parse(given)
+    return by_fields(
+        {"origin": address.origin, "page": address.page, "index": address.index, "priority": address.priority}
+    )
+
+
+#: An address in a request: "acme:0:3", or {"origin": "acme", "page": 0, "index": 3}.
+AddressAsked = Annotated[
+    AddressFields,
+    WrapValidator(_read_address),
+    WithJsonSchema({"anyOf": [{"type": "string"}, AddressFields.model_json_schema()]}),
+]
 
 
 class Execute(_Body):
@@ -143,8 +161,8 @@ def _matching(
 
 
 @writing.post("/set-aside/execute")
-def execute(conn_id: str, ring: str, body: Execute, who: Reader) -> answers.Executing:
-    """Have Airflow execute one set-aside message: start the DAG for it, its form filled in, as whoever asks."""
+def execute(conn_id: str, ring: str, body: Execute, who: Writer) -> answers.Executing:
+    """Start the DAG that executes one set-aside message, its form filled in, in the name of the user who asks."""
     dag_id = overweight_dag()
     if not who.may_trigger(dag_id):
         raise HTTPException(403, f"you may not start runs of {dag_id}")
@@ -222,7 +240,7 @@ def discard(conn_id: str, ring: str, body: Discard, who: Writer) -> answers.Disc
     return {"discarded": count, "refused": refused}
 
 
-def _each(asked: Iterable[AddressAsked], act: Callable[[Address], bool], refused: list[answers.Stayed]) -> int:
+def _each(asked: Iterable[AddressFields], act: Callable[[Address], bool], refused: list[answers.Stayed]) -> int:
     """Decide about each by itself: one that is refused stops none of the others."""
     count = 0
     for one in asked:

@@ -34,6 +34,7 @@ from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
 
 from . import answers
+from .access import NO_CONNECTION, team_of
 from .settings import connections
 
 ENVIRONMENT = "AIRFLOW_CONN_"
@@ -63,9 +64,15 @@ def _named() -> set[str]:
     return of_environment | set(connections())
 
 
+def _connection(conn_id: str) -> Any:
+    """Return a connection as the tasks of its team would get it."""
+    team = team_of(conn_id)
+    return Connection.get_connection_from_secrets(conn_id, **({} if team is None else {"team_name": team}))
+
+
 def _is_ours(conn_id: str) -> bool:
     try:
-        return bool(Connection.get_connection_from_secrets(conn_id).conn_type == CONNECTION_TYPE)
+        return bool(_connection(conn_id).conn_type == CONNECTION_TYPE)
     except Exception:
         # It is gone, or cannot be read: what cannot be named is not shown.
         return False
@@ -74,13 +81,11 @@ def _is_ours(conn_id: str) -> bool:
 def target(conn_id: str) -> Target:
     """What a connection names, if it is one of ours."""
     try:
-        connection: Any = Connection.get_connection_from_secrets(conn_id)
+        connection = _connection(conn_id)
     except Exception:
         connection = None
     if connection is None or connection.conn_type != CONNECTION_TYPE:
-        raise HTTPException(
-            404, "there is no connection of this id and of the type Message queue; make one in Airflow's UI"
-        )
+        raise HTTPException(404, NO_CONNECTION)
     found = target_of(connection)
     return replace(found, address=replace(found.address, connect_timeout=min(found.address.connect_timeout, PATIENCE)))
 

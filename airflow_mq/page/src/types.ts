@@ -138,6 +138,7 @@ export type DryBlock = {
 
 export type AsideRow = {
   address: Address;
+  text: string;
   id: string;
   size: number;
   asked: Weight | null;

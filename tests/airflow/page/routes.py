@@ -26,9 +26,14 @@ class Route(NamedTuple):
     method: str
     template: str
     path: str
-    takes: str
+    takes: str | tuple[str, ...]
     json: Any = None
     status: int = 200
+
+    @property
+    def rights(self) -> set[str]:
+        """All that it takes."""
+        return {self.takes} if isinstance(self.takes, str) else set(self.takes)
 
 
 ROUTES = [
@@ -48,7 +53,7 @@ ROUTES = [
     Route("GET", f"{T}/export/set-aside.csv", f"{R}/export/set-aside.csv", READ),
     Route("GET", f"{T}/export/events.csv", f"{R}/export/events.csv", READ),
     Route("POST", f"{T}/dry-run", f"{R}/dry-run", READ, {"blocks": 2}),
-    Route("POST", f"{T}/set-aside/execute", f"{R}/set-aside/execute", TRIGGER, {"address": ADDRESS}, 404),
+    Route("POST", f"{T}/set-aside/execute", f"{R}/set-aside/execute", (WRITE, TRIGGER), {"address": ADDRESS}, 404),
     Route("POST", f"{T}/set-aside/judge", f"{R}/set-aside/judge", WRITE, {"addresses": [ADDRESS]}),
     Route("POST", f"{T}/set-aside/discard", f"{R}/set-aside/discard", WRITE, {"addresses": [ADDRESS], "why": "old"}),
     Route("POST", f"{T}/pause", f"{R}/pause", WRITE, {"origin": "matrix"}),

@@ -238,17 +238,33 @@ def test_a_message_is_executed_by_a_run_of_whoever_asked(
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "page_by_hand")
     aside(ring, "acme")
     (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
-    body = {"address": row["address"], "note": "for the quarter"}
+    body = {"address": row["text"], "note": "for the quarter"}
     assert ask("viewer", "POST", f"{of(ring)}/set-aside/execute", json=body).status_code == 403
-    told = ask("user", "POST", f"{of(ring)}/set-aside/execute", json=body).json()
+    assert ask("user", "POST", f"{of(ring)}/set-aside/execute", json=body).status_code == 403
+    told = ask("op", "POST", f"{of(ring)}/set-aside/execute", json=body).json()
     assert told["dag_id"] == "page_by_hand" and told["url"].startswith("/dags/page_by_hand/runs/manual__")
     headers = {"Authorization": f"Bearer {page.tokens['admin']}"}
     run = page.client.get(f"/api/v2/dags/page_by_hand/dagRuns/{told['run_id']}", headers=headers).json()
-    assert run["triggering_user_name"] == "user" and run["run_type"] == "manual"
+    assert run["triggering_user_name"] == "op" and run["run_type"] == "manual"
     assert run["conf"] == {
         "address": row["text"], "connection": "mq_page", "ring": ring.ring, "time_limit": 5_000, "size_limit": 1,
     }  # fmt: skip
     assert ring.overweight() != []
+
+
+def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: MessageQueue) -> None:
+    for given in (lambda row: row["text"], lambda row: row["address"]):
+        aside(ring, "acme")
+        (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
+        told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"addresses": [given(row)]}).json()
+        assert told["stayed"] == 1
+        told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json={"addresses": [given(row)], "why": "old"})
+        assert told.json()["discarded"] == 1
+    for wrong in ("acme", "acme:x:1", "acme:1", "", 7, None, "acme:9999999999999:0"):
+        for what in ("execute", "discard"):
+            body = {"address": wrong} if what == "execute" else {"addresses": [wrong], "why": "x"}
+            answer = ask("op", "POST", f"{of(ring)}/set-aside/{what}", json=body)
+            assert answer.status_code == 422 and answer.json()["detail"], wrong
 
 
 def test_a_dag_that_is_not_there_is_told(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,10 +58,10 @@ def test_every_route_asks_who_it_is_and_every_write_that_it_was_meant(page: Simp
         wanted = needs(route.dependant)
         assert "get_user" in wanted and "asking" in wanted, f"{route.path} lets anybody in"
         for method in route.methods:
-            takes = kinds[method, route.path].takes
+            rights = kinds[method, route.path].rights
             assert method == "GET" or "meant" in wanted, f"{route.path} can be asked for by a foreign page"
-            assert takes != WRITE or "_writer" in wanted, f"{route.path} does not ask who may write"
-            assert takes != PEEK or "_peeker" in wanted, f"{route.path} does not ask who may read messages"
+            assert WRITE not in rights or "_writer" in wanted, f"{route.path} does not ask who may write"
+            assert PEEK not in rights or "_peeker" in wanted, f"{route.path} does not ask who may read messages"
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
@@ -82,11 +82,76 @@ def test_everybody_may_do_what_their_role_says_and_no_more(ask: Ask, role: str) 
     seen = {}
     for route in ROUTES:
         answer = ask(role, route.method, route.path, json=route.json)
-        expected = route.status if route.takes in MAY[role] else 403
+        expected = route.status if route.rights <= MAY[role] else 403
         seen[route.method, route.template] = (answer.status_code, expected)
     assert {key: pair for key, pair in seen.items() if pair[0] != pair[1]} == {}
     can = ask(role, "GET", "/api/v1/me?conn_id=mq_page").json()["can"]
     assert can == {name: name in MAY[role] for name in (READ, PEEK, WRITE, TRIGGER)}
+
+
+@pytest.mark.parametrize("route", WRITES, ids=lambda route: route.template)
+def test_the_right_to_trigger_decides_about_no_message(ask: Ask, route: Route) -> None:
+    """Whoever may start the DAG, but not edit the connection, has it execute nothing."""
+    answer = ask("user", route.method, route.path, json=route.json)
+    if TRIGGER in MAY["user"] and WRITE in route.rights:
+        assert answer.status_code == 403 and "editing its connection" in answer.json()["detail"]
+    else:
+        assert route.rights == {READ} and answer.status_code == route.status
+
+
+# Whose store it is.
+
+
+@pytest.fixture
+def teams(page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, str]]]:
+    """An Airflow with two teams, of which `sales` owns the connection mq_sales; makes the headers of a member."""
+    team = pytest.importorskip("airflow.models.team", reason="teams came with Airflow 3.3").Team
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    extra = json.dumps({"path": page.uri.removeprefix("sqlite:///")})
+    with create_session() as session:
+        session.add_all([team(name="sales"), team(name="support")])
+        session.flush()
+        session.add(Connection(conn_id="mq_sales", conn_type="airflow_mq", extra=extra, team_name="sales"))
+
+    def member_of(*names: str, role: str = "op") -> dict[str, str]:
+        user = SimpleAuthManagerUser(username="somebody", role=role, teams=list(names))
+        return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
+
+    yield member_of
+    with create_session() as session:
+        session.query(Connection).filter_by(conn_id="mq_sales").delete()
+        session.query(team).delete()
+
+
+def test_a_store_of_a_team_is_known_to_its_members_alone(teams: Callable[..., dict[str, str]], ask: Ask) -> None:
+    def names(headers: dict[str, str]) -> dict[str, Any]:
+        return {one["conn_id"]: one for one in ask(None, "GET", "/api/v1/stores", headers=headers).json()}
+
+    inside, outside = names(teams("sales")), names(teams("support"))
+    assert "full" in inside["mq_sales"]["rings"], inside["mq_sales"]
+    assert inside.keys() - outside.keys() == {"mq_sales"} and "mq_page" in outside, "what has no team is for all"
+    assert "mq_sales" not in names(teams()) and "mq_sales" in names(teams(role="admin"))
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+def test_no_route_tells_of_a_store_of_another_team(
+    teams: Callable[..., dict[str, str]], ask: Ask, route: Route
+) -> None:
+    if "{conn_id}" not in route.template:
+        return
+    paths = (route.path.replace("/mq_page/", f"/{name}/") for name in ("mq_sales", "mq_nowhere"))
+    there, nowhere = (ask(None, route.method, path, headers=teams("support"), json=route.json) for path in paths)
+    own = ask(
+        None, route.method, route.path.replace("/mq_page/", "/mq_sales/"), headers=teams("sales"), json=route.json
+    )
+    assert own.status_code == route.status, own.text
+    assert there.status_code == 404
+    assert nowhere.status_code == 404 and there.json() == nowhere.json(), "nor that there is one"
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/v1/docs", "/docs/oauth2-redirect"])

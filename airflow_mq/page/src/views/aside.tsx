@@ -132,8 +132,8 @@ function AsideTable(props: {
   onDeed: (deed: Deed) => void;
 }) {
   const here = useHere();
-  const trigger = here.refusal("trigger");
   const write = here.refusal("write");
+  const execute = write ?? here.refusal("trigger");
   const columns: Column<AsideRow>[] = [
     {
       name: "Message",
@@ -174,7 +174,7 @@ function AsideTable(props: {
       name: "Do",
       cell: (row) => (
         <span className="row tight">
-          <Action primary refusal={trigger} label={`Execute ${where(row.address)}`} onClick={() => props.onDeed({ what: "execute", rows: [row] })}>
+          <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDeed({ what: "execute", rows: [row] })}>
             Execute
           </Action>
           <Action refusal={write} label={`Judge ${where(row.address)} again`} onClick={() => props.onDeed({ what: "judge", rows: [row] })}>
@@ -204,7 +204,7 @@ function Execute({ deed, onDone, onClose }: Doing) {
   const row = deed.rows[0]!;
   async function execute() {
     const run = await here.post<{ dag_id: string; run_id: string; url: string; paused?: boolean }>("set-aside/execute", {
-      address: row.address,
+      address: row.text,
       ...(note.trim() && { note: note.trim() }),
     });
     const waits = run.paused ? " That DAG is paused: the run waits until somebody unpauses it." : "";
