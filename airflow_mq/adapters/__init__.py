@@ -23,12 +23,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
-from ..core.errors import EmptyMessage, InvalidInput, NotPermitted
-from ..core.message import MOST_KEY_BYTES, Message
+from ..core.blob import MOST_BLOB_BYTES
+from ..core.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, TooManyOrigins
+from ..core.message import MOST_KEY_BYTES, Message, message_id
 from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
 from ..words import many
@@ -43,6 +44,12 @@ log = logging.getLogger("airflow_mq.adapters")
 
 #: Messages that are enqueued together, unless somebody says otherwise.
 BATCH = 500
+#: Bytes after which a source ends a batch, however few messages it has.
+BATCH_BYTES = 16 << 20
+
+
+class Changed(Exception):
+    """The source no longer has what it announced; the new content comes with a later fetch."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class Arrived:
     #: What it will cost, and its priority, where the source knows better than whoever receives.
     weight: Weight | None = None
     priority: str | None = None
+    #: Whether the source may have other content under this key later: then that is another message.
+    replaceable: bool = False
 
 
 class Adapter(Protocol):
@@ -80,6 +89,14 @@ class Adapter(Protocol):
 
     def close(self) -> None:
         """Let go of the source."""
+
+
+@runtime_checkable
+class Skips(Protocol):
+    """An adapter that can go on without a message which the ring does not take at the moment."""
+
+    def skip(self, arrived: Arrived, why: str) -> None:
+        """Leave this at the source for a later run."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +147,13 @@ def receive(
             raise InvalidInput(f"{what} is a whole number of at least 1, not {number!r}")
     # Before anything is put aside at the source for it.
     queue.permit.check_priority(check_priority(priority))
-    enqueue = partial(queue.enqueue_messages, weight=weight, priority=priority)
-    total, seen = Received(), 0
-    while most is None or seen < most:
-        arrived = adapter.fetch(batch if most is None else min(batch, most - seen))
+    checked = None if weight is None else Weight.of(weight)
+    enqueue = partial(queue.enqueue_messages, weight=checked, priority=priority)
+    total = Received()
+    while most is None or total.count + total.repeated < most:
+        arrived = adapter.fetch(batch if most is None else min(batch, most - total.count - total.repeated))
         if not arrived:
             break
-        seen += len(arrived)
         total += _take(queue, adapter, arrived, enqueue)
         if progress:
             progress(total)
@@ -153,21 +170,64 @@ def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enq
             continue
         total += _send(queue, adapter, fit, enqueue)
         fit = []
-        log.warning("%s is no message: %s", ascii(one.place), why)
-        adapter.refuse(one, why)
-        total += Received(refused=1)
+        total += _refuse(adapter, one, why)
     return total + _send(queue, adapter, fit, enqueue)
 
 
+def _refuse(adapter: Adapter, one: Arrived, why: str) -> Received:
+    log.warning("%s is no message: %s", ascii(one.place), why)
+    adapter.refuse(one, why)
+    return Received(refused=1)
+
+
 def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
-    if not arrived:
-        return Received()
+    total, ready = Received(), []
     with ExitStack() as held:
-        told = enqueue([(one.origin, _message(queue, one, held)) for one in arrived])
+        for one in arrived:
+            try:
+                ready.append((one, _message(queue, one, held)))
+            except Changed:
+                log.info("%s changed while it was read; it is left for the next time", ascii(one.place))
+            except PermissionError as error:
+                total += _enqueue(adapter, ready, enqueue)
+                ready = []
+                total += _refuse(adapter, one, f"it cannot be read: {error}")
+        return total + _enqueue(adapter, ready, enqueue)
+
+
+def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue) -> Received:
+    """Enqueue a batch; halve one that is refused, until the message that is to blame is alone."""
+    if not ready:
+        return Received()
+    arrived = [one for one, _ in ready]
+    try:
+        told = enqueue([(one.origin, message) for one, message in ready])
+    except (InvalidInput, KeyConflict, TooManyOrigins) as error:
+        if len(ready) == 1:
+            return _enqueue_refused(adapter, *ready[0], error, enqueue)
+        half = len(ready) // 2
+        return _enqueue(adapter, ready[:half], enqueue) + _enqueue(adapter, ready[half:], enqueue)
     adapter.commit(arrived)
     # Of what is kept apart the queue counts the reference, and a reader the file.
     size = told.size if told.repeated else sum(one.size for one in arrived)
     return Received(told.count, size, told.repeated)
+
+
+def _enqueue_refused(
+    adapter: Adapter, one: Arrived, message: Message, error: Exception, enqueue: Enqueue
+) -> Received:  # fmt: skip
+    """Enqueue a message that the queue refused under a key of its content, or put it aside."""
+    if isinstance(error, TooManyOrigins):
+        if not isinstance(adapter, Skips):
+            raise error
+        log.warning("%s is left for a later run: %s", ascii(one.place), error)
+        adapter.skip(one, str(error))
+        return Received()
+    key = key_for(one.key, message_id(message.payload).hex())
+    if isinstance(error, KeyConflict) and one.replaceable and message.key != key:
+        log.info("%s has other content under the key of a message that is in the queue", ascii(one.place))
+        return _enqueue(adapter, [(one, replace(message, key=key))], enqueue)
+    return _refuse(adapter, one, str(error))
 
 
 def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
@@ -179,6 +239,8 @@ def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
         return str(error)
     if one.unfit is None and one.size == 0:
         return str(EmptyMessage())
+    if one.unfit is None and one.size > MOST_BLOB_BYTES:
+        return f"it has {one.size:,} bytes, and a message has at most {MOST_BLOB_BYTES:,}"
     return one.unfit
 
 

@@ -7,7 +7,11 @@ The pattern takes the origin from the path below the folder: `{origin}` is one p
 `*` and `?` stand for what is within a part, `**` for anything; or say a regular expression with a group `origin`.
 A file is a message, or each of its lines is one. It is taken once: its key is its path, its time of change (or the tag
 that an object store gives it) and its size. When the queue has it, it is moved below `.received`, or deleted; what can
-never be a message is moved below `.refused`, with a note beside it that says why.
+never be a message is moved below `.refused`, with a note beside it that says why. Such an error is the file's own: the
+run goes on with the others.
+
+The origins take turns, so that the many files of one do not delay the one file of another. Within an origin, files come
+in the order of their names. Folders more than 128 deep, and paths of more than 4,096 bytes, are left alone.
 
 Files whose names begin with `.` or `_`, or end in `.tmp`, `.part` and the like, are left alone, and so are those that
 changed within the last seconds (`settle`): who writes is best off to write under such a name, and to rename. Nothing
@@ -20,19 +24,18 @@ import errno
 import hashlib
 import os
 import re
-import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, cast
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, MessageQueueError
 from ..core.message import check_seconds
-from . import Arrived, key_for, log
+from . import BATCH_BYTES, Arrived, Changed, key_for, log
 
 RECEIVED, REFUSED = ".received", ".refused"
 AFTER = ("move", "delete")
@@ -40,6 +43,14 @@ AFTER = ("move", "delete")
 INLINE = 64 << 10
 #: A line that is longer is none.
 LONGEST_LINE = 64 << 20
+#: An origin of 255 bytes has at most 128 parts; a program opens no path of more bytes.
+DEEPEST, LONGEST_PATH = 128, 4_096
+#: Files that one look holds; what an origin has beyond its part of them comes with the next look.
+MOST_FILES = 100_000
+#: An origin's turn ends after so many messages or bytes, where other origins wait.
+TURN, TURN_BYTES = 500, 4 << 20
+#: Bytes of a file's name, and of an object's.
+LONGEST_NAME, LONGEST_KEY = 255, 1_024
 #: It is gone, or a link leads there now.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _HIDDEN = (".", "_")
@@ -48,8 +59,8 @@ _TOKENS = re.compile(r"(\{origin\*?\}|\*\*|\*|\?)")
 _MEANS = {"{origin}": "(?P<origin>[^/]+)", "{origin*}": "(?P<origin>.+)", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
-class Changed(Exception):
-    """The file is not the one any more that was found."""
+class NotMoved(MessageQueueError):
+    """Files that are in the queue could not be moved out of the landing folder, and would be received again."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,8 @@ class Place(ABC):
         """Move a file below a folder of ours, unless it is another one now; tell where it is then."""
 
     @abstractmethod
-    def remove(self, path: str) -> None:
-        """Remove a file of ours."""
+    def drop(self, found: Found) -> bool:
+        """Delete a file, unless it is another one now; return whether it is gone."""
 
     @abstractmethod
     def note(self, path: str, text: str) -> None:
@@ -137,7 +148,12 @@ class Landing:
         self._source: Iterator[Arrived] | None = None
         #: The file of what was fetched, and whether it is whole in the queue once this message is.
         self._of: dict[str, tuple[Found, bool]] = {}
-        self._refused: set[str] = set()
+        #: Files that are not looked at again: they were refused, are left for a later run, or cannot be moved.
+        self._done: set[str] = set()
+        #: Files that were looked at since all were.
+        self._seen: set[Found] = set()
+        self._moved = self._not_moved = 0
+        self._why_not = ""
         #: Files that the pattern does not match, in this look at the place, and the first of them.
         self.unmatched, self.first_unmatched = 0, ""
 
@@ -145,32 +161,67 @@ class Landing:
         """The next messages; none when all files were looked at. The call after that looks anew."""
         if self._source is None:
             self._source = self._arrivals()
-        arrived = list(islice(self._source, most))
+        arrived: list[Arrived] = []
+        size = 0
+        while len(arrived) < most and size < BATCH_BYTES:
+            one = next(self._source, None)
+            if one is None:
+                break
+            arrived.append(one)
+            size += one.size
         if not arrived:
             self._source = None
+            self._report_not_moved()
         return arrived
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
         """Move, or delete, the files that are whole in the queue."""
         for one in arrived:
             found, is_last = self._of.pop(one.key)
-            if not is_last or found.path in self._refused:
-                continue
-            where = self.place.move(found, RECEIVED)
-            if where is None:
-                log.warning("%s changed after it was received; it is received again as it is then", ascii(found.path))
-            elif self.after == "delete":
-                self.place.remove(where)
+            if is_last and found.path not in self._done:
+                self._put_away(found)
+
+    def _put_away(self, found: Found) -> None:
+        try:
+            gone = self.place.drop(found) if self.after == "delete" else self.place.move(found, RECEIVED) is not None
+        except OSError as error:
+            self._done.add(found.path)
+            self._not_moved, self._why_not = self._not_moved + 1, str(error)
+            log.error("%s is in the queue and cannot be moved out of the landing folder: %s", ascii(found.path), error)
+            return
+        if gone:
+            self._moved += 1
+        else:
+            log.warning("%s changed after it was received; it is received again as it is then", ascii(found.path))
+
+    def _report_not_moved(self) -> None:
+        """Raise an error if no file at all could be moved: then the place is at fault, and not a file."""
+        count, moved = self._not_moved, self._moved
+        self._not_moved = self._moved = 0
+        if count and not moved:
+            raise NotMoved(
+                f"none of {count:,} received files could be moved out of {self.place.name!r} ({self._why_not}): after "
+                "the ring's key_window they would be received again; grant the right to rename and delete there, and "
+                "run again"
+            )
 
     def refuse(self, arrived: Arrived, why: str) -> None:
         """Move a file below `.refused`, with a note that says why."""
         found, _ = self._of.pop(arrived.key)
-        if found.path in self._refused:
+        if found.path in self._done:
             return
-        self._refused.add(found.path)
-        where = self.place.move(found, REFUSED)
-        if where is not None:
-            self.place.note(f"{where}.why", f"{arrived.place}: {why}\n")
+        self._done.add(found.path)
+        try:
+            where = self.place.move(found, REFUSED)
+            if where is not None:
+                self.place.note(f"{where}.why", f"{arrived.place}: {why}\n")
+        except OSError as error:
+            log.error("%s cannot be moved below %s: %s", ascii(found.path), REFUSED, error)
+
+    def skip(self, arrived: Arrived, why: str) -> None:
+        """Leave a file for a later run."""
+        found, _ = self._of.pop(arrived.key)
+        self._done.add(found.path)
 
     def close(self) -> None:
         """Nothing is held open between two calls but a file that is read by lines."""
@@ -179,22 +230,68 @@ class Landing:
         self._source = None
 
     def _arrivals(self) -> Iterator[Arrived]:
+        """The messages of one look, or of several where a look does not hold all files; the origins take turns."""
+        while True:
+            looked = self._look()
+            waiting = deque(deque(_Reading(found, origin) for found in files) for origin, files in looked.by_origin())
+            while waiting:
+                files = waiting.popleft()
+                yield from self._turn(files, alone=not waiting)
+                if files:
+                    waiting.append(files)
+            if not looked.is_partial:
+                self._seen = set()
+                return
+
+    def _look(self) -> _Look:
+        """The files that are new since the first look."""
         self.unmatched, self.first_unmatched = 0, ""
+        looked, still = _Look(), set()
         for found in self.place.files(self.settle):
             matched = self._pattern.fullmatch(found.path)
             if matched is None:
                 self.first_unmatched = self.first_unmatched or found.path
                 self.unmatched += 1
-            if matched is None or found.path in self._refused:
-                continue
-            origin = matched["origin"]
-            try:
-                if self.lines:
-                    yield from self._lines(found, origin)
+            elif found in self._seen:
+                still.add(found)
+            elif found.path not in self._done:
+                looked.add(matched["origin"], found)
+        self._seen = still
+        return looked
+
+    def _turn(self, files: deque[_Reading], alone: bool) -> Iterator[Arrived]:
+        """An origin's messages until its turn ends; what it did not get to stays in `files`."""
+        count = size = 0
+        while files and (alone or (count < TURN and size < TURN_BYTES)):
+            reading = files[0]
+            with closing(self._of_file(reading)) as arrivals:
+                for one in arrivals:
+                    count, size = count + 1, size + one.size
+                    yield one
+                    if not alone and (count >= TURN or size >= TURN_BYTES):
+                        break
                 else:
-                    yield self._whole(found, origin)
-            except (Changed, FileNotFoundError):
-                log.info("%s changed while it was read; it is left for the next time", ascii(found.path))
+                    reading.is_done = True
+            if reading.is_done:
+                files.popleft()
+                self._seen.add(reading.found)
+
+    def _of_file(self, reading: _Reading) -> Generator[Arrived, None, None]:
+        found = reading.found
+        if found.path in self._done:
+            return
+        try:
+            if self.lines:
+                yield from self._lines(reading)
+            else:
+                reading.is_done = True
+                yield self._whole(found, reading.origin)
+        except (Changed, FileNotFoundError):
+            log.info("%s changed while it was read; it is left for the next time", ascii(found.path))
+        except PermissionError as error:
+            key = self._key(found)
+            self._of[key] = found, True
+            yield Arrived(key, reading.origin, b"", found.path, unfit=f"it cannot be read: {error.strerror}", size=1)
 
     def _key(self, found: Found, *more: str) -> str:
         return key_for("landing", self.place.name, found.path + "@" + found.stamp, *more)
@@ -203,53 +300,200 @@ class Landing:
         key = self._key(found)
         payload, content = None, None
         if found.size <= INLINE:
-            with self.place.open(found) as file:
-                payload = file.read(INLINE + 1)
-                if len(payload) != found.size or not self.place.is_same(found, file):
-                    raise Changed()
+            with self._content(found, 0, found.size) as file:
+                payload = file.read()
         else:
-            content = lambda: self.place.open(found)  # noqa: E731
+            content = lambda: self._content(found, 0, found.size)  # noqa: E731
         self._of[key] = found, True
-        return Arrived(key, origin, payload, found.path, {"path": _text(found.path)}, content, found.size)
+        headers = {"path": _text(found.path)}
+        return Arrived(key, origin, payload, found.path, headers, content, found.size, replaceable=True)
 
-    def _lines(self, found: Found, origin: str) -> Iterator[Arrived]:
+    def _content(self, found: Found, start: int, length: int) -> IO[bytes]:
+        """A stretch of a file; reading it raises `Changed` if the file is another one at its end."""
+        file = self.place.open(found)
+        is_whole = length == found.size
+        return cast("IO[bytes]", _Stretch(file, start, length, is_whole, lambda: self.place.is_same(found, file)))
+
+    def _lines(self, reading: _Reading) -> Iterator[Arrived]:
+        found = reading.found
         with self.place.open(found) as file:
-            waiting: Arrived | None = None
-            for number, line in enumerate(_read_lines(file), start=1):
-                if found.path in self._refused:
+            file.seek(reading.offset)
+            waiting = reading.waiting
+            for line in _read_lines(file, reading):
+                if found.path in self._done:
                     return
-                if not line:
+                if not line.length:
                     continue
                 if waiting is not None:
+                    reading.waiting = None
                     self._of[waiting.key] = found, False
-                    yield waiting
-                waiting = self._line(found, origin, number, line)
+                    sent, waiting = waiting, self._line(reading, line)
+                    reading.waiting = waiting
+                    yield sent
+                else:
+                    waiting = reading.waiting = self._line(reading, line)
                 if waiting.unfit:
                     break
             if not self.place.is_same(found, file):
                 raise Changed()
             if waiting is None:
-                waiting = self._line(found, origin, 1, b"")
+                waiting = self._line(reading, _Line(1, 0, 0, b""))
+            reading.is_done = True
             self._of[waiting.key] = found, True
             yield waiting
 
-    def _line(self, found: Found, origin: str, number: int, line: bytes) -> Arrived:
-        place = f"{found.path}:{number}"
-        unfit = None
-        if len(line) > LONGEST_LINE:
-            unfit = f"line {number:,} is longer than {LONGEST_LINE:,} bytes; the lines before it are in the queue"
-        headers = {"path": _text(found.path), "line": str(number)}
-        return Arrived(self._key(found, str(number)), origin, line, place, headers, None, len(line), unfit)
+    def _line(self, reading: _Reading, line: _Line) -> Arrived:
+        found = reading.found
+        place = f"{found.path}:{line.number}"
+        unfit, content = None, None
+        if line.length > LONGEST_LINE:
+            unfit = f"line {line.number:,} is longer than {LONGEST_LINE:,} bytes; the lines before it are in the queue"
+        if line.data is None:
+            content = lambda: self._content(found, line.start, line.length)  # noqa: E731
+        headers = {"path": _text(found.path), "line": str(line.number)}
+        key = self._key(found, str(line.number))
+        return Arrived(
+            key, reading.origin, line.data, place, headers, content, line.length, unfit, replaceable=True
+        )  # fmt: skip
+
+
+class _Look:
+    """The files of a look by origin: of each the first by name, together no more than `MOST_FILES`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, list[Found]] = {}
+        #: The first path of an origin that this look does not hold any more.
+        self._until: dict[str, str] = {}
+        self._count = 0
+        self.is_partial = False
+
+    def add(self, origin: str, found: Found) -> None:
+        """Hold a file, if there is room before what was dropped of its origin."""
+        until = self._until.get(origin)
+        full = origin not in self._files and len(self._files) >= MOST_FILES
+        if full or (until is not None and found.path >= until):
+            self.is_partial = True
+            return
+        self._files.setdefault(origin, []).append(found)
+        self._count += 1
+        if self._count > MOST_FILES:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Drop the last files of those origins that have the most; each keeps at least one."""
+        most = max(1, MOST_FILES // (2 * len(self._files)))
+        for origin, files in self._files.items():
+            if len(files) > most:
+                files.sort(key=_path)
+                self._until[origin] = files[most].path
+                self._count -= len(files) - most
+                del files[most:]
+                self.is_partial = True
+
+    def by_origin(self) -> list[tuple[str, list[Found]]]:
+        """The origins by their names, with their files by theirs."""
+        return [(origin, sorted(self._files[origin], key=_path)) for origin in sorted(self._files)]
+
+
+def _path(found: Found) -> str:
+    return found.path
+
+
+@dataclass
+class _Reading:
+    """A file, and how far its lines were read."""
+
+    found: Found
+    origin: str
+    offset: int = 0
+    number: int = 0
+    #: A line that was read, of which only the next one tells whether it is the last.
+    waiting: Arrived | None = None
+    is_done: bool = False
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line without its end; of a long one only where it is."""
+
+    number: int
+    start: int
+    length: int
+    data: bytes | None
+
+
+def _read_lines(file: IO[bytes], reading: _Reading) -> Iterator[_Line]:
+    """The lines from where reading stopped. No more than `INLINE` bytes of one are ever in memory."""
+    while piece := file.readline(INLINE + 2):
+        start, reading.number = reading.offset, reading.number + 1
+        data, read, ends = piece, len(piece), _ends(piece)
+        while not piece.endswith(b"\n") and read <= LONGEST_LINE + 2 and (piece := file.readline(INLINE)):
+            data, read = b"", read + len(piece)
+            ends = ends + len(piece) if _ends(piece) == len(piece) else _ends(piece)
+        reading.offset += read
+        yield _Line(reading.number, start, read - ends, data[: len(data) - ends] if len(data) == read else None)
+
+
+def _ends(piece: bytes) -> int:
+    """How many bytes at the end of a piece end a line."""
+    return len(piece) - len(piece.rstrip(b"\r\n"))
+
+
+class _Stretch:
+    """A stretch of an open file, to read from once or twice."""
+
+    def __init__(self, file: IO[bytes], start: int, length: int, is_whole: bool, is_same: Callable[[], bool]) -> None:
+        self._file, self._start, self._length, self._is_whole, self._is_same = file, start, length, is_whole, is_same
+        self._place = 0
+        if start:
+            file.seek(start)
+
+    def read(self, most: int = -1) -> bytes:
+        """The next bytes; raises `Changed` at the end if the file is another one now."""
+        left = self._length - self._place
+        wanted = left if most < 0 else min(most, left)
+        data = self._file.read(wanted) if wanted else b""
+        while len(data) < wanted:
+            more = self._file.read(wanted - len(data))
+            if not more:
+                raise Changed()
+            data += more
+        self._place += len(data)
+        if self._place == self._length and not self._is_unchanged():
+            raise Changed()
+        return data
+
+    def _is_unchanged(self) -> bool:
+        return self._is_same() and not (self._is_whole and self._file.read(1))
+
+    def seekable(self) -> bool:
+        """Whether it can be read twice."""
+        return self._file.seekable()
+
+    def tell(self) -> int:
+        """The place in the stretch."""
+        return self._place
+
+    def seek(self, place: int) -> int:
+        """Go to a place in the stretch."""
+        self._file.seek(self._start + place)
+        self._place = place
+        return place
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> _Stretch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def _text(path: str) -> str:
     """A path as text, whatever its bytes are."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(LONGEST_LINE + 2):
-        yield line.rstrip(b"\r\n")
 
 
 def _is_left_alone(name: str) -> bool:
@@ -269,34 +513,30 @@ class LocalPlace(Place):
             raise InvalidInput(f"there is no folder {os.fspath(folder)!r} to look at")
 
     def files(self, settle: float) -> Iterator[Found]:
-        """The files that are complete, in the order of their names."""
-        root = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            yield from self._below(root, "", settle)
-        finally:
-            os.close(root)
-
-    def _below(self, folder: int, prefix: str, settle: float) -> Iterator[Found]:
-        for name in sorted(os.listdir(folder)):
-            if _is_left_alone(name):
-                continue
+        """The files that are complete, and not too deep."""
+        waiting, left = [""], _LeftAlone(self.name)
+        while waiting:
+            prefix = waiting.pop()
             try:
-                about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISDIR(about.st_mode):
-                with suppress(OSError), self._opened(name, folder) as below:
-                    yield from self._below(below, f"{prefix}{name}/", settle)
-            elif stat.S_ISREG(about.st_mode) and (not settle or time.time() - about.st_ctime >= settle):
-                yield Found(f"{prefix}{name}", about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
+                with self._parent(f"{prefix}x") as (folder, _), os.scandir(folder) as entries:
+                    for entry in entries:
+                        path = f"{prefix}{entry.name}"
+                        if _is_left_alone(entry.name) or left.is_beyond(path):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(f"{path}/")
+                        elif entry.is_file(follow_symlinks=False):
+                            yield from self._complete(path, entry, settle)
+            except OSError as error:
+                log.warning("the folder %s cannot be read: %s", ascii(prefix), error.strerror)
+        left.report()
 
-    @contextmanager
-    def _opened(self, name: str, folder: int) -> Iterator[int]:
-        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-        try:
-            yield below
-        finally:
-            os.close(below)
+    @staticmethod
+    def _complete(path: str, entry: os.DirEntry[str], settle: float) -> Iterator[Found]:
+        with suppress(FileNotFoundError):
+            about = entry.stat(follow_symlinks=False)
+            if not settle or time.time() - about.st_ctime >= settle:
+                yield Found(path, about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
 
     @contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -304,23 +544,26 @@ class LocalPlace(Place):
         *folders, name = path.split("/")
         if any(part in ("", ".", "..") for part in (*folders, name)):
             raise InvalidInput(f"{path!r} leads out of its folder")
-        opened = [os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)]
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in folders:
                 if make:
                     with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=opened[-1])
-                opened.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[-1]))
-            yield opened[-1], name
+                        os.mkdir(part, dir_fd=folder)
+                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = below
+            yield folder, name
         finally:
-            for one in opened:
-                os.close(one)
+            os.close(folder)
 
     def open(self, found: Found) -> IO[bytes]:
         """Open a file; raises `Changed` if it is another one now."""
         try:
             with self._parent(found.path) as (folder, name):
                 file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+        except PermissionError:
+            raise
         except OSError as error:
             raise Changed() from error
         if not self.is_same(found, file):
@@ -334,31 +577,56 @@ class LocalPlace(Place):
 
     def move(self, found: Found, folder: str) -> str | None:
         """Move a file below a folder of ours, unless it is another one now; tell where it is then."""
-        to = f"{folder}/{found.path}"
         try:
-            with self._parent(found.path) as (here, name), self._parent(to, make=True) as (there, _):
+            with self._parent(found.path) as (here, name):
                 if not _is_at(name, here, found):
                     return None
-                kept = name if not _exists(name, there) else f"{name[:150]}.{_short(found)}"
-                os.rename(name, kept, src_dir_fd=here, dst_dir_fd=there)
-                if not _is_at(kept, there, found) and not _exists(name, here):
-                    # Somebody put another file in its place at that very moment: that one is still to be received.
-                    os.rename(kept, name, src_dir_fd=there, dst_dir_fd=here)
-                    return None
+                with self._kept(folder, found.path) as (there, parent):
+                    kept = name if not _exists(name, there) else _shortened(name, f".{_short(found)}", LONGEST_NAME)
+                    return f"{parent}{kept}" if self._rename(found, here, name, there, kept) else None
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None
             raise
-        return f"{to[: len(to) - len(name)]}{kept}"
 
-    def remove(self, path: str) -> None:
-        """Remove a file of ours."""
-        with suppress(FileNotFoundError), self._parent(path) as (folder, name):
+    @contextmanager
+    def _kept(self, folder: str, path: str) -> Iterator[tuple[int, str]]:
+        """The folder of ours for a file, and its path: the folder above where a file bears the name of one below."""
+        parent = f"{folder}/{path.rpartition('/')[0]}".rstrip("/") + "/"
+        with ExitStack() as held:
+            while True:
+                try:
+                    there, _ = held.enter_context(self._parent(f"{parent}x", make=True))
+                except NotADirectoryError:
+                    if parent == f"{folder}/":
+                        raise PermissionError(errno.EPERM, f"{folder!r} is no folder") from None
+                    parent = parent.rstrip("/").rpartition("/")[0] + "/"
+                    continue
+                break
+            yield there, parent
+
+    @staticmethod
+    def _rename(found: Found, here: int, name: str, there: int, kept: str) -> bool:
+        os.rename(name, kept, src_dir_fd=here, dst_dir_fd=there)
+        if not _is_at(kept, there, found) and not _exists(name, here):
+            # Somebody put another file in its place at that very moment: that one is still to be received.
+            os.rename(kept, name, src_dir_fd=there, dst_dir_fd=here)
+            return False
+        return True
+
+    def drop(self, found: Found) -> bool:
+        """Delete a file, unless it is another one now; return whether it is gone."""
+        where = self.move(found, RECEIVED)
+        if where is None:
+            return False
+        with suppress(FileNotFoundError), self._parent(where) as (folder, name):
             os.unlink(name, dir_fd=folder)
+        return True
 
     def note(self, path: str, text: str) -> None:
         """Write a file of ours."""
-        with self._parent(path, make=True) as (folder, name):
+        with self._parent(path, make=True) as (folder, long):
+            name = _shortened(long, "", LONGEST_NAME)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "w", errors="backslashreplace") as file:
                 file.write(text)
@@ -384,7 +652,49 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _short(found: Found) -> str:
-    return hashlib.sha256(f"{found.path}@{found.stamp}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return _digest(f"{found.path}@{found.stamp}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+def _shortened(name: str, suffix: str, most: int) -> str:
+    """A name with a suffix, in so many bytes; of one that is too long a part, with a hash of all of it."""
+    if _bytes(name + suffix) <= most:
+        return name + suffix
+    suffix = f"~{_digest(name)}{suffix}"
+    end = ".why" if name.endswith(".why") else ""
+    cut = name.encode("utf-8", "surrogateescape")[: most - _bytes(suffix + end)].decode("utf-8", "surrogateescape")
+    # A character that was cut through is no text any more.
+    return re.sub("[\udc80-\udcff]{1,3}$", "", cut) + suffix + end
+
+
+class _LeftAlone:
+    """What is too deep, or has too long a path, to be looked at: counted, and reported once."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.count, self.first = place, 0, ""
+
+    def is_beyond(self, path: str) -> bool:
+        """Whether a path is too deep, or too long."""
+        beyond = path.count("/") >= DEEPEST or _bytes(path) > LONGEST_PATH
+        if beyond:
+            self.count, self.first = self.count + 1, self.first or path
+        return beyond
+
+    def report(self) -> None:
+        """Log what was left alone."""
+        if self.count:
+            log.warning(
+                "%s: left alone %d files or folders, more than %d deep or with paths of more than %d bytes; the first "
+                "is %s",
+                self.place, self.count, DEEPEST, LONGEST_PATH, ascii(self.first[:200]),
+            )  # fmt: skip
 
 
 class LandingFolder(Landing):
@@ -408,13 +718,29 @@ class ObjectPlace(Place):
     def files(self, settle: float) -> Iterator[Found]:
         """The files that are complete, in the order of their names."""
         self.fs.invalidate_cache()
-        for path, about in sorted(self.fs.find(self.prefix, detail=True).items()):
-            below = path[len(self.prefix) :].lstrip("/")
-            parts = below.split("/")
-            if any(part in ("", ".", "..") or _is_left_alone(part) for part in parts):
+        waiting, left = [self.prefix], _LeftAlone(self.name)
+        while waiting:
+            folder = waiting.pop()
+            try:
+                entries = self.fs.ls(folder, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
-            if about.get("type", "file") == "file" and not about.get("islink"):
-                yield Found(below, int(about.get("size") or 0), _tag(about))
+            for about in entries:
+                below = about["name"][len(self.prefix) :].strip("/")
+                if self._is_folder_itself(about, folder) or left.is_beyond(below):
+                    continue
+                if about.get("type") == "directory":
+                    waiting.append(about["name"].rstrip("/"))
+                elif about.get("type", "file") == "file" and not about.get("islink"):
+                    yield Found(below, int(about.get("size") or 0), _tag(about))
+        left.report()
+
+    @staticmethod
+    def _is_folder_itself(about: Any, folder: str) -> bool:
+        """Whether an entry is the folder that was listed, or one that is left alone."""
+        path = about["name"].rstrip("/")
+        name = path.rpartition("/")[2]
+        return path == folder.rstrip("/") or name in ("", "..") or _is_left_alone(name)
 
     def open(self, found: Found) -> IO[bytes]:
         """Open a file; raises `Changed` if it is another one now."""
@@ -431,17 +757,25 @@ class ObjectPlace(Place):
         """Move a file below a folder of ours, unless it is another one now; tell where it is then."""
         if not self._is_there(found):
             return None
-        to = f"{folder}/{found.path}"
+        to = self._kept(folder, found, "")
         if self.fs.exists(self._full(to)):
-            to += f".{_short(found)}"
+            to = self._kept(folder, found, f".{_short(found)}")
         self.fs.makedirs(self._full(to).rpartition("/")[0], exist_ok=True)
         self.fs.mv(self._full(found.path), self._full(to))
         return to
 
-    def remove(self, path: str) -> None:
-        """Remove a file of ours."""
+    def _kept(self, folder: str, found: Found, suffix: str) -> str:
+        """The path below a folder of ours; one that leaves no room for `.why` is cut."""
+        return _shortened(f"{folder}/{found.path}", suffix, LONGEST_KEY - _bytes(f"{self.prefix}/.why"))
+
+    def drop(self, found: Found) -> bool:
+        """Delete a file, unless it is another one now; return whether it is gone."""
+        where = self.move(found, RECEIVED)
+        if where is None:
+            return False
         with suppress(FileNotFoundError):
-            self.fs.rm_file(self._full(path))
+            self.fs.rm_file(self._full(where))
+        return True
 
     def note(self, path: str, text: str) -> None:
         """Write a file of ours."""
