@@ -321,6 +321,10 @@ def object_storage(address: str) -> tuple[Any, str]:
 
 def _open_file(address: StoreAddress) -> sqlite3.Connection:
     """A connection to a store that is there; none is made by looking for it."""
+    from airflow_mq.store.files import refuse_foreign_log
+
+    assert address.path is not None
+    refuse_foreign_log(address.path)
     return sqlite3.connect(address.file_uri("rw"), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
 

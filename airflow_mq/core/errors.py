@@ -44,6 +44,7 @@ The tree::
         ├── SchemaTooOld
         ├── SchemaTooNew
         ├── StoreUnreachable
+        ├── StoreReplaced
         ├── StoreBusy
         ├── StoreFull
         ├── StoreReadOnly
@@ -247,6 +248,10 @@ class SchemaTooNew(StoreError):
 
 class StoreUnreachable(StoreError):
     """The store does not answer; nothing was changed."""
+
+
+class StoreReplaced(StoreError):
+    """The SQLite file is not the one that was opened; put the right file there, then open the queue anew."""
 
 
 class StoreBusy(StoreError):

@@ -6,9 +6,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, StoreMissing
+from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, StoreMissing, StoreReplaced
 
 SQLITE_FORM = "sqlite:///folder/store.db or, absolute, sqlite:////folder/store.db"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -21,6 +22,8 @@ _NETWORK = (
     "alluxio azurefs blobfuse blobfuse2 cephfs-fuse curlftpfs davfs2 gcsfuse geesefs goofys gvfsd-fuse hdfs "
     "fuse_dfs juicefs mfs moosefs mountpoint-s3 obsfs ossfs quobyte rclone s3fs seaweedfs sshfs vmhgfs-fuse"
 )
+#: An attribute of a log (`-wal`): its own inode, and that of the file that it belongs to.
+_BELONGS = "user.airflow_mq.file"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -49,6 +52,53 @@ def missing_store(lacks: str) -> StoreMissing:
         f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
         "else make one by `airflow-mq db upgrade`"
     )
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; nothing if it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def mark_log(path: Path) -> None:
+    """Record at the log of an open store which file it belongs to, where the file system keeps such attributes."""
+    with suppress(OSError, AttributeError):
+        said = _belonging(path)
+        if said is not None and _marked(path) != said:
+            os.setxattr(f"{path}-wal", _BELONGS, said)
+
+
+def refuse_foreign_log(path: Path) -> None:
+    """Raise `StoreReplaced` if the log beside a file was written for another one, which the file was put in place of.
+
+    SQLite would apply it. A log that was copied together with its file has another inode than its mark says, and one
+    without a mark may be anybody's: both are taken.
+    """
+    marked, said = _marked(path), _belonging(path)
+    if marked is None or said is None or marked == said:
+        return
+    (log, file), (own, _) = marked.split(b":"), said.split(b":")
+    if log == own:
+        raise StoreReplaced(
+            f"the log '{path}-wal' belongs to another file (inode {file.decode()}), which {str(path)!r} was put in "
+            "place of: stop everything that uses the store, then put the file back that the log belongs to, or move "
+            f"'{path}-wal' and '{path}-shm' away"
+        )
+
+
+def _belonging(path: Path) -> bytes | None:
+    log, file = identity(Path(f"{path}-wal")), identity(path)
+    return None if log is None or file is None else f"{log[1]}:{file[1]}".encode()
+
+
+def _marked(path: Path) -> bytes | None:
+    try:
+        return os.getxattr(f"{path}-wal", _BELONGS)
+    except (OSError, AttributeError):
+        return None
 
 
 def refuse_network_file_system(path: Path, *, mounts: Path = MOUNTS) -> None:

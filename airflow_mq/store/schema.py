@@ -18,7 +18,7 @@ from ..core.errors import (
 )
 from . import postgres, sqlite
 from .address import SQLITE_PREFIX, StoreAddress
-from .files import lacking, missing_store, refuse_network_file_system
+from .files import lacking, missing_store, refuse_foreign_log, refuse_network_file_system
 from .sql import migrations
 
 _TABLE = {
@@ -75,6 +75,9 @@ def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
 
 
 def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
+    assert address.path is not None
+    if address.path.stat().st_size:  # SQLite applies no log to an empty file.
+        refuse_foreign_log(address.path)
     with sqlite.translated():
         connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
         try:
@@ -107,6 +110,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
     assert address.path is not None
     address.path.parent.mkdir(parents=True, exist_ok=True)
     refuse_network_file_system(address.path)
+    refuse_foreign_log(address.path)
     with sqlite.translated():
         connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
         try:

@@ -11,17 +11,19 @@ from itertools import islice
 from typing import Any
 
 from ..core.errors import (
+    CommitInDoubt,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
     StoreCorrupt,
     StoreFull,
     StoreReadOnly,
+    StoreReplaced,
     StoreUnreachable,
 )
 from .address import SQLITE_PREFIX
 from .driver import plain, translating
-from .files import lacking, missing_store
+from .files import identity, lacking, mark_log, missing_store, refuse_foreign_log
 from .rows import Locked, StateRow
 from .sql import statement
 from .store import Outgoing, Store
@@ -94,17 +96,48 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     #: Seconds for which others could not write, since they were let.
     _kept = 0.0
+    #: Device and inode of the file that is open.
+    _file: tuple[int, int] | None = None
 
     def _connect(self) -> sqlite3.Connection:
         path = self.address.path
         assert path is not None
-        # Before SQLite makes an empty one.
-        if lacks := lacking(path):
-            raise missing_store(lacks)
+        if self._file is None:
+            # Before SQLite makes an empty one.
+            if lacks := lacking(path):
+                raise missing_store(lacks)
+            refuse_foreign_log(path)
+            self._file = identity(path)
         with translated():
             connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
             configure(connection)
+        mark_log(path)
         return connection
+
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection, while the file that was opened is still where it was."""
+        if self._is_replaced():
+            raise self._replaced()
+        return super().connection()
+
+    def _is_replaced(self) -> bool:
+        assert self.address.path is not None
+        return self._file is not None and identity(self.address.path) != self._file
+
+    def _replaced(self) -> MessageQueueError:
+        assert self.address.path is not None
+        if lacks := lacking(self.address.path):
+            return missing_store(lacks)
+        return StoreReplaced(
+            f"the SQLite file {str(self.address.path)!r} was replaced by another one while it was open, and nothing "
+            "was written to that one: make sure that it is the right file, and that no '-wal' and '-shm' of the old "
+            "one are beside it, then open the queue anew"
+        )
+
+    def close(self) -> None:
+        """Close all connections of all threads."""
+        super().close()
+        self._file = None
 
     def _disconnect(self, connection: sqlite3.Connection) -> None:
         connection.close()
@@ -133,6 +166,8 @@ class SqliteStore(Store[sqlite3.Connection]):
                 raise
             finally:
                 self._kept += time.monotonic() - began
+            if self._is_replaced():
+                raise CommitInDoubt(f"{self._replaced()}; whether the old file has the last commit is in doubt")
             self.point("committed")
 
     def _begin_within(self, connection: sqlite3.Connection, seconds: float) -> None:
