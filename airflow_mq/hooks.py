@@ -4,7 +4,7 @@ A connection of type `airflow_mq` names a store by its fields, and nothing but a
 server, where whoever may edit a connection must be able neither to run code nor to learn a secret. So the drivers and
 the keys of `extra` are closed sets, and what they name is checked as every address is (`airflow_mq.store.address`).
 
-    PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, connect_timeout
+    PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, and time-outs
     SQLite       extra: path
     both         extra: driver (told by host or path if left out), ring; origins and priority: who may send
 """
@@ -40,9 +40,9 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.provider import CONNECTION_TYPE, DRIVERS, HOOK_NAME, get_provider_info
 from airflow_mq.store.address import (
-    DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_PORT,
     DEFAULT_SCHEMA,
+    NUMBERS,
     PERMITTED,
     StoreAddress,
     refuse_network_file_system,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
 
-EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", "connect_timeout", "ring", "origins", "priority")
+EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority")
 DEFAULT_RING = "default"
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
@@ -208,6 +208,9 @@ def read_connection(connection: Any, *, root: Path | None = None) -> Target:
         permitted = {name: fields[name] for name in PERMITTED}
         return Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
     _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
+    numbers: dict[str, Any] = {
+        name: _whole_number(name, fields[name], default) for name, (default, _, _) in NUMBERS.items()
+    }
     address = StoreAddress(
         "postgresql",
         host=fields["host"],
@@ -217,7 +220,7 @@ def read_connection(connection: Any, *, root: Path | None = None) -> Target:
         database=fields["schema"],
         schema=fields["db_schema"] or DEFAULT_SCHEMA,
         sslmode=fields["sslmode"],
-        connect_timeout=_whole_number("connect_timeout", fields["connect_timeout"], DEFAULT_CONNECT_TIMEOUT),
+        **numbers,
         origins=fields["origins"],
         priority=fields["priority"],
     )
@@ -238,7 +241,7 @@ def _read_extra(text: str | None) -> dict[str, Any]:
         if key not in EXTRA_KEYS:
             named = repr(key) if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}", key) else "a key"
             raise AddressRefused(f"{named} in the extra of the connection is not known; it has {', '.join(EXTRA_KEYS)}")
-        if not (value is None or isinstance(value, str) or (key == "connect_timeout" and type(value) is int)):
+        if not (value is None or isinstance(value, str) or (key in NUMBERS and type(value) is int)):
             raise AddressRefused(f"{key} in the extra of the connection is not text")
     return extra
 

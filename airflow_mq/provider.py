@@ -106,13 +106,13 @@ def _connection_fields() -> dict[str, Any]:
             "What libpq means by it; left empty, the environment decides.",
             enum=list(SSL_MODES),
         ),
-        "connect_timeout": _field(
-            "PostgreSQL connect timeout",
-            "Seconds, 1 to 60; 10 if left empty.",
-            of="integer",
-            minimum=1,
-            maximum=60,
-        ),
+        "connect_timeout": _seconds("PostgreSQL connect timeout", 10, 60),
+        "statement_timeout": _seconds("PostgreSQL statement timeout", 300, 86_400),
+        "idle_in_transaction_session_timeout": _seconds("PostgreSQL idle transaction timeout", 60, 3_600),
+        "tcp_user_timeout": _seconds("TCP user timeout", 30, 600),
+        "keepalives_idle": _seconds("TCP keepalives idle", 30, 3_600),
+        "keepalives_interval": _seconds("TCP keepalives interval", 10, 600),
+        "keepalives_count": _seconds("TCP keepalives count", 3, 50, unit="Probes"),
         "ring": _field("Ring", "The ring to use where none is named; default if left empty."),
         "origins": _field(
             "Origins to send with",
@@ -124,6 +124,11 @@ def _connection_fields() -> dict[str, Any]:
             enum=["regular"],
         ),
     }
+
+
+def _seconds(title: str, default: int, most: int, unit: str = "Seconds") -> dict[str, Any]:
+    text = f"{unit}, 1 to {most}; {default} if left empty."
+    return _field(title, text, of="integer", minimum=1, maximum=most)
 
 
 def _field(label: str, description: str, *, of: str = "string", **schema: Any) -> dict[str, Any]:

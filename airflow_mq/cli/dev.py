@@ -121,7 +121,10 @@ def connection_of(address: StoreAddress) -> dict[str, Any]:
     if address.path is not None:
         extra["path"] = str(address.path)
     else:
-        extra |= {"db_schema": address.schema, "sslmode": address.sslmode, "connect_timeout": address.connect_timeout}
+        from ..store.address import NUMBERS
+
+        extra |= {"db_schema": address.schema, "sslmode": address.sslmode}
+        extra |= {name: getattr(address, name) for name in NUMBERS}
         fields |= {"host": address.host, "port": address.port, "login": address.user, "password": address.password}
         fields["schema"] = address.database
     return {**fields, "extra": {name: value for name, value in extra.items() if value is not None}}

@@ -6,8 +6,9 @@
     …?origins=acme%7Cacme/*&priority=regular      whoever uses this address sends as acme, and nothing urgent
 
 `postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
-`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The five parameters are all there
-are, and the last two go with SQLite too (`airflow_mq.core.permit` says what they mean). Whoever may write an
+`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The parameters are a closed list:
+`schema`, `sslmode`, the time-outs of `NUMBERS`, and `origins` and `priority`, which go with SQLite too
+(`airflow_mq.core.permit` says what they mean). Whoever may write an
 address, say in a connection of Airflow, shall reach a store with it, and not borrow what the process around it is
 or knows. Hence
 
@@ -30,7 +31,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from airflow_mq.core.errors import AddressRefused, InvalidInput
@@ -42,10 +43,20 @@ __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_addres
 DEFAULT_SCHEMA = "airflow_mq"
 DEFAULT_PORT = 5432
 DEFAULT_CONNECT_TIMEOUT = 10
+#: Whole numbers that an address may set: default, least, most. Seconds, but for the count.
+NUMBERS = {
+    "connect_timeout": (DEFAULT_CONNECT_TIMEOUT, 1, 60),
+    "statement_timeout": (300, 1, 86_400),
+    "idle_in_transaction_session_timeout": (60, 1, 3_600),
+    "tcp_user_timeout": (30, 1, 600),
+    "keepalives_idle": (30, 1, 3_600),
+    "keepalives_interval": (10, 1, 600),
+    "keepalives_count": (3, 1, 50),
+}
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 #: Who may send.
 PERMITTED = ("origins", "priority")
-PARAMETERS = ("schema", "sslmode", "connect_timeout", *PERMITTED)
+PARAMETERS = ("schema", "sslmode", *NUMBERS, *PERMITTED)
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
 
@@ -86,6 +97,16 @@ class StoreAddress:
     schema: str = DEFAULT_SCHEMA
     sslmode: str | None = None
     connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
+    #: After so many seconds the server cancels a statement, and soon after that the client closes the connection.
+    statement_timeout: int = NUMBERS["statement_timeout"][0]
+    #: After so many seconds without a statement the server ends an open transaction, and releases what it locked.
+    idle_in_transaction_session_timeout: int = NUMBERS["idle_in_transaction_session_timeout"][0]
+    #: Seconds for which either end waits for the other's network to acknowledge what it sent.
+    tcp_user_timeout: int = NUMBERS["tcp_user_timeout"][0]
+    #: Seconds of silence before the first probe of a connection, between probes, and how many may stay unanswered.
+    keepalives_idle: int = NUMBERS["keepalives_idle"][0]
+    keepalives_interval: int = NUMBERS["keepalives_interval"][0]
+    keepalives_count: int = NUMBERS["keepalives_count"][0]
     #: What whoever uses this address is confined to when they send.
     origins: str | None = None
     priority: str | None = None
@@ -145,6 +166,11 @@ class StoreAddress:
             "client_encoding": "UTF8",
             "application_name": "airflow_mq",
             "connect_timeout": self.connect_timeout,
+            "keepalives": 1,
+            "keepalives_idle": self.keepalives_idle,
+            "keepalives_interval": self.keepalives_interval,
+            "keepalives_count": self.keepalives_count,
+            "tcp_user_timeout": self.tcp_user_timeout * 1000,
         }
         return settings if self.sslmode is None else {**settings, "sslmode": self.sslmode}
 
@@ -175,8 +201,8 @@ class StoreAddress:
 
 
 _DEFAULTS = {
-    "schema": DEFAULT_SCHEMA, "sslmode": None, "connect_timeout": DEFAULT_CONNECT_TIMEOUT, "origins": None,
-    "priority": None,
+    "schema": DEFAULT_SCHEMA, "sslmode": None, "origins": None, "priority": None,
+    **{name: default for name, (default, _, _) in NUMBERS.items()},
 }  # fmt: skip
 
 
@@ -230,6 +256,7 @@ def _parse_postgres(rest: str) -> StoreAddress:
     # Whether the rest is what it seems is known only now; so the parameters are looked at last.
     _check_named(user=user, host=found["host"], database=database)
     given = dict(_parameters(found["query"]))
+    numbers: dict[str, Any] = {name: _number(given[name], name) for name in NUMBERS if name in given}
     return StoreAddress(
         "postgresql",
         host=found["host"][1:-1] if found["host"].startswith("[") else found["host"],
@@ -239,7 +266,7 @@ def _parse_postgres(rest: str) -> StoreAddress:
         database=database,
         schema=given.get("schema", DEFAULT_SCHEMA),
         sslmode=given.get("sslmode"),
-        connect_timeout=_number(given.get("connect_timeout", str(DEFAULT_CONNECT_TIMEOUT)), "connect_timeout"),
+        **numbers,
         origins=given.get("origins"),
         priority=given.get("priority"),
     )
@@ -286,8 +313,10 @@ def _check_postgres(address: StoreAddress) -> None:
         )
     if address.sslmode is not None and address.sslmode not in SSL_MODES:
         raise AddressRefused(f"the sslmode of the address is one of {', '.join(SSL_MODES)}")
-    if not 1 <= address.connect_timeout <= 60:
-        raise AddressRefused("the connect_timeout of the address is a number of seconds from 1 to 60")
+    for name, (_, least, most) in NUMBERS.items():
+        if not least <= getattr(address, name) <= most:
+            unit = "probes" if name == "keepalives_count" else "seconds"
+            raise AddressRefused(f"the {name} of the address is a number of {unit} from {least} to {most}")
 
 
 def _check_host(host: str) -> None:

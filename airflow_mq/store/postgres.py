@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..core.errors import (
     StoreError,
     StoreUnreachable,
 )
-from .address import StoreAddress
+from .address import NUMBERS, StoreAddress
 from .driver import plain, translating
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .rows import Locked, StateRow
@@ -289,10 +289,20 @@ class PostgresStore(Store[Connection]):
             unit.run_for("insert_mail", dict(zip(Outgoing._fields, map(list, zip(*rows)))), ring=ring)
             return
         self.point("copy_mail")
-        with unit.connection.cursor().copy(self.text("copy_mail")) as copy:
+        connection: Any = unit.connection
+        # On a connection of the caller's own nothing is set.
+        untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()
+        with untimed, unit.connection.cursor().copy(self.text("copy_mail")) as copy:
             copy.set_types(_COPY_TYPES)
             for row in rows:
                 copy.write_row((row.size, row.items, ring, row.more, row.origin, row.lengths, row.attributes, row.heap))
+
+    @contextmanager
+    def _untimed(self, connection: Connection) -> Iterator[None]:
+        """Let a COPY last for as long as its caller produces rows."""
+        connection.execute(b"SET LOCAL statement_timeout = 0")
+        yield
+        connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         """Let mail that is due join its queue."""
@@ -314,12 +324,21 @@ def connect(address: StoreAddress, *settings: str) -> Connection:
     connection = plain_connection(address, autocommit=True)
     try:
         with translated():
-            wanted = (f"search_path = {SEARCH_PATH}", *settings)
+            wanted = (f"search_path = {SEARCH_PATH}", *limits(address), *settings)
             connection.execute("; ".join(f"SET {setting}" for setting in wanted).encode())
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def limits(address: StoreAddress) -> list[str]:
+    """Return the settings by which the server ends what lasts too long, or what it does for a client that is gone."""
+    names = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
+    return [
+        *(f"{name} = {getattr(address, name) * 1000}" for name in names),
+        *(f"tcp_{name} = {getattr(address, name)}" for name in NUMBERS if name.startswith("keepalives_")),
+    ]
 
 
 def plain_connection(address: StoreAddress, *, autocommit: bool = False) -> Connection:

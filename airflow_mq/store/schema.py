@@ -21,6 +21,8 @@ from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, missing_store, refuse_foreign_log, refuse_network_file_system
 from .sql import migrations
 
+#: An upgrade may rewrite large tables, and waits for another upgrade.
+_PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
 _TABLE = {
     "sqlite": "CREATE TABLE IF NOT EXISTS mq_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
     "checksum TEXT NOT NULL) STRICT",
@@ -132,7 +134,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
 
 def _upgrade_postgres(address: StoreAddress) -> list[str]:
     prefix = address.prefix
-    with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
+    with postgres.translated(), postgres.connect(address, *_PATIENT) as connection, connection.transaction():
         # Two upgrades at once: the second waits here, and then finds nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
+from airflow_mq.store.address import NUMBERS
 
 pytestmark = pytest.mark.airflow
 
@@ -64,7 +65,7 @@ def test_the_form_shows_our_fields() -> None:
     assert meta["hook_name"] == "Message queue"
     assert meta["standard_fields"]["url_schema"]["title"] == "PostgreSQL database"
     extra = meta["extra_fields"]
-    assert list(extra) == ["driver", "path", "db_schema", "sslmode", "connect_timeout", "ring", "origins", "priority"]
+    assert list(extra) == ["driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority"]
     assert extra["driver"]["schema"]["enum"] == ["sqlite", "postgresql"]
     assert extra["driver"]["value"] == "postgresql"
 
@@ -73,6 +74,14 @@ def test_the_form_has_the_keys_that_the_hook_takes() -> None:
     from airflow_mq.hooks import EXTRA_KEYS
 
     assert tuple(get_provider_info()["connection-types"][0]["conn-fields"]) == EXTRA_KEYS
+
+
+def test_the_form_has_the_bounds_of_addresses() -> None:
+    fields = get_provider_info()["connection-types"][0]["conn-fields"]
+    for name, (default, least, most) in NUMBERS.items():
+        schema = fields[name]["schema"]
+        assert (schema["minimum"], schema["maximum"]) == (least, most)
+        assert f"{least} to {most}; {default} if left empty" in fields[name]["description"]
 
 
 class FakeField:
@@ -103,6 +112,17 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
         "db_schema": ("StringField", "PostgreSQL schema", ["optional"], None),
         "sslmode": ("StringField", "PostgreSQL SSL mode", ["optional", "any of 6"], None),
         "connect_timeout": ("IntegerField", "PostgreSQL connect timeout", ["optional"], None),
+        "statement_timeout": ("IntegerField", "PostgreSQL statement timeout", ["optional"], None),
+        "idle_in_transaction_session_timeout": (
+            "IntegerField",
+            "PostgreSQL idle transaction timeout",
+            ["optional"],
+            None,
+        ),
+        "tcp_user_timeout": ("IntegerField", "TCP user timeout", ["optional"], None),
+        "keepalives_idle": ("IntegerField", "TCP keepalives idle", ["optional"], None),
+        "keepalives_interval": ("IntegerField", "TCP keepalives interval", ["optional"], None),
+        "keepalives_count": ("IntegerField", "TCP keepalives count", ["optional"], None),
         "ring": ("StringField", "Ring", ["optional"], None),
         "origins": ("StringField", "Origins to send with", ["optional"], None),
         "priority": ("StringField", "Priority to send with", ["optional", "any of 1"], None),

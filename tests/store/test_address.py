@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_attempts
 
 from airflow_mq.core.errors import AddressRefused
 from airflow_mq.provider import SSL_MODES as SSL_MODES_OF_THE_FORM
-from airflow_mq.store.address import SSL_MODES, StoreAddress, parse
+from airflow_mq.store.address import NUMBERS, SSL_MODES, StoreAddress, parse
 
 CANARY = "hunter2canary"
 
@@ -329,6 +329,25 @@ def test_a_server_is_reached_with_it(pg_uri: str, monkeypatch: pytest.MonkeyPatc
         found = connection.execute("SELECT current_database(), current_user, current_setting('search_path')").fetchone()
 
     assert found == (address.database, address.user, '"$user", public')
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_time_outs_are_whole_numbers_within_bounds(name: str) -> None:
+    default, least, most = NUMBERS[name]
+    assert getattr(parse("postgresql://u@h/d"), name) == default
+    for number in (least, most):
+        address = parse(f"postgresql://u@h/d?{name}={number}")
+        assert getattr(address, name) == number and parse(address.uri) == address
+    for number in (least - 1, most + 1):
+        assert f"the {name} of the address is a number of" in refused(f"postgresql://u@h/d?{name}={number}")
+    for text in ("", "1.5", "-1", "1s", CANARY):
+        assert "is not a whole number" in refused(f"postgresql://u@h/d?{name}={text}")
+
+
+def test_libpq_is_given_the_time_outs_of_the_network() -> None:
+    settings = parse("postgresql://u@h/d?tcp_user_timeout=7&keepalives_idle=6&keepalives_count=5").conninfo()
+    assert (settings["tcp_user_timeout"], settings["keepalives"], settings["keepalives_idle"]) == (7000, 1, 6)
+    assert (settings["keepalives_interval"], settings["keepalives_count"]) == (10, 5)
 
 
 @pytest.mark.postgres
