@@ -732,7 +732,7 @@ class ObjectPlace(Place):
                 if about.get("type") == "directory":
                     waiting.append(about["name"].rstrip("/"))
                 elif about.get("type", "file") == "file" and not about.get("islink"):
-                    yield Found(below, int(about.get("size") or 0), _tag(about))
+                    yield Found(below, int(about.get("size") or 0), version_tag(about))
         left.report()
 
     @staticmethod
@@ -790,11 +790,11 @@ class ObjectPlace(Place):
             about = self.fs.info(self._full(found.path))
         except FileNotFoundError:
             return False
-        return int(about.get("size") or 0) == found.size and _tag(about) == found.stamp
+        return int(about.get("size") or 0) == found.size and version_tag(about) == found.stamp
 
 
-def _tag(about: Any) -> str:
-    """What an object store tells of a version."""
+def version_tag(about: Any) -> str:
+    """Return what names the version of an object among the facts that a file system of `fsspec` reports."""
     for name in ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created"):
         if about.get(name):
             # Some tell a time as a date here, and as a number there.

@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq import lineage
+from airflow_mq.adapters import key_for
+from airflow_mq.adapters.landing import version_tag
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
@@ -34,8 +36,21 @@ _WILD = re.compile(r"[*?\[]")
 _FIELDS = ("origin", "payload", "key", "weight", "headers", "priority")
 
 OriginOf = Callable[[Any], str]
-#: Where a message came from, for its key; its origin; and what it is.
-Source = Iterator[tuple[str, str, Any]]
+#: For how long a message's own key holds: for every sender to the ring, or for one task of one run.
+SCOPES = RING, RUN = "ring", "run"
+
+
+class _Place(NamedTuple):
+    """Where a message came from, for its key."""
+
+    #: Names it among the messages of this task in this run.
+    text: str
+    #: Names it whoever sends it, and whenever.
+    own: str | None = None
+
+
+#: Where a message came from; its origin; and what it is.
+Source = Iterator[tuple[_Place, str, Any]]
 
 
 class EnqueueMessagesOperator(QueueOperator):
@@ -48,9 +63,12 @@ class EnqueueMessagesOperator(QueueOperator):
         EnqueueMessagesOperator(task_id="rows", sql="SELECT tenant, body FROM outbox ORDER BY id",
                                 sql_conn_id="shop", origin_column="tenant", payload_column="body")
 
-    A retry, or a run that is cleared, enqueues nothing twice: each message has an idempotency key of the DAG,
-    the run, the task and its place in the source, within the ring's window. Templates are rendered in what the
-    author wrote; what comes out of XComs, files and rows arrives as it is, whatever is in it.
+    A retry, or a run that is cleared, enqueues nothing twice within the ring's `key_window`: each message has an
+    idempotency key. A key of the message's own holds for the whole ring, so a later run that finds the same message
+    does not send it again: the `key` of a mapping, the value of `key_column`, and for a file its path with its version
+    (size and time of change, or the object store's tag). Messages without one get a key of the DAG, the run, the task
+    and their place in the source. `key_scope="run"` makes every key one of the run: then each run sends everything.
+    Templates are rendered in what the author wrote; what comes out of XComs, files and rows arrives as it is.
 
     Returns `{"count": …, "size": …, "repeated": …}`.
 
@@ -67,7 +85,9 @@ class EnqueueMessagesOperator(QueueOperator):
     :param payload: `content`, or `path` where the processor reads the file itself
     :param origin_column: the column that names the origin
     :param payload_column: the column that is the payload; without it, the whole row as JSON
-    :param key_column: a column that identifies a row, in place of its place in the result
+    :param key_column: a column whose value is the row's idempotency key: unique among the messages of the ring, and
+        another one when the row's content changes (`SELECT 'order-' || id || '@' || updated_at AS key, …`)
+    :param key_scope: `ring`: a message's own key is accepted once, whichever run sends it; `run`: once in each run
     :param idempotent: give keys; without them a send is quicker, and a retry may send twice
     :param weight: what each message will cost, `[time, size]` (templated)
     :param headers: text that travels beside each (templated)
@@ -97,6 +117,7 @@ class EnqueueMessagesOperator(QueueOperator):
         origin_column: str | None = None,
         payload_column: str | None = None,
         key_column: str | None = None,
+        key_scope: str = RING,
         idempotent: bool = True,
         weight: Any = None,
         headers: Mapping[str, str] | None = None,
@@ -117,6 +138,7 @@ class EnqueueMessagesOperator(QueueOperator):
         self.origin_column = origin_column
         self.payload_column = payload_column
         self.key_column = key_column
+        self.key_scope = key_scope
         self.idempotent = idempotent
         self.weight = weight
         self.headers = headers
@@ -128,7 +150,11 @@ class EnqueueMessagesOperator(QueueOperator):
 
     def execute(self, context: Any) -> dict[str, int]:
         """Enqueue everything that the source has."""
-        base = key_base(context) if self.idempotent else None
+        if self.key_scope not in SCOPES:
+            raise AirflowFailException(
+                f"invalid key_scope {self.key_scope!r}: expected {' or '.join(map(repr, SCOPES))}"
+            )
+        base = key_base(context)
         above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue, watching.sending(queue), ExitStack() as held:
             addressed = self._addressed(self._apart(self._source(), queue, held), base, above)
@@ -145,7 +171,8 @@ class EnqueueMessagesOperator(QueueOperator):
             except KeyConflict as error:
                 raise AirflowFailException(
                     f"{error}. The source gave something else than when this task enqueued before: order the query, or "
-                    "name what identifies a message (key, key_column)"
+                    "name what identifies a message (key, key_column). A key of a message's own has to change with its "
+                    "content: add a version or a time of change to it, or set key_scope='run'"
                 ) from None
             except NotPermitted as error:
                 # Tried again, it would be refused again.
@@ -180,11 +207,20 @@ class EnqueueMessagesOperator(QueueOperator):
                     said = held.enter_context(queue.put_blob(file)).reference if large else file.read()
             yield place, origin, said
 
-    def _addressed(self, source: Source, base: str | None, above: str) -> Iterator[tuple[str, bytes | Message]]:
+    def _key(self, base: str, place: _Place, said: Any) -> Any:
+        """The idempotency key of a message that says its own, or none."""
+        own = said or (place.own if self.idempotent else None)
+        if own and self.key_scope == RING:
+            return own
+        if own:
+            return message_key(base, f"key {own}")
+        return message_key(base, place.text) if self.idempotent else None
+
+    def _addressed(self, source: Source, base: str, above: str) -> Iterator[tuple[str, bytes | Message]]:
         for place, origin, said in source:
             fields = said if isinstance(said, _Said) else _Said({"payload": said})
             payload = as_bytes(fields.get("payload"))
-            key = fields.get("key") or (None if base is None else message_key(base, place))
+            key = self._key(base, place, fields.get("key"))
             headers, weight = fields.get("headers"), self._weight(fields.get("weight"))
             priority = fields.get("priority")
             if key is None and headers is None and weight is None and priority is None:
@@ -213,7 +249,7 @@ class EnqueueMessagesOperator(QueueOperator):
             said = _Said(one) if isinstance(one, Mapping) and "payload" in one else None
             if said is not None and (unknown := [str(name) for name in said if name not in _FIELDS]):
                 raise AirflowFailException(f"a message has {', '.join(_FIELDS)}, and no {', '.join(unknown)[:80]}")
-            yield str(place), self._origin_of(one, said.get("origin") if said else None), said or one
+            yield _Place(str(place)), self._origin_of(one, said.get("origin") if said else None), said or one
 
     def _of_files(self) -> Source:
         pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
@@ -222,7 +258,8 @@ class EnqueueMessagesOperator(QueueOperator):
             if pattern and not found:
                 raise AirflowFailException(f"origin_pattern does not match {path!r}")
             origin = self._origin_of(path, found["origin"] if found else None)
-            yield path, origin, path.encode() if self.payload == "path" else file
+            place = _Place(path, key_for("file", f"{path}@{file.version}"))
+            yield place, origin, path.encode() if self.payload == "path" else file
 
     def _of_rows(self) -> Source:
         if not self.sql_conn_id:
@@ -232,7 +269,7 @@ class EnqueueMessagesOperator(QueueOperator):
             payload = self._column(row, self.payload_column) if self.payload_column else row
             key = self._column(row, self.key_column)
             yield (
-                (str(place) if key is None else f"row {key}"),
+                _Place(str(place), None if key is None else key_for(str(key))),
                 self._origin_of(row, None if own is None else str(own)),
                 payload,
             )
@@ -251,6 +288,8 @@ class _File(NamedTuple):
 
     size: int
     open: Callable[[], IO[bytes]]
+    #: Changes when the file does.
+    version: str
 
 
 class _Said(dict[str, Any]):
@@ -299,7 +338,8 @@ def matching(pattern: str) -> Iterator[tuple[str, _File]]:
     if "://" not in pattern:
         for path in sorted(glob.glob(pattern, recursive=True)):
             if os.path.isfile(path):
-                yield path, _File(os.path.getsize(path), partial(_open, path))
+                about = os.stat(path)
+                yield path, _File(about.st_size, partial(_open, path), f"{about.st_mtime_ns}+{about.st_size}")
         return
     from airflow.sdk import ObjectStoragePath
 
@@ -307,7 +347,7 @@ def matching(pattern: str) -> Iterator[tuple[str, _File]]:
     root = ObjectStoragePath(folder)
     for found in sorted(root.glob(rest) if rest else [root], key=str):
         if found.is_file():
-            yield str(found), _File(found.stat().st_size, partial(found.open, "rb"))
+            yield str(found), _File(found.stat().st_size, partial(found.open, "rb"), version_tag(found.stat()))
 
 
 def _open(path: str) -> IO[bytes]:

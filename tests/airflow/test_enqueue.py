@@ -217,6 +217,56 @@ def _row(number: int, tenant: str, body: str) -> bytes:
 
 
 @pytest.mark.usefixtures("shop")
+def test_a_row_with_a_key_of_its_own_is_sent_once_whatever_the_run(queue: MessageQueue, run: Run) -> None:
+    rows = {"sql": "SELECT * FROM outbox ORDER BY id", "sql_conn_id": "shop", "origin_column": "tenant"}
+
+    assert run.execute(enqueue(**rows, key_column="id"))["count"] == 3
+    for run_id in ("r2", "r3"):
+        assert run.airflow.run(run_id).execute(enqueue(**rows, key_column="id")) == {
+            "count": 0, "size": 0, "repeated": 3,
+        }  # fmt: skip
+    # The key is the caller's own: whoever else sends with it sends the same.
+    assert queue.enqueue_message("zebra", _row(2, "zebra", "2"), key="2").repeated == 1
+
+    again = enqueue(**rows, key_column="id", key_scope="run")
+    assert [run.airflow.run(run_id).execute(again)["count"] for run_id in ("r2", "r3", "r3")] == [3, 3, 0]
+    # Places in a result are the run's own, and so is what has no keys.
+    assert [run.airflow.run(run_id).execute(enqueue(**rows))["count"] for run_id in ("r2", "r3", "r3")] == [3, 3, 0]
+    assert [run.execute(enqueue(**rows, key_column="id", idempotent=False))["count"] for _ in range(2)] == [3, 3]
+
+
+def test_a_message_with_a_key_of_its_own_is_sent_once_whatever_the_run(sqlite_queue: MessageQueue, run: Run) -> None:
+    said = {"origin": "a", "messages": [{"payload": "x", "key": "k"}, "y"]}
+
+    assert run.execute(enqueue(**said))["count"] == 2
+    assert run.airflow.run("r2").execute(enqueue(**said)) == {"count": 1, "size": 1, "repeated": 1}
+    assert run.airflow.run("r2").execute(enqueue(**said, key_scope="run")) == {"count": 1, "size": 1, "repeated": 1}
+    assert run.airflow.run("r3").execute(enqueue(**said, key_scope="run"))["count"] == 2
+
+
+@pytest.mark.parametrize("address", ["{}/*.csv", "file://{}/*.csv"])
+def test_a_file_is_sent_once_until_it_changes(
+    sqlite_queue: MessageQueue, run: Run, tmp_path: Path, address: str
+) -> None:
+    files = {"files": address.format(tmp_path), "origin": "a"}
+    (tmp_path / "1.csv").write_text("1")
+
+    assert run.execute(enqueue(**files))["count"] == 1
+    assert run.airflow.run("r2").execute(enqueue(**files)) == {"count": 0, "size": 0, "repeated": 1}
+    (tmp_path / "1.csv").write_text("another")
+    assert run.airflow.run("r3").execute(enqueue(**files))["count"] == 1
+    assert run.airflow.run("r3").execute(enqueue(**files, key_scope="run"))["count"] == 1
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_row_whose_content_changed_under_its_key_is_told(sqlite_queue: MessageQueue, run: Run) -> None:
+    keyed = {"sql_conn_id": "shop", "origin": "a", "payload_column": "body", "key_column": "id"}
+    run.execute(enqueue(sql="SELECT id, body FROM outbox", **keyed))
+    with pytest.raises(Exception, match="has to change with its content"):
+        run.airflow.run("r2").execute(enqueue(sql="SELECT id, 'new' AS body FROM outbox", **keyed))
+
+
+@pytest.mark.usefixtures("shop")
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [
@@ -228,6 +278,7 @@ def _row(number: int, tenant: str, body: str) -> bytes:
         ({"sql": "SELECT 1", "origin": "a"}, "say sql_conn_id"),
         ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y'; it has x"),
         ({"messages": ["x"], "origin": "a", "not_before": "soon"}, "a number of seconds"),
+        ({"messages": ["x"], "origin": "a", "key_scope": "day"}, "invalid key_scope 'day': expected 'ring' or 'run'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, kwargs: Any, says: str) -> None:
