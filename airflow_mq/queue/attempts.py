@@ -37,11 +37,11 @@ class Slices(Protocol):
     #: Set when a processor was stopped, and so nothing is half done.
     at_rest: bool
 
-    def is_full(self, more: int) -> bool:
-        """Whether results are to be written before so many more messages are tried."""
+    def is_full(self, more: int, milliseconds: int = 0) -> bool:
+        """Whether results are to be written before more messages are tried, which are expected to take so long."""
 
-    def checkpoint(self, more: int) -> None:
-        """Write results if it is time to; so many more messages are going to be tried."""
+    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
+        """Write results if it is time to; so many more messages are going to be tried, for about so long."""
 
 
 class BatchProcessor:
@@ -181,7 +181,7 @@ class Calling(InPlace):
         mark = current_delivery.set(None)
         try:
             for at in range(first, stop):
-                if is_full(1):
+                if is_full(1, weights[at - first][0]):
                     processed += self._done(shelf, book, page, at, weights, first)
                     self.slices.checkpoint(0)
                 delivery = Delivery(book.origin, payloads[at], page, at, ladder.meter, shelf)
@@ -252,7 +252,7 @@ class Batching(InPlace):
     ) -> tuple[int, PageStatus | None]:
         """Process the next messages, and write down the answers."""
         first, count = page.first_index, len(weights)
-        self.slices.checkpoint(count)
+        self.slices.checkpoint(count, total[0])
         shelf = ladder.shelf
         payloads = shelf.payloads(book.origin, page)[first : first + count]
         batch = Batch(book.origin, payloads, page.index, first, lambda: shelf.headers(book.origin, page))

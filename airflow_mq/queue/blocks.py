@@ -370,10 +370,12 @@ class Blocks(QueueBase):
                         later.append((origin, run))
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
                 headers = {(o, p.index): shelf.headers(o, p) for o, _, p in now}
+                scales = Scales(shelf)
             for origin, run, page in now:
                 said = headers[origin, page.index]
                 for first, stop in _stretches(run):
-                    yield Batch(origin, page.payloads[first:stop], page.index, first, partial(dict, said))
+                    times = [weight.time for weight in scales.weights(origin, page, first, stop)]
+                    yield Batch(origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times)
             runs = later
 
 

@@ -144,10 +144,11 @@ class Service:
             self.at_rest = not isinstance(error, Exception)
             raise
 
-    def is_full(self, more: int) -> bool:
-        """Whether results are to be written before so many more messages are tried."""
+    def is_full(self, more: int, milliseconds: int = 0) -> bool:
+        """Whether results are to be written before more messages are tried, which are expected to take so long."""
         if self._tried and (
             self._tried + more > self.slice_messages
+            or milliseconds >= self.slice_seconds * 1_000
             or time.monotonic() - self._slice_began > self.slice_seconds
             or self.shelf.fetched > HELD
         ):
@@ -155,9 +156,9 @@ class Service:
         self._tried += more
         return False
 
-    def checkpoint(self, more: int) -> None:
+    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
         """Between two messages: write what was answered, if it is time to."""
-        if self.is_full(more) or not more:
+        if self.is_full(more, milliseconds) or not more:
             self._save()
             self._tried = more or 1
 

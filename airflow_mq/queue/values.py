@@ -147,6 +147,8 @@ class Batch(_OfBook):
     first: int
     _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
     priority: str = REGULAR
+    #: Milliseconds that each is expected to take, as its weight tells; nothing where that is not known.
+    times: Sequence[int] = field(default=(), repr=False, compare=False)
 
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:

@@ -12,7 +12,7 @@ from .. import failures
 from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
 from ..processors import Processor
-from .reporting import Reporter
+from .reporting import Reporter, flushed
 from .running import Manner, Tally, Task, groups_of, load_function, unanswered_items
 from .tables import MESSAGES_DDL, answers_in, batch_of
 
@@ -85,11 +85,12 @@ class Outcomes:
         side = self.channel.open(None)
         tally, reporter = Tally(), Reporter(side.report, side.seconds)
         try:
-            for batch in batches:
-                for place, outcome in answers_in(batch):
-                    checked = check_outcome(outcome, self.manner.most, self.manner.permit)
-                    reporter.add(*place, checked)
-                    tally.count(checked)
+            with flushed(reporter):
+                for batch in batches:
+                    for place, outcome in answers_in(batch):
+                        checked = check_outcome(outcome, self.manner.most, self.manner.permit)
+                        reporter.add(*place, checked)
+                        tally.count(checked)
             reporter.flush()
         except TokenRefused as error:
             tally.refused = str(error)

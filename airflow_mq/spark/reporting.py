@@ -26,36 +26,78 @@ T = TypeVar("T")
 
 
 class Reporter:
-    """Gathers answers; neighbours of which all is well become one.
+    """Gathers answers; neighbours of which all is well become one. One thread adds; a timer's may flush beside it.
 
     :param send: what takes a chunk of reports.
     :param seconds: after so long a chunk is sent, however small.
     """
 
     def __init__(self, send: Callable[[Sequence[Report]], None], seconds: float = MOST_SECONDS) -> None:
-        self._send, self._seconds = send, seconds
+        self._send, self.seconds = send, seconds
         self._runs: list[list[Any]] = []
         self._bytes, self._since = 0, time.monotonic()
+        # Chunks are sent one after the other, and answers are taken meanwhile.
+        self._sending, self._adding = threading.Lock(), threading.Lock()
 
     def add(self, origin: str, page: int, index: int, outcome: Outcome) -> None:
         """Take an answer, and send what there is if it is time to."""
-        last = self._runs[-1] if self._runs else None
-        if last and outcome == DONE == last[4] and last[:2] == [origin, page] and last[3] == index - 1:
-            last[3] = index
-        else:
-            self._runs.append([origin, page, index, index, outcome])
-        if isinstance(outcome, Done):
-            self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
-        late = time.monotonic() - self._since >= self._seconds
-        if late or len(self._runs) >= MOST_ANSWERS or self._bytes >= MOST_BYTES:
+        with self._adding:
+            last = self._runs[-1] if self._runs else None
+            if last and outcome == DONE == last[4] and last[:2] == [origin, page] and last[3] == index - 1:
+                last[3] = index
+            else:
+                self._runs.append([origin, page, index, index, outcome])
+            if isinstance(outcome, Done):
+                self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
+            late = time.monotonic() - self._since >= self.seconds
+            is_full = late or len(self._runs) >= MOST_ANSWERS or self._bytes >= MOST_BYTES
+        if is_full:
+            self.flush()
+
+    def expect(self, milliseconds: int) -> None:
+        """Send what there is before work that is expected to take longer than a chunk may wait."""
+        if milliseconds >= self.seconds * 1_000 and self._runs:
             self.flush()
 
     def flush(self) -> None:
-        """Send what there is."""
-        runs, self._runs, self._bytes = self._runs, [], 0
-        if runs:
-            self._send([Report(*run) for run in runs])
-        self._since = time.monotonic()
+        """Send what there is; what cannot be sent is kept for the next time."""
+        with self._sending:
+            with self._adding:
+                runs, self._runs, self._bytes = self._runs, [], 0
+            try:
+                if runs:
+                    self._send([Report(*run) for run in runs])
+            except BaseException:
+                # Still late: the next answer that is added sends these again.
+                with self._adding:
+                    self._runs = runs + self._runs
+                raise
+            self._since = time.monotonic()
+
+    def flush_quietly(self) -> None:
+        """Send what there is, from a timer: what goes wrong is raised by the next flush of the thread that adds."""
+        try:
+            self.flush()
+        except Exception as error:
+            log.warning("answers could not be reported (%s); trying again", type(error).__name__)
+
+
+@contextmanager
+def flushed(reporter: Reporter) -> Iterator[None]:
+    """Flush a reporter by a timer of its own while this runs."""
+    end = threading.Event()
+
+    def run() -> None:
+        while not end.wait(reporter.seconds):
+            reporter.flush_quietly()
+
+    thread = threading.Thread(target=run, name="airflow-mq-reports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:
@@ -73,7 +115,7 @@ def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:
 
 
 class LeaseKeeper:
-    """Renews a block's lease from a thread, until the block is not ours any more.
+    """Renews a block's lease from a thread, and flushes its reporters, until the block is not ours any more.
 
     :param lease: seconds for which each renewal holds; the ring's lease where it is not said.
     :param on_refused: called, in that thread, when the block turns out to be settled, released or past its deadline.
@@ -87,6 +129,7 @@ class LeaseKeeper:
         self._on_refused = on_refused
         self._seconds = (queue.config.lease if lease is None else lease) / RENEWALS
         self._end = threading.Event()
+        self._reporters: list[Reporter] = []
         self._thread = threading.Thread(target=self._keep, name="airflow-mq-lease", daemon=True)
         #: Why the block is not ours any more.
         self.refused: MessageQueueError | None = None
@@ -102,20 +145,39 @@ class LeaseKeeper:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(5.0)
 
+    @contextmanager
+    def flushing(self, reporter: Reporter) -> Iterator[None]:
+        """Flush a reporter from the same thread while this runs."""
+        self._reporters.append(reporter)
+        try:
+            yield
+        finally:
+            self._reporters.remove(reporter)
+
     def _keep(self) -> None:
-        wait = self._seconds
-        while not self._end.wait(wait):
-            wait = self._seconds
-            try:
-                self._queue.renew_block(self._token, self._lease)
-            except (TokenRefused, UnknownBlock) as error:
-                self.refused = error
-                if self._on_refused:
-                    self._on_refused()
-                return
-            except Exception as error:
-                log.warning("the lease could not be renewed (%s); trying again", type(error).__name__)
-                wait = min(1.0, self._seconds)
+        due = time.monotonic() + self._seconds
+        while not self._end.wait(min(MOST_SECONDS, max(0.0, due - time.monotonic()))):
+            if time.monotonic() >= due:
+                wait = self._renew()
+                if wait is None:
+                    return
+                due = time.monotonic() + wait
+            for reporter in tuple(self._reporters):
+                reporter.flush_quietly()
+
+    def _renew(self) -> float | None:
+        """Renew the lease; return the seconds until the next time, and nothing when the block is not ours any more."""
+        try:
+            self._queue.renew_block(self._token, self._lease)
+        except (TokenRefused, UnknownBlock) as error:
+            self.refused = error
+            if self._on_refused:
+                self._on_refused()
+            return None
+        except Exception as error:
+            log.warning("the lease could not be renewed (%s); trying again", type(error).__name__)
+            return min(1.0, self._seconds)
+        return self._seconds
 
 
 @contextmanager

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pickle import UnpicklingError
 from typing import Any, NamedTuple, Protocol, cast
 
 from .. import failures, tracing
@@ -32,7 +35,7 @@ from ..queue import Batch, BatchProcessor, Delivery
 from ..queue.attempts import going_on, outcome_of
 from ..queue.base import current_delivery
 from ..queue.typed import decoding_batches, refused
-from .reporting import Reporter
+from .reporting import Reporter, flushed
 
 log = logging.getLogger("airflow_mq.spark")
 
@@ -49,6 +52,8 @@ class Item(NamedTuple):
     at: int
     payload: bytes
     headers: Mapping[str, str]
+    #: Milliseconds that it is expected to take, as its weight tells.
+    time: int = 0
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -161,11 +166,12 @@ def load_function(name: str) -> Any:
 
 def run_share(
     processor: Processor, side: Side, manner: Manner, *, careful: bool = False, again: bool = False,
-    function: Callable[[Any, str], Any] | None = None,
+    function: Callable[[Any, str], Any] | None = None, timer: Timer = flushed,
 ) -> Tally:  # fmt: skip
     """Try the messages of one side, and report; nothing that a message does is raised.
 
     :param careful: call the function in child processes.
+    :param timer: flushes the answers now and then while a message is tried.
     :param again: somebody may have answered before: leave out what has an answer.
     :param function: called message by message, in the place of the one that the processor names.
     """
@@ -176,10 +182,14 @@ def run_share(
     else:
         attempt = OfMessages(function, manner)
     items = unanswered_items(side, manner, tally, again or careful)
+    attempt.expect = reporter.expect
+    # A process with threads is not forked: while a child works, its parent flushes.
+    how = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else _here
     try:
-        for item, outcome in attempt.outcomes(items, in_child if careful else _here):
-            reporter.add(*item.place, outcome)
-            tally.count(outcome)
+        with nullcontext() if careful else timer(reporter):
+            for item, outcome in attempt.outcomes(items, how):
+                reporter.add(*item.place, outcome)
+                tally.count(outcome)
         reporter.flush()
     except TokenRefused as error:
         tally.refused = str(error)
@@ -190,8 +200,9 @@ def items_of(batches: Iterable[Batch]) -> Iterator[Item]:
     """The messages of batches, one by one."""
     for batch in batches:
         headers = batch.headers or ({},) * len(batch)
-        for at, (payload, said) in enumerate(zip(batch.payloads, headers), batch.first):
-            yield Item(batch.origin, signed(batch.page, batch.priority), at, payload, said)
+        times = batch.times or (0,) * len(batch)
+        for at, (payload, said, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
+            yield Item(batch.origin, signed(batch.page, batch.priority), at, payload, said, time)
 
 
 def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = True) -> Iterator[Item]:
@@ -232,6 +243,7 @@ def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
 Answered = Iterator[tuple[Item, Outcome]]
 Call = Callable[[Iterable[Item]], Answered]
 How = Callable[[Call, Iterable[Item]], Answered]
+Timer = Callable[[Reporter], AbstractContextManager[None]]
 
 
 def _here(call: Call, items: Iterable[Item]) -> Answered:
@@ -243,6 +255,8 @@ class Attempts:
 
     def __init__(self, function: Any, manner: Manner) -> None:
         self.function, self.manner = function, manner
+        #: Called before messages are tried that are expected to take so many milliseconds.
+        self.expect: Callable[[int], None] = lambda milliseconds: None
 
     def outcomes(self, items: Iterator[Item], how: How) -> Answered:
         """Each message with its outcome; one that the function is silent about has none."""
@@ -277,12 +291,15 @@ class OfMessages(Attempts):
             left = [item for item in group if item.book not in stopped]
             while left:
                 answered = set()
+                ahead = _Ahead(left, stopped)
+                self.expect(ahead.time_after(None))
                 try:
                     for item, outcome in how(self._call, left):
                         answered.add(item.place)
                         if self.manner.stops(outcome):
                             stopped.add(item.book)
                         yield item, outcome
+                        self.expect(ahead.time_after(item))
                     break
                 except ChildDied as error:
                     culprit, fate = _first(left, answered, stopped), Yield(str(error))
@@ -330,6 +347,27 @@ class OfMessages(Attempts):
             current_delivery.reset(mark)
 
 
+class _Ahead:
+    """Tells of messages that are tried one by one how long the next is expected to take."""
+
+    def __init__(self, items: Sequence[Item], stopped: Container[str]) -> None:
+        self.items, self.stopped = items, stopped
+        self.is_known = any(item.time for item in items)
+        self._at = 0
+
+    def time_after(self, item: Item | None) -> int:
+        """Milliseconds of the message that is tried after this one."""
+        if not self.is_known:
+            return 0
+        items = self.items
+        while item is not None and self._at < len(items) and items[self._at] is not item:
+            self._at += 1
+        self._at += item is not None
+        while self._at < len(items) and items[self._at].book in self.stopped:
+            self._at += 1
+        return items[self._at].time if self._at < len(items) else 0
+
+
 def _first(items: Sequence[Item], answered: Container[tuple[str, int, int]], stopped: Container[str]) -> Item:
     """The message that was being tried when a child died."""
     return next(item for item in items if item.place not in answered and item.book not in stopped)
@@ -353,6 +391,7 @@ class Together(Attempts):
 
     def _halved(self, items: Sequence[Item], how: How) -> Answered:
         answered = set()
+        self.expect(sum(item.time for item in items))
         try:
             for item, outcome in how(self.call, items):
                 answered.add(item.place)
@@ -439,8 +478,13 @@ class ChildFailed(Exception):
     """What a call raised in a child, in words that are safe to keep."""
 
 
-def in_child(call: Call, items: Iterable[Item]) -> Answered:
-    """Run a call in a child; raises `ChildDied` when the child ends before its work does."""
+def in_child(
+    call: Call, items: Iterable[Item], idle: Callable[[], None] | None = None, seconds: float | None = None
+) -> Answered:
+    """Run a call in a child; raises `ChildDied` when the child ends before its work does.
+
+    :param idle: called whenever the child has not answered for so many seconds.
+    """
     group = list(items)
     places = {item.place: item for item in group}
     reading, writing = os.pipe()
@@ -449,11 +493,13 @@ def in_child(call: Call, items: Iterable[Item]) -> Answered:
         _be_child(call, group, reading, writing)
     os.close(writing)
     try:
-        with os.fdopen(reading, "rb") as stream:
+        with Connection(reading, writable=False) as stream:
             while True:
+                while idle and not stream.poll(seconds):
+                    idle()
                 try:
-                    told = pickle.load(stream)  # noqa: S301 - our own child wrote it
-                except (EOFError, pickle.UnpicklingError):
+                    told = stream.recv()
+                except (EOFError, OSError, UnpicklingError):
                     raise ChildDied(_fate(child)) from None
                 if told is None:
                     return
@@ -468,14 +514,14 @@ def _be_child(call: Call, group: Sequence[Item], reading: int, writing: int) -> 
     """The child's whole life. It leaves without running anything of its parent's: not its `finally`, not its exits."""
     try:
         os.close(reading)
-        with os.fdopen(writing, "wb", buffering=0) as stream:
+        with Connection(writing, readable=False) as stream:
             told: Any = None
             try:
                 for item, outcome in call(group):
-                    stream.write(pickle.dumps((item.place, outcome)))
+                    stream.send((item.place, outcome))
             except (Exception, SystemExit) as error:
                 told = ChildFailed(failures.reason_of(error))
-            stream.write(pickle.dumps(told))
+            stream.send(told)
     finally:
         os._exit(0)
 

@@ -96,7 +96,7 @@ def with_payloads(
             yield batch
             continue
         for at, payload in enumerate(batch.payloads):
-            single = replace(batch, payloads=[payload], first=batch.first + at)
+            single = replace(batch, payloads=[payload], first=batch.first + at, times=batch.times[at : at + 1])
             try:
                 yield replace(single, payloads=[_payload(queue, payload)])
             except BlobMissing:
@@ -188,7 +188,7 @@ def run_in_place(
             if function is None:
                 load_function(task.processor.function)
             side = StoreSide(queue, token, task.share, owned=False)
-            total.add(run_share(task.processor, side, manner, again=again, function=function))
+            total.add(run_share(task.processor, side, manner, again=again, function=function, timer=keeper.flushing))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused

@@ -44,7 +44,7 @@ NAMES = (*_WRONG, "yield", "overweight")
 
 def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
     """Messages as a record batch."""
-    origins, pages, indices, payloads, headers = zip(*items) if items else ((),) * 5
+    origins, pages, indices, payloads, headers = zip(*(item[:5] for item in items)) if items else ((),) * 5
     columns = [origins, pages, indices, payloads, [list(said.items()) for said in headers]]
     return pa.RecordBatch.from_arrays(
         [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)], schema=MESSAGES

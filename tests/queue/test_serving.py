@@ -118,6 +118,21 @@ def test_stopped_in_the_middle_what_was_done_is_kept(queue: MessageQueue) -> Non
     assert serve(queue) == [("acme", b"c")]
 
 
+def test_a_service_commits_before_a_message_that_takes_long(queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"quick", b"quick"])
+    queue.enqueue_message("a", b"slow", weight=Weight(5_000, 1))
+    left: list[list[bytes]] = []
+
+    def process(delivery: Delivery) -> None:
+        if delivery.payload == b"slow":
+            with MessageQueue(queue.store.address.uri, queue.ring) as other:
+                left.append([one.payload for one in other.peek("a")])
+
+    queue.service_queues(process, slice_seconds=4.9)
+
+    assert left == [[b"slow"]]
+
+
 # What a processor may do.
 
 

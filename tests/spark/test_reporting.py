@@ -1,0 +1,150 @@
+"""Answers are reported while the next message runs, and before one that is expected to take long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq import Block, Done, MessageQueue, Processor, Weight
+from airflow_mq.core.errors import StoreUnreachable, TokenRefused
+from airflow_mq.spark.reporting import Reporter, flushed
+from airflow_mq.spark.running import run_share
+from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from tests.spark.conftest import processors, whole
+from tests.waiting import eventually
+
+MakeRing = Callable[..., MessageQueue]
+SLOW = b"slow"
+
+
+def answered(queue: MessageQueue, block: Block) -> list[tuple[str, int]]:
+    return sorted((origin, item) for origin, answers in queue.reported(block).items() for _, item in answers.items())
+
+
+def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, Any]:
+    manner = manner_of(queue, block)
+    (task,) = tasks_of(block, manner, processors(), whole(processors()), 1)
+    return task.processor, StoreSide(queue, block.token, task.share, owned=False), manner
+
+
+def test_a_finished_message_is_reported_while_the_next_one_runs(either_store: str, make_ring: MakeRing) -> None:
+    queue = make_ring(either_store)
+    queue.enqueue_messages("a", [b"quick", SLOW])
+    block, go_on = queue.plan_block(), threading.Event()
+
+    def process(payload: bytes, origin: str) -> None:
+        assert payload != SLOW or go_on.wait(60)
+
+    working = threading.Thread(
+        target=run_in_place, args=(queue, block.token, processors(), whole(processors())), kwargs={"function": process}
+    )
+    working.start()
+    try:
+        eventually(lambda: answered(queue, block) == [("a", 0)])
+    finally:
+        go_on.set()
+        working.join()
+    assert answered(queue, block) == [("a", 0), ("a", 1)]
+
+
+def test_an_executor_reports_by_a_timer_of_its_own(make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"quick", SLOW])
+    block = queue.plan_block()
+    processor, side, manner = share_of(queue, block)
+    side.seconds = 0.05
+
+    def process(payload: bytes, origin: str) -> None:
+        if payload == SLOW:
+            eventually(lambda: answered(queue, block) == [("a", 0)])
+
+    assert run_share(processor, side, manner, function=process).done == 2
+
+
+def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: Path) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"quick", SLOW])
+    block = queue.plan_block()
+    processor, side, manner = share_of(queue, block)
+    side.seconds = 0.05
+    reported = tmp_path / "reported"
+    report = side.report
+
+    def report_and_tell(reports: Any) -> None:
+        report(reports)
+        reported.touch()
+
+    side.report = report_and_tell  # type: ignore[method-assign]
+
+    def process(payload: bytes, origin: str) -> None:
+        if payload == SLOW:
+            eventually(reported.exists)
+
+    assert run_share(processor, side, manner, function=process, careful=True).done == 2
+
+
+@pytest.mark.parametrize("shape", ["message", "arrow"])
+def test_before_a_message_that_takes_long_all_is_reported(
+    make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"quick", b"quick"])
+    queue.enqueue_messages("b", [SLOW], weight=Weight(5_000, 1))
+    block = queue.plan_block()
+    processor, side, manner = share_of(queue, block)
+    # No timer comes before this test ends.
+    side.seconds = 4.9
+    seen: list[list[tuple[str, int]]] = []
+
+    def process(payload: bytes, origin: str) -> None:
+        if payload == SLOW:
+            seen.append(answered(queue, block))
+
+    def process_arrow(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            if SLOW in batch.column("payload").to_pylist():
+                seen.append(answered(queue, block))
+            columns = [batch.column(name) for name in ("origin", "page", "item")]
+            nothing = pa.nulls(batch.num_rows, pa.string())
+            yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "page", "item", "outcome"])
+
+    if shape == "arrow":
+        monkeypatch.setattr("airflow_mq.spark.running.load_function", lambda name: process_arrow)
+        monkeypatch.setattr("airflow_mq.spark.running.TOGETHER", 2)
+        processor = replace(processor, shape="arrow")
+        done = run_share(processor, side, manner)
+    else:
+        done = run_share(processor, side, manner, function=process)
+
+    assert done.done == 3
+    assert seen == [[("a", 0), ("a", 1)]]
+
+
+def test_what_cannot_be_sent_is_kept_and_its_error_raised_where_answers_are_added() -> None:
+    answers: list[Exception | None] = [StoreUnreachable(), None]
+    sent: list[int] = []
+
+    def send(reports: Any) -> None:
+        error = answers.pop(0)
+        if error:
+            raise error
+        sent.extend(report.first for report in reports)
+
+    reporter = Reporter(send, seconds=3600)
+    reporter.add("a", 0, 1, Done())
+    reporter.flush_quietly()
+    reporter.add("a", 0, 3, Done())
+    reporter.flush()
+    assert sent == [1, 3]
+
+    answers.append(TokenRefused())
+    reporter.add("a", 0, 5, Done())
+    with pytest.raises(TokenRefused), flushed(reporter):
+        reporter.flush()
