@@ -166,8 +166,9 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def _transaction(self, begin: bytes, *, writes: bool = False) -> Iterator[Unit]:
-        connection = self.connection()
-        committing = False
+        # Kept for as long as this transaction, even if the thread that began it ends before.
+        lent = self.lent()
+        connection, committing = lent.connection, False
         try:
             with translated():
                 self.point("begin")
@@ -202,7 +203,8 @@ class PostgresStore(Store[Connection]):
     @contextmanager
     def loose(self) -> Iterator[Unit]:
         """Reads one by one."""
-        connection = self.connection()
+        lent = self.lent()
+        connection = lent.connection
         try:
             with translated():
                 yield PostgresUnit(self, connection)

@@ -26,7 +26,7 @@ from .driver import plain, translating
 from .files import identity, lacking, mark_log, missing_store, refuse_foreign_log
 from .rows import Locked, StateRow
 from .sql import statement
-from .store import Outgoing, Store
+from .store import Lent, Outgoing, Store
 from .unit import Unit
 
 #: Rows of mail that are in memory at the same time while a long call is written.
@@ -114,11 +114,11 @@ class SqliteStore(Store[sqlite3.Connection]):
         mark_log(path)
         return connection
 
-    def connection(self) -> sqlite3.Connection:
+    def lent(self) -> Lent[sqlite3.Connection]:
         """This thread's connection, while the file that was opened is still where it was."""
         if self._is_replaced():
             raise self._replaced()
-        return super().connection()
+        return super().lent()
 
     def _is_replaced(self) -> bool:
         assert self.address.path is not None
@@ -148,7 +148,8 @@ class SqliteStore(Store[sqlite3.Connection]):
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """One transaction, the only one that writes."""
-        connection = self.connection()
+        lent = self.lent()
+        connection = lent.connection
         with translated():
             self.point("begin")
             if wait and (patience is None or patience >= self.busy_timeout):
@@ -180,7 +181,8 @@ class SqliteStore(Store[sqlite3.Connection]):
     @contextmanager
     def reading(self) -> Iterator[Unit]:
         """Reads of one moment; writers go on beside them."""
-        connection = self.connection()
+        lent = self.lent()
+        connection = lent.connection
         with translated():
             connection.execute("BEGIN")
             try:
@@ -193,7 +195,8 @@ class SqliteStore(Store[sqlite3.Connection]):
     def loose(self) -> Iterator[Unit]:
         """Reads one by one."""
         with translated():
-            yield SqliteUnit(self, self.connection())
+            lent = self.lent()
+            yield SqliteUnit(self, lent.connection)
 
     def rest(self) -> None:
         """Leave the file alone for a moment, now and then: whoever waits to write gets in."""

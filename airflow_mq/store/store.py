@@ -28,6 +28,19 @@ class Outgoing(NamedTuple):
     heap: bytes
 
 
+class Lent(Generic[Connection]):
+    """A connection of one thread."""
+
+    def __init__(self, store: Store[Connection], connection: Connection) -> None:
+        self.connection = connection
+        self._store, self._pid = store, os.getpid()
+
+    def __del__(self) -> None:
+        # Threads come and go: without this each would leave a connection behind until the store is closed.
+        if self._pid == os.getpid():
+            self._store.retire(self.connection)
+
+
 class Store(ABC, Generic[Connection]):
     """A database that holds rings. May be shared by threads: each has a connection of its own."""
 
@@ -42,7 +55,8 @@ class Store(ABC, Generic[Connection]):
         self.filesystem_of: FileSystemOf = by_fsspec
         self._local = threading.local()
         self._open: list[Connection] = []
-        self._lock = threading.Lock()
+        # A thread may end, and its connection be closed, while this one is being counted.
+        self._lock = threading.RLock()
         self._pid = os.getpid()
 
     @abstractmethod
@@ -101,25 +115,35 @@ class Store(ABC, Generic[Connection]):
 
     def connection(self) -> Connection:
         """This thread's connection."""
+        return self.lent().connection
+
+    def lent(self) -> Lent[Connection]:
+        """This thread's connection, which is closed when the thread has ended and nothing refers to this any more."""
         if self._pid != os.getpid():
             # A forked child must not touch its parent's connections, not even to close them.
             self._local, self._open, self._pid = threading.local(), [], os.getpid()
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None or not self._is_alive(connection):
-            if connection is not None:
-                self.drop(connection)
-            connection = self._local.connection = self._connect()
+        lent: Lent[Connection] | None = getattr(self._local, "lent", None)
+        if lent is None or not self._is_alive(lent.connection):
+            if lent is not None:
+                self.drop(lent.connection)
+            connection = self._connect()
             with self._lock:
                 self._open.append(connection)
-        return connection
+            lent = self._local.lent = Lent(self, connection)
+        return lent
 
     def drop(self, connection: Connection) -> None:
         """Give up a connection that cannot be trusted any more."""
+        self._local.lent = None
+        self.retire(connection)
+
+    def retire(self, connection: Connection) -> None:
+        """Close a connection, unless that was done before."""
         with self._lock:
-            if connection in self._open:
-                self._open.remove(connection)
-        self._local.connection = None
-        self._disconnect(connection)
+            known = [one for one in self._open if one is not connection]
+            was_open, self._open = len(known) < len(self._open), known
+        if was_open:
+            self._disconnect(connection)
 
     def close(self) -> None:
         """Close all connections of all threads."""
