@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.operators.base import open_queue, weight_of
+from airflow_mq.operators.base import open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Processors
 
@@ -75,7 +75,9 @@ class MessageProcessorOperator(DecoratedOperator):
         function = self.python_callable
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
             done = queue.service_queues(
-                lambda delivery: function(delivery.payload, delivery.origin, **fixed), weight_of(self.limit, "limit")
+                lambda delivery: function(delivery.payload, delivery.origin, **fixed),
+                weight_of(self.limit, "limit"),
+                server=server_name(self),
             )
         self.log.info("%s", done)
         return {**vars(done), "weight": list(done.weight)}

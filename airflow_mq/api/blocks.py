@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_mq.core.weight import LARGEST, Weight, total_weight
-from airflow_mq.queue import ForeseenBlock
+from airflow_mq.queue import ForeseenBlock, ForeseenQueue
 from airflow_mq.store.rows import LATEST
 
 from . import answers, shapes
@@ -77,7 +77,7 @@ def _foreseen(one: ForeseenBlock) -> answers.ForeseenBlock:
     taken = sorted((its for its in one.queues if its.messages), key=lambda its: -max(its.weight))
     whole = total_weight([its.weight for its in taken])
     left_out: list[answers.LeftOut] = [
-        {"origin": its.origin, "priority": shapes.priority(its.priority), "reason": its.reason}
+        {"origin": its.origin, "priority": shapes.priority(its.priority), "reason": _left_out(its, one)}
         for its in one.queues
         if not its.messages
     ]
@@ -94,6 +94,14 @@ def _foreseen(one: ForeseenBlock) -> answers.ForeseenBlock:
         ],
         "left_out": left_out[:MOST_QUEUES],
     }  # fmt: skip
+
+
+def _left_out(its: ForeseenQueue, block: ForeseenBlock) -> str:
+    """Return why a block stops at a queue; where its first message is heavier than the block, with the limit."""
+    if its.needs is None:
+        return its.reason
+    whose = f", the limit of {block.server}" if block.server is not None else ""
+    return f"{its.reason}: its first message needs {its.needs} of {block.limit}{whose}"
 
 
 @router.get("/events")

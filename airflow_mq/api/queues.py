@@ -210,11 +210,10 @@ def _explained(queue: MessageQueue, origin: str, priority: str) -> answers.Expla
     if queue.has_many_news():
         sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
         return {"reason": "new", "sentence": sentence, "block": None, "changes": []}
-    limit, seed = queue.config.service_weight, None
-    if limit is None:
+    if queue.config.service_weight is None and not any(one.limit for one in queue.servers()):
         sentence = "this ring has no service weight: each block says what it may cost, and nothing can be foreseen."
         return {"reason": "turn", "sentence": sentence, "block": None, "changes": []}
-    told = queue.explain(origin, limit=limit, seed=seed, ahead=20, priority=priority)
+    told = queue.explain(origin, ahead=20, priority=priority)
     return {"reason": told.reason, "sentence": told.sentence, "block": told.block, "changes": list(told.remedies)}
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SKEW, MUCH_SKEW = 2.0, 30.0
 #: A shorter lease runs out while everything is in order.
 SHORT_LEASE = 30.0
+#: How many ready queues of a ring are looked at.
+LOOKED_AT = 100
 #: A service holds the ring for 30 seconds at a time; no honest hold reaches farther than this.
 FAR_HOLD = 120.0
 
@@ -99,6 +101,18 @@ def _ring(queue: MessageQueue) -> Iterator[Finding]:
     if sound:
         yield fine(check, "its settings go together")
     yield from _dead_blocks(queue)
+    yield from _servers(queue)
+
+
+def _servers(queue: MessageQueue) -> Iterator[Finding]:
+    """Report which DAGs and programs service a ring, and which queues none of them can."""
+    check, servers, config = f"servers of {queue.ring}", queue.servers(), queue.config
+    for one in servers:
+        limit = one.limit_in(config)
+        yield fine(check, f"{one.name} services it, with {'no limit' if limit is None else f'a limit of {limit}'}")
+    if servers:
+        for told in queue.stuck(LOOKED_AT):
+            yield wrong(check, told.sentence, "; or ".join(told.remedies))
 
 
 def _dead_blocks(queue: MessageQueue) -> Iterator[Finding]:

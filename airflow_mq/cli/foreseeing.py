@@ -44,6 +44,19 @@ def dry_run(session: Session, args: Namespace) -> None:
         f"messages in all: {block.messages:,}, weight {block.planned} and {block.overhead} besides, "
         f"of {block.limit}; nothing was claimed"
     )
+    _tell_stuck(session, block)
+
+
+def _tell_stuck(session: Session, block: ForeseenBlock) -> None:
+    """Name the server whose limit counts, and the queues that wait behind a message which is heavier than that."""
+    if block.server is not None:
+        session.out.remark(f"with the limit of {block.server}; --limit names another")
+    for one in block.queues:
+        if one.needs is not None:
+            session.out.remark(
+                f"{queue_name(one.origin, one.priority)} waits behind a message that needs {one.needs} of "
+                f"{block.limit}: raise the limit, or set such messages aside with set_aside_above=block"
+            )
 
 
 def forecast(session: Session, args: Namespace) -> None:
@@ -64,6 +77,7 @@ def forecast(session: Session, args: Namespace) -> None:
         session.out.table(("block>", "messages>", "queues>", "planned>", "limit>", "served"), rows)
         if len(found) < args.blocks:
             session.out.remark("then nothing is left that a block could take")
+        _tell_stuck(session, found[-1])
 
 
 def explain(session: Session, args: Namespace) -> None:
@@ -91,7 +105,7 @@ def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
 def _plain(block: ForeseenBlock) -> dict[str, Any]:
     return {
         "block": block.number, "messages": block.messages, "planned": block.planned, "overhead": block.overhead,
-        "limit": block.limit, "order": block.order, "seed": block.seed,
+        "limit": block.limit, "order": block.order, "seed": block.seed, "server": block.server,
         "queues": [_plain_queue(one) for one in block.queues],
     }  # fmt: skip
 
@@ -114,7 +128,10 @@ def share(text: str) -> tuple[str, int]:
     return origin, positive(number)
 
 
-_LIMIT = option("--limit", type=weight, metavar="TIME/SIZE", help="what a block may cost (default: as the ring says)")
+_LIMIT = option(
+    "--limit", type=weight, metavar="TIME/SIZE",
+    help="what a block may cost (default: as the latest DAG that serviced the ring, else as the ring)",
+)  # fmt: skip
 _SEED = option("--seed", type=seed, metavar="HEX", help="of a ring that shuffles: the seed of the blocks")
 _CONDITIONS: tuple[Option, ...] = (
     _LIMIT,

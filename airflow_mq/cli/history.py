@@ -74,14 +74,22 @@ def ledger(session: Session, args: Namespace) -> None:
         _granted_below(session, args.below, found)
     elif session.out.as_json:
         session.out.value(
-            [{"block": one.block, "at": one.at, "entries": [_entry(entry) for entry in one.entries]} for one in found]
+            [
+                {
+                    "block": one.block,
+                    "at": one.at,
+                    "server": one.server,
+                    "entries": [_entry(entry) for entry in one.entries],
+                }
+                for one in found
+            ]
         )
     elif not found:
         session.out.remark("the ledger is empty; each block that is planned writes a page of it")
     else:
         rows = [
             (one.block, one.at, queue_name(entry.origin, entry.priority), entry.messages, str(entry.granted),
-             as_percent(entry.offered), as_percent(entry.deficit), entry.reason)
+             as_percent(entry.offered), as_percent(entry.deficit), _stopped_by(entry, one))
             for one in found for entry in one.entries
         ]  # fmt: skip
         session.out.table(("block>", "at", "origin", "messages>", "granted>", "offered>", "kept>", "stopped by"), rows)
@@ -98,7 +106,14 @@ def _granted_below(session: Session, name: str, found: Sequence[LedgerBlock]) ->
 
 
 def _entry(entry: Any) -> dict[str, Any]:
-    return {**asdict(entry), "granted": entry.granted}
+    return {**asdict(entry), "granted": entry.granted, "needs": entry.needs}
+
+
+def _stopped_by(entry: Any, block: LedgerBlock) -> str:
+    """Why a block stopped at a queue, and, where its first message is heavier than the block, what that needs."""
+    if entry.needs is None:
+        return str(entry.reason)
+    return f"{entry.reason}: needs {entry.needs}" + (f" of {block.limit}" if block.limit is not None else "")
 
 
 def as_percent(parts: int) -> str:

@@ -13,6 +13,8 @@ from .weight import Costs, Weight, max_message_weight
 #: Length in four bytes and a mark in one: what a message takes in a page beside its payload.
 HEADER_SIZE = 5
 ORDERS = ("deficit", "rotation", "shuffle")
+#: By which limit a message counts as too heavy: the ring's service weight, or the limit of the block that meets it.
+SET_ASIDE_ABOVE = ("ring", "block")
 #: Deficits are counted in parts of a block: a message that fills one costs this much.
 BLOCK_PARTS = 1 << 40
 DAY = 86_400.0
@@ -49,6 +51,9 @@ class RingConfig:
     max_message_size: int | None = None
     #: The fraction of a full block above which a message is set aside although it would fit; none: as the size.
     most_of_limit: float | None = None
+    #: Whose limit sets a heavier message aside: the ring's service weight (`ring`), or that of the block that meets it
+    #: (`block`). With `ring`, a message between the two stays where it is, and its queue waits behind it.
+    set_aside_above: str = "ring"
     #: Seconds since its arrival after which housekeeping lets go of what is set aside; none: never.
     set_aside_expires: float | None = None
     #: Whether housekeeping lets go of what no processor could read: set aside after too many tries.
@@ -79,6 +84,8 @@ class RingConfig:
         self._check_numbers()
         if self.order not in ORDERS:
             raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
+        if self.set_aside_above not in SET_ASIDE_ABOVE:
+            raise ConfigRefused(f"set_aside_above is {' or '.join(SET_ASIDE_ABOVE)}, not {self.set_aside_above!r}")
         for name in ("ordered", "discard_unreadable", "high"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"{name} is true or false, not {getattr(self, name)!r}")

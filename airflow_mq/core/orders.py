@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, islice
+from typing import Any
 
 from .book import Book
 from .config import BLOCK_PARTS
@@ -44,6 +45,8 @@ class Entry:
     reason: str = ""
     visits: int = 0
     priority: str = REGULAR
+    #: Weight of its first message, where that is more than the whole block could carry: the queue is stuck behind it.
+    needs: Weight | None = None
 
 
 class Ledger:
@@ -51,6 +54,13 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
+        #: What is recorded of the block as a whole.
+        self.head: dict[str, Any] | None = None
+
+    @property
+    def stuck(self) -> list[Entry]:
+        """The lines of queues that stopped at a message heavier than the whole block."""
+        return [entry for entry in self.entries.values() if entry.needs is not None]
 
     def entry(self, origin: str) -> Entry:
         """The line of this queue."""
@@ -58,6 +68,21 @@ class Ledger:
         if entry is None:
             entry = self.entries[origin] = Entry(origin)
         return entry
+
+
+def record_stuck(ladder: Ladder, ledger: Ledger) -> None:
+    """Record which queues stopped at a message that is heavier than the whole block, and what it weighs."""
+    for entry in ledger.entries.values():
+        if entry.reason in ("limit", "spent") or entry.origin in ladder.asked:
+            book = ladder.shelf.book(entry.origin)
+            needs = needed_of(ladder, book) if book.is_ready else None
+            if needs is not None and needs.exceeds(ladder.room):
+                entry.reason, entry.needs = "limit", needs
+
+
+def needed_of(ladder: Ladder, book: Book) -> Weight | None:
+    """Return what the first message of a queue needs: what its processor asked for in this block, else its weight."""
+    return ladder.asked.get(book.origin) or front_weight(ladder, book)
 
 
 def reason_of(book: Book, visited: Visited) -> str:
@@ -328,6 +353,11 @@ class DeficitRounds:
     def _front_weight(self, book: Book) -> Weight | None:
         return front_weight(self.ladder, book)
 
+    def _is_stuck(self, book: Book) -> bool:
+        """Whether the next message is heavier than the whole block: no turn in a block like this one is owed to it."""
+        weight = self._front_weight(book)
+        return weight is not None and weight.exceeds(self.ladder.room)
+
     def _grant(self, origin: str) -> None:
         book = self.ladder.shelf.book(origin)
         if not book.passed_by and (book.is_ready or self.ladder.shelf.pull(book)):
@@ -339,7 +369,8 @@ class DeficitRounds:
         visited = visit(self.ladder, self.ledger, book.origin)
         self.ladder.credit = None
         entry = self.ledger.entry(book.origin)
-        if entry.reason == "limit" and visited.status is PageStatus.BAILED and book.deficit >= self._front(book):
+        bailed = entry.reason == "limit" and visited.status is PageStatus.BAILED
+        if bailed and book.deficit >= self._front(book) and not self._is_stuck(book):
             self.owed[book.origin] = None
         if not book.is_ready:
             book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
@@ -362,7 +393,8 @@ class DeficitRounds:
         if front is None or not self.purses[origin].most.fits(front):
             return False
         if not self._fits(front):
-            self.saving[origin] = None
+            if not front.exceeds(self.ladder.room):
+                self.saving[origin] = None
             return False
         return True
 

@@ -21,7 +21,7 @@ from itertools import accumulate
 from .book import DEFAULT_STANDING, Book, Branch
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, Ledger, parts_of, visit
+from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
 from .priority import is_high
 from .service import Ladder
 from .shelf import Shelf
@@ -126,8 +126,13 @@ class PathRounds:
         """Where the queue stands after its turn; false, if its next message does not fit what is left."""
         reason = self.ledger.entry(queue.name).reason
         if reason == "limit" and book.is_ready and not book.passed_by:
-            self.tree.wait(queue)
-            self._owe(queue.name)
+            front = front_weight(self.ladder, book)
+            if front is not None and front.exceeds(self.ladder.room):
+                # No block like this one carries it: it saves nothing up, and newcomers start where the others are.
+                self.tree.leave(queue)
+            else:
+                self.tree.wait(queue)
+                self._owe(queue.name)
             return False
         if turn.refused is not None:
             # A queue that got its most, or a group.

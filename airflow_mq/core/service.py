@@ -80,6 +80,10 @@ class Ladder:
         self.bar = self.bounds.bar
         self.attempt = attempt
         self.costs = shelf.config.costs
+        #: What the whole call leaves for one message. A message of more weight than this is not started in it.
+        self.room = max_message_weight(meter.limit, self.costs) or ZERO
+        #: Weights that processors asked for in this call, of messages at which their queues stopped.
+        self.asked: dict[str, Weight] = {}
         self.visit_cost = self.costs.visit
         self.page_cost = self.costs.page
         self.item_cost = self.costs.service_page_item
@@ -89,6 +93,7 @@ class Ladder:
         """Service one queue for as long as it goes. No successor: the visit could not be paid."""
         if not self.meter.consume(self.visit_cost):
             return Visited(0, None)
+        self.asked.pop(origin, None)
         ring, book = self.shelf.circle(origin), self.shelf.book(origin)
         if origin not in ring:
             # The only queue of the ring, which just left it: the look was paid all the same.
@@ -105,6 +110,11 @@ class Ladder:
         if processed:
             self.shelf.tell_serviced(book)
         return Visited(processed, successor, status)
+
+    def note_asked(self, book: Book, outcome: Outcome) -> None:
+        """Remember the weight that a processor asked for, where the queue stops for want of it."""
+        if isinstance(outcome, Overweight):
+            self.asked[book.origin] = outcome.weight
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
         total, status = 0, PageStatus.NO_MORE
@@ -202,6 +212,7 @@ class OneByOne:
             credit.spend(used)
         verdict = apply_outcome(ladder.shelf, book, page, item, outcome, used, ladder.bounds)
         if verdict is None:
+            ladder.note_asked(book, outcome)
             return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
         page.first_index += 1
         return None, int(verdict)
@@ -350,6 +361,6 @@ def remember_weight(shelf: Shelf, book: Book, page: Page, item: int, weight: Wei
 
 
 def overweight_limit(shelf: Shelf, limit: Weight) -> Weight:
-    """The weight above which a message can never fit: of the ring's limit, else of this one."""
-    configured = shelf.config.service_weight
+    """The weight above which a message is set aside: by the ring's limit, or by this one, where the ring says so."""
+    configured = shelf.config.service_weight if shelf.config.set_aside_above == "ring" else None
     return max_message_weight(configured if configured is not None else limit, shelf.config.costs) or ZERO

@@ -62,6 +62,11 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) ->
             tracing.flush()
 
 
+def server_name(operator: BaseOperator) -> str:
+    """Return the DAG and the task of an operator, as the ledger names what services a ring."""
+    return f"DAG {operator.dag_id!r}, task {operator.task_id!r}"
+
+
 def who(context: Mapping[str, Any]) -> str:
     """Who decides: the task, and the person who triggered its run, if anybody did."""
     ti = context["ti"]

@@ -28,6 +28,7 @@ from .looks.for_page import Glancing, RingGlance
 from .looks.glances import BlockGlance, PageGlance, QueueGlance
 from .looks.survey import QueueDepth, Survey, Surveying
 from .reading import Reading
+from .servers import Server
 from .serving import Serving
 from .story import Step, Story, Telling
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
@@ -110,6 +111,7 @@ __all__ = [
     "ReferenceToken",
     "Report",
     "RingGlance",
+    "Server",
     "Serviced",
     "SetAside",
     "Step",

@@ -203,6 +203,7 @@ class Calling(InPlace):
                     outcome = failed(delivery, error)
                 verdict = self._apply(ladder, book, page, at, outcome, weights[at - first], delivery)
                 if verdict is None:
+                    ladder.note_asked(book, outcome)
                     self._give_back(ladder, weights[at + 1 - first :])
                     status = PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
                     return processed, status
@@ -300,6 +301,8 @@ class Batching(InPlace):
             if stopped and isinstance(outcome, (Yield, Overweight)):
                 continue
             verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.bounds)
+            if verdict is None and not stopped:
+                ladder.note_asked(book, outcome)
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):

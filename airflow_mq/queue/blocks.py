@@ -90,6 +90,7 @@ class Blocks(QueueBase):
         lease: float | None = None,
         weigher: WeighPayloads | None = None,
         seed: bytes | None = None,
+        server: str | None = None,
     ) -> Block:
         """Claim what fits a block, and move nothing else.
 
@@ -98,6 +99,7 @@ class Blocks(QueueBase):
         :param limit: what the block may cost; the ring's service weight where it is not said.
         :param lease: seconds until anybody may release the block, unless it is renewed.
         :param weigher: tells the weights of one origin's payloads, instead of the ring's.
+        :param server: the DAG that plans, as `explain` and `doctor` name it; without it, the queue's `who`.
         """
         self._refuse_nested()
         seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
@@ -109,10 +111,10 @@ class Blocks(QueueBase):
                     return known
         self.release_dead_blocks()
         if weigher is None:
-            return Planner(self, key, limit, seconds, None, seed).plan_at_once()
+            return Planner(self, key, limit, seconds, None, seed, server).plan_at_once()
         for left in reversed(range(PLANS)):
             try:
-                return Planner(self, key, limit, seconds, weigher, seed).plan_holding()
+                return Planner(self, key, limit, seconds, weigher, seed, server).plan_holding()
             except InFlight:
                 # Another block settled while the weigher ran: what it looked at is not what is there now.
                 if not left:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import ClaimRun, Decision, Scales, Verdict
 from ..core.events import Fate
 from ..core.groups import is_below, names_above
-from ..core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, in_words
+from ..core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
 from ..core.message import Address, check_address, check_number, check_origin
 from ..core.page import ASIDE, PROCESSED, WAITING, Page
 from ..core.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
-from ..core.weight import LARGEST, Weight
+from ..core.service import overweight_limit
+from ..core.weight import LARGEST, ZERO, Weight, max_message_weight
 from ..store import blobs, codec
 from ..store.rows import PLANNED, BlockRow
 from ..store.thaw import standing_of
 from ..store.unit import Unit
 from ..words import when
 from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
-from .reading import in_flight, page_at
+from .reading import in_flight, ledger_pages, page_at
+from .servers import Server, servers_of
 from .values import moment
 
 #: How many blocks an explanation looks ahead.
 AHEAD = 100
+#: How many pages of the ledger are searched for queues that wait behind a message heavier than the block.
+LEDGER_PAGES = 20
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Explanation:
     #: The message; of a queue, the first one that waits.
     address: Address | None
     #: In a word: `next` (it does not wait for long), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`,
-    #: `paused`, `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, or `chance`.
+    #: `paused`, `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, or
+    #: `stuck` (its queue waits behind a message that is heavier than any block that services it).
     reason: str
     #: The same in a sentence.
     sentence: str
@@ -87,6 +93,24 @@ class Explaining(Foreseeing):
                 return high if high.address or (found.reason == "empty" and high.reason != "empty") else found
             return _Asked(self, unit, name, limit, seed, ahead).queue()
 
+    def stuck(self, most: int = 100) -> list[Explanation]:
+        """Explain the ready queues that no block of any server can service.
+
+        :param most: look at so many queues in the ring's order, and at those that the ledger recorded as stuck lately.
+        """
+        with self.store.reading() as unit:
+            if not servers_of(unit, self.ring_id):
+                return []
+            shelf = self._fresh_shelf(unit)
+            rings = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
+            lines = [
+                one for page in ledger_pages(unit, self.ring_id, LEDGER_PAGES) for one in page.entries if one.needs
+            ]
+            names = [book_name(one.origin, one.priority) for one in lines[:most]]
+            names += [name for ring in rings for name in islice(ring, most)][:most]
+            found = (_Asked(self, unit, name, None, None, 0).stuck() for name in dict.fromkeys(names))
+            return [one for one in found if one is not None]
+
     def _first_below(self, future: Foresight, name: str, ahead: int) -> str:
         """The book of this group that a block takes something of first; else the first that is ready."""
         shelf = future.shelf()
@@ -130,10 +154,16 @@ class _Asked:
         self, asker: Explaining, unit: Unit, origin: str, limit: Weight | None, seed: bytes | None, ahead: int
     ) -> None:
         self.asker, self.real, self.name, self.ahead = asker, unit, origin, ahead
+        #: The DAG or program whose blocks service this queue, where the caller names no limit.
+        self.server: Server | None = None
         #: Whose queue it is, as it is told.
         self.origin = origin_of(origin)
         self.known = seed is not None or asker._remember_config(unit.ring(asker.ring).config).order != "shuffle"
         self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
+        self.servers = servers_of(unit, asker.ring_id) if limit is None else []
+        if self.servers:
+            self.server = self.servers[0]
+            self.conditions = self.conditions.of(self.server)
         self.future = Foresight(asker, unit, self.conditions)
         self.unit = self.future.unit
         self.shelf = self.future.shelf()
@@ -152,6 +182,11 @@ class _Asked:
         if address is None:
             return self._nothing_waits()
         return self._waits(address, f"the first message of {self.origin}, {address},")
+
+    def stuck(self) -> Explanation | None:
+        """Explain that the queue waits behind a message that no server carries; nothing, if it does not."""
+        address = None if self.book.passed_by else self._first_waiting()
+        return None if address is None else self._stuck(address, f"the first message of {self.origin}, {address},")
 
     def message(self, address: Address) -> Explanation:
         """Why this message waits."""
@@ -234,6 +269,9 @@ class _Asked:
         if self.book.passed_by:
             reason, sentence, *remedies = self._passed_by()
             return Explanation(self.origin, address, reason, sentence, None, remedies)
+        stuck = self._stuck(address, subject)
+        if stuck is not None:
+            return stuck
         if not self.known:
             return Explanation(
                 self.origin, address, "chance",
@@ -249,6 +287,36 @@ class _Asked:
         reason, why = self._reason(address, first)
         sentence = f"{subject} is not tried in the next {self.ahead:,} blocks: {why}."
         return Explanation(self.origin, address, reason, sentence, None, self._remedies(address, reason, self.ahead))
+
+    def _stuck(self, address: Address, subject: str) -> Explanation | None:
+        """Explain that the first message of this queue is heavier than the blocks that service it; nothing, if not."""
+        first, config, limit = self._first_waiting(), self.future.config, self.future.limit
+        weight = self._weight(first) if first is not None else None
+        room = max_message_weight(limit, config.costs) or ZERO
+        if first is None or weight is None or not weight.exceeds(room):
+            return None
+        bounds = bounds_of(config, overweight_limit(self.shelf, limit)).of(self.book.standing.most)
+        if bounds.exceeded(weight, self._extent(first)) or self._another_carries(weight):
+            return None
+        whose = f"blocks of {self.server.name}" if self.server is not None else "such blocks"
+        what = f"needs {weight}" if first == address else f"waits behind {first}, which needs {weight}"
+        least = limit.at_least(weight.plus(config.costs.overhead))
+        return Explanation(
+            self.origin, address, "stuck",
+            f"{subject} {what}, more than the {room} that {whose} can carry: it stays where it is.", None,
+            (f"a limit of at least {least} for these blocks",
+             "setting it aside: airflow-mq ring change --set set_aside_above=block"),
+        )  # fmt: skip
+
+    def _another_carries(self, weight: Weight) -> bool:
+        """Look ahead with the blocks of another server, if one of them can carry a message of this weight."""
+        for server in self.servers:
+            room = server.room_in(self.future.config)
+            if room is None or not weight.exceeds(room):
+                self.server, self.conditions = server, self.conditions.of(server)
+                self.future = Foresight(self.asker, self.real, self.conditions)
+                return True
+        return False
 
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
@@ -273,7 +341,8 @@ class _Asked:
     def _is_taken(
         self, address: Address, subject: str, first: ForeseenBlock, block: ForeseenBlock, verdict: str
     ) -> Explanation:
-        when = "the next block" if block.number == 1 else f"block {block.number} from now"
+        whose = f" of {self.server.name}" if self.server is not None and self.server.is_dag else ""
+        when = f"the next block{whose}" if block.number == 1 else f"block {block.number}{whose} from now"
         if verdict == "expired":
             sentence = f"nobody wants {address} any more: {when} drops it."
             again = "that it is sent again, to expire later"
@@ -281,7 +350,7 @@ class _Asked:
         if verdict == "set aside":
             return self._is_too_much(address, subject, when, block)
         if block.number == 1:
-            sentence = f"{subject} runs in the next block{self._lacks(address)}."
+            sentence = f"{subject} runs in {when}{self._lacks(address)}."
             return Explanation(self.origin, address, "next", sentence, 1)
         reason, why = self._reason(address, first)
         sentence = f"{subject} runs in {when}: {why}{self._lacks(address)}."

@@ -8,7 +8,7 @@ decides, no live block ends, and every message is done for what it was weighed a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
@@ -32,6 +32,7 @@ from .deciding import check_share
 from .planning import Planner
 from .reading import MOST_SEED, Reading
 from .reports import answers_of
+from .servers import Server, servers_of
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class ForeseenQueue:
     #: What it would get of the block in all, as in the ledger: what its messages and the steps around them use.
     granted: Weight = ZERO
     priority: str = REGULAR
+    #: Weight of its first message, where that is more than the whole block could carry, as in the ledger.
+    needs: Weight | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class ForeseenBlock:
     queues: Sequence[ForeseenQueue]
     claims: Sequence[Claim] = field(default=(), repr=False)
     seed: bytes | None = None
+    #: The DAG or program whose limit counts; none, where that is the ring's service weight, or the caller names one.
+    server: str | None = None
 
     @property
     def messages(self) -> int:
@@ -118,6 +123,8 @@ class Conditions:
     seed: bytes | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     mosts: Mapping[str, Weight] = field(default_factory=dict)
+    #: The DAG or program whose blocks these are.
+    server: str | None = None
 
     def __post_init__(self) -> None:
         if self.limit is not None:
@@ -129,6 +136,10 @@ class Conditions:
             check_origin(origin)
         if "heap_size" in self.changes:
             raise ConfigRefused("heap_size says how messages lie in pages; what a block takes of it is not foreseen")
+
+    def of(self, server: Server) -> Conditions:
+        """Return these conditions in blocks of a server."""
+        return replace(self, limit=server.limit, server=server.name)
 
     def standings(self) -> dict[str, dict[str, Any]]:
         """What is said of origins, as it would be stored."""
@@ -201,7 +212,7 @@ class Foresight:
         shelf.save()
         return ForeseenBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,
-            _queues(planner.ledger, claims), claims, planner.seed,
+            _queues(planner.ledger, claims), claims, planner.seed, self.conditions.server,
         )  # fmt: skip
 
     def _is_idle(self) -> bool:
@@ -254,7 +265,8 @@ class Foreseeing(Blocks, Reading):
     ) -> ForeseenBlock:  # fmt: skip
         """What the next block would take, queue by queue.
 
-        :param limit: what the block may cost; the ring's service weight where it is not said.
+        :param limit: what the block may cost; without it, the limit of the DAG or program that planned the latest
+            block (`ForeseenBlock.server`), and of a ring that nothing serviced yet, its service weight.
         :param shares: shares of some origins, instead of theirs.
         :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
         :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
@@ -262,7 +274,7 @@ class Foreseeing(Blocks, Reading):
         """
         conditions = _conditions(limit, shares, order, seed, changes)
         with self.store.reading() as unit:
-            return Foresight(self, unit, conditions).next_block()
+            return Foresight(self, unit, self._served(unit, conditions)).next_block()
 
     def forecast(
         self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
@@ -275,7 +287,12 @@ class Foreseeing(Blocks, Reading):
         check_number(blocks, "a number of blocks")
         conditions = _conditions(limit, shares, order, seed, changes)
         with self.store.reading() as unit:
-            return list(Foresight(self, unit, conditions).blocks(blocks))
+            return list(Foresight(self, unit, self._served(unit, conditions)).blocks(blocks))
+
+    def _served(self, unit: Unit, conditions: Conditions) -> Conditions:
+        """Return the conditions, under the limit that blocks of this ring really have where the caller names none."""
+        servers = servers_of(unit, self.ring_id) if conditions.limit is None else []
+        return conditions.of(servers[0]) if servers and servers[0].limit is not None else conditions
 
 
 def _conditions(
@@ -300,6 +317,6 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
         found.append(ForeseenQueue(
             origin_of(entry.origin), sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
             verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason, entry.granted,
-            priority_of(entry.origin),
+            priority_of(entry.origin), entry.needs,
         ))  # fmt: skip
     return found

@@ -15,7 +15,8 @@ from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .base import limit_of
-from .walking import renewing, walk_ring, write_ledger
+from .servers import server_record
+from .walking import renewing, walk_ring, warn_of_stuck, write_ledger
 
 if TYPE_CHECKING:
     from .blocks import Block, Blocks
@@ -29,9 +30,10 @@ class Planner:
 
     def __init__(
         self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
-        weigher: WeighPayloads | None, seed: bytes | None,
+        weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
     ) -> None:  # fmt: skip
         self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
+        self.server = server_record(server or queue.who, limit, is_dag=server is not None)
         self.meter = Meter(limit_of(queue.config, limit, "what the block may cost"))
 
     def plan_at_once(self) -> Block:
@@ -71,7 +73,7 @@ class Planner:
         shelf.planning = True
         self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
         self.ledger = Ledger()
-        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
+        ladder = self.ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
         shelf.forget_plan()
 
@@ -92,10 +94,13 @@ class Planner:
         messages = sum(claim.messages for claim in claims)
         row = new_block(unit, self.key, self.lease, shelf.now, by_hand=False, details={
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
-            "order": shelf.config.order, "by": self.queue.who, **({"seed": self.seed.hex()} if self.seed else {}),
+            "order": shelf.config.order, "by": self.queue.who, "server": self.server,
+            **({"seed": self.seed.hex()} if self.seed else {}),
         })  # fmt: skip
         unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
+        self.ledger.head = {"server": self.server}
         write_ledger(unit, self.queue.ring_id, row.id, self.ledger, shelf.now)
+        warn_of_stuck(self.queue.ring, self.server["name"], self.ledger, self.ladder)
         return self.queue._block(None, row, claims)
 
 

@@ -35,6 +35,7 @@ from . import measures
 from .base import QueueBase
 from .checking.ring import check_ring
 from .reports import answers_of
+from .servers import Server, server_of, servers_of
 from .values import LedgerBlock, Peeked, Pulse, moment
 
 #: Seconds between two looks of somebody who follows events.
@@ -163,6 +164,11 @@ class Reading(QueueBase):
                 return ledger_pages(unit, self.ring_id, limit, block, block)
             return ledger_pages(unit, self.ring_id, limit)
 
+    def servers(self) -> list[Server]:
+        """Return the DAGs and programs that serviced the ring lately, with the limits of their latest blocks."""
+        with self.store.loose() as unit:
+            return servers_of(unit, self.ring_id)
+
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """What measured use says about weights, per processor and origin."""
         with self.store.loose() as unit:
@@ -181,7 +187,15 @@ class Reading(QueueBase):
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
     """The ledger's pages of these blocks, the latest first."""
     rows = unit.rows("ledger", ring=ring, before=last + 1, first=first, limit=limit)
-    return [LedgerBlock(id_, moment(at), codec.unpack_ledger(bytes(data))) for id_, at, data in rows]
+    return [_ledger_block(id_, at, bytes(data)) for id_, at, data in rows]
+
+
+def _ledger_block(block: int, at: int, data: bytes) -> LedgerBlock:
+    entries, said = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
+    if said is None:
+        return LedgerBlock(block, moment(at), entries)
+    server = server_of(said, block, at)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit)
 
 
 def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:

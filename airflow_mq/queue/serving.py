@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..core.book import Book
 from ..core.claims import Scales
@@ -25,8 +26,9 @@ from ..core.weight import Meter, Weight
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .base import SERVICE_LEASE, QueueBase, current_delivery, limit_of
 from .blocks import Blocks
+from .servers import server_record
 from .values import Delivery, Serviced
-from .walking import renewing, walk_ring, write_ledger
+from .walking import renewing, walk_ring, warn_of_stuck, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -46,6 +48,7 @@ class Serving(Blocks):
         slice_seconds: float = 1.0,
         seed: bytes | None = None,
         progress: Callable[[Serviced], None] | None = None,
+        server: str | None = None,
     ) -> Serviced:
         """Service the ready queues within a weight, in this process.
 
@@ -55,11 +58,13 @@ class Serving(Blocks):
         :param slice_messages: after so many messages, or `slice_seconds`, results are committed: what
             a crash lets be tried again.
         :param progress: called after each commit with what was done so far.
+        :param server: the DAG that calls, as `explain` and `doctor` name it; without it, the queue's `who`.
         """
         if current_delivery.get() is not None:
             return Serviced()
         given = limit_of(self.config, limit, "what the call may cost")
         service = Service(self, processor, given, slice_messages, slice_seconds, progress)
+        service.server = server_record(server or self.who, limit, is_dag=server is not None)
         with service.holding_ring():
             service.run(seed)
         if service.met_in_flight():
@@ -80,6 +85,8 @@ class Service:
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
         self.ledger = Ledger()
+        #: Who calls, as the ledger keeps it; an execution at once is nobody's service.
+        self.server: dict[str, Any] | None = None
         #: Whether it was a processor that was stopped: then all books are as they should be.
         self.at_rest = False
         self.token = secrets.token_bytes(16)
@@ -120,6 +127,9 @@ class Service:
             attempt = Calling(scales, self, self.processor)
         ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, config.order, seed, shelf)
+        if self.server is not None:
+            self.ledger.head = {"server": self.server}
+            warn_of_stuck(self.queue.ring, self.server["name"], self.ledger, ladder)
         self.result.weight = self.meter.consumed
         self.result.origins = len(self.ledger.entries)
 

@@ -273,6 +273,9 @@ class LedgerBlock:
     block: int
     at: datetime
     entries: Sequence[Any]
+    #: The DAG or program that planned it, and the limit that it gave; none, where it left that to the ring.
+    server: str | None = None
+    limit: Weight | None = None
 
     def below(self, name: str) -> tuple[int, Weight]:
         """What this block granted to a group, as paths go: so many messages, so much weight."""

@@ -12,13 +12,18 @@ from ..core import orders
 from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.paths import PathRounds
+from ..core.priority import origin_of, priority_of, queue_name
 from ..core.service import Ladder
 from ..store import codec
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from ..words import many
 from .base import SERVICE_LEASE, QueueBase
 
 log = logging.getLogger("airflow_mq.service")
+
+#: How many queues a warning names.
+NAMED = 5
 
 
 def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
@@ -37,13 +42,29 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
     else:
         rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
         rounds(ladder, ledger).run(guaranteed)
+    orders.record_stuck(ladder, ledger)
     return seed
+
+
+def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:
+    """Log which queues wait behind a first message that is heavier than the whole block."""
+    stuck = ledger.stuck
+    if not stuck:
+        return
+    needs = [f"{one.needs} for {queue_name(origin_of(one.origin), priority_of(one.origin))!r}" for one in stuck[:NAMED]]
+    if len(stuck) > NAMED:
+        needs.append(f"{len(stuck) - NAMED:,} more")
+    log.warning(
+        "a limit of %s cannot service %s of ring %r: a block of it carries a message of up to %s, and the first "
+        "message needs %s; raise the limit of %s, or set such messages aside (set_aside_above=block)",
+        ladder.meter.limit, many(len(stuck), "queue"), ring, ladder.room, ", ".join(needs), server,
+    )  # fmt: skip
 
 
 def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:
     """Keep what was offered and granted; a round in which nobody was ready leaves no page."""
     if ledger.entries:
-        data = codec.pack_ledger(list(ledger.entries.values()))
+        data = codec.pack_ledger(list(ledger.entries.values()), ledger.head)
         unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
 
 

@@ -337,16 +337,44 @@ def outcome_of(plain: Sequence[Any]) -> Outcome:
     return _CODES[code](id_)
 
 
-def pack_ledger(entries: Sequence[Entry]) -> bytes:
-    """The lines of one block."""
-    rows = [[e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits] for e in entries]
-    return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+def pack_ledger(entries: Sequence[Entry], head: Mapping[str, Any] | None = None) -> bytes:
+    """Pack the lines of one block, behind what is recorded of the block as a whole."""
+    rows = [
+        [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
+        for e in entries
+    ]
+    return (b"" if head is None else _squeeze(head)) + _squeeze(rows)
+
+
+def _squeeze(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
 
 
 @reading("a page of the ledger")
 def unpack_ledger(data: bytes) -> list[Entry]:
-    """What `pack_ledger` wrote."""
+    """Return the lines that `pack_ledger` wrote."""
+    first, rest = _first_stream(data)
+    rows = _first_stream(rest)[0] if isinstance(first, dict) else first
     return [
-        Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name))
-        for name, offered, granted, messages, deficit, reason, visits in read_json(zlib.decompress(data))
-    ]
+        Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name),
+              *(Weight(*needs) for needs in more))
+        for name, offered, granted, messages, deficit, reason, visits, *more in rows
+    ]  # fmt: skip
+
+
+@reading("the head of a page of the ledger")
+def unpack_ledger_head(data: bytes) -> dict[str, Any]:
+    """Return what `pack_ledger` wrote of the block as a whole; the first bytes of a page are enough to read it."""
+    first, _ = _first_stream(data, partial=True)
+    return first if isinstance(first, dict) else {}
+
+
+def _first_stream(data: bytes, *, partial: bool = False) -> tuple[Any, bytes]:
+    """Return the value that begins the data, and the data behind it; nothing, if a part of the data ends within it."""
+    squeezed = zlib.decompressobj()
+    text = squeezed.decompress(data)
+    if squeezed.eof:
+        return read_json(text), squeezed.unused_data
+    if partial:
+        return None, b""
+    raise ValueError("the data ends early")

@@ -114,3 +114,27 @@ def test_a_processor_is_found_in_the_folder_one_is_in(mq: Terminal, tmp_path: Pa
     )  # fmt: skip
 
     assert done.stdout.startswith("acme\n"), done.stderr
+
+
+def test_a_message_between_the_limit_and_the_service_weight_blocks_nobody_silently(mq: Terminal) -> None:
+    mq("enqueue", "acme", "--weight", "70000/1", "heavy")
+    mq("enqueue", "acme", "light")
+    limited = ("service", "--processor", "builtins:print", "--limit", "60000/1000000")
+
+    served = mq(*limited)
+
+    assert "nothing was processed" in served.out
+    assert "70,000/1 for 'acme'" in served.err and "60,000/1,000,000" in served.err
+    assert "needs 70,000/1, more than the 60,000/1,000,000" in mq("explain", "acme").out
+    foreseen = mq("dry-run").out
+    assert "acme waits behind a message that needs 70,000/1 of 60,000/1,000,000" in foreseen
+    assert "messages in all: 0" in foreseen and "messages in all: 2" in mq("dry-run", "--limit", "600000/1000000").out
+    assert "limit: needs 70,000/1 of 60,000/1,000,000" in mq("ledger").out
+    wrong = [one for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]
+    assert [
+        "more than the 60,000/1,000,000" in one["what"] for one in wrong if one["check"] == "servers of default"
+    ] == [True]
+
+    mq("ring", "change", "--set", "set_aside_above=block")
+
+    assert "1 processed, 1 set aside" in mq(*limited).out

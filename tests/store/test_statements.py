@@ -109,6 +109,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "block_by_key": {"key": "k9990"},
     "blocks": {"state": -1, "before": LATE, "limit": 100},
     "ledger": {"before": LATE, "first": 0, "limit": 100},
+    "block_servers": {"before": LATE, "limit": 100},
+    "ledger_heads": {"before": LATE, "limit": 100},
     "lock_block": {"token": TOKEN},
     "block_by_token": {"token": TOKEN},
     "renew_block": {"token": TOKEN, "deadline": 9},

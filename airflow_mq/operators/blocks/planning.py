@@ -12,7 +12,7 @@ from airflow_mq import tracing
 from airflow_mq.core.errors import Busy
 from airflow_mq.links import BlockLink
 from airflow_mq.operators import watching
-from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, weight_of
+from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, server_name, weight_of
 from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
@@ -90,7 +90,7 @@ class ServiceQueuesOperator(QueueOperator):
         give_up = time.monotonic() + self.patience
         while True:
             try:
-                return queue.plan_block(key, limit, lease=lease)
+                return queue.plan_block(key, limit, lease=lease, server=server_name(self))
             except Busy as error:
                 if time.monotonic() > give_up:
                     return None
