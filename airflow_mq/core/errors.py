@@ -161,7 +161,7 @@ class InFlight(Busy):
 
 
 class KeyConflict(Refused):
-    """This idempotency key was used for another message."""
+    """This idempotency key was used for another message of the same origin."""
 
 
 class UnknownRing(Refused):

@@ -99,7 +99,7 @@ class Message:
     """A message on its way in, when it needs more than its bytes."""
 
     payload: bytes
-    #: Sent again with the same key within the ring's key window, it is accepted once.
+    #: Sent again with the same key by the same origin within the ring's key window, it is accepted once.
     key: str | None = None
     #: What it costs, where the sender knows better than the ring's weigher.
     weight: Weight | None = None

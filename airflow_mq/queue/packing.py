@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
 from ..core.message import Message, check_headers, check_key, check_origin, check_payload, message_id
-from ..core.priority import HIGH, REGULAR, book_name, check_priority
+from ..core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ..core.weight import Weight
 from ..store import Outgoing, codec
 from ..store.unit import said_of_blobs
@@ -215,18 +215,27 @@ class Packed(NamedTuple):
     digest: bytes = b""
 
 
+class KeyedRow(NamedTuple):
+    """A row of mail with an idempotency key, which belongs to its origin."""
+
+    key: str
+    origin: str
+    digest: bytes
+    size: int
+
+
 class Spool:
     """A whole call, read from the caller before any transaction begins: it may take its time."""
 
     def __init__(self, entries: Iterator[Packed], file: IO[bytes]) -> None:
         self.file = file
-        self.keys: dict[int, tuple[str, bytes, int]] = {}
+        self.keys: dict[int, KeyedRow] = {}
         self._held: list[Outgoing] = []
         self._filed: list[tuple[Outgoing, int]] = []
         size = 0
         for place, (row, key, digest) in enumerate(entries):
             if key is not None:
-                self.keys[place] = key, digest, row.size
+                self.keys[place] = KeyedRow(key, origin_of(row.origin), digest, row.size)
             size += row.size
             if size <= HELD:
                 self._held.append(row)

@@ -27,7 +27,7 @@ from ..store.unit import Unit
 from .base import QueueBase, current_delivery
 from .bounds import has_bound, refuse_new_origins
 from .inline import Inline, execute_inline
-from .packing import HELD, Packer, Spool
+from .packing import HELD, KeyedRow, Packer, Spool
 from .values import Enqueued, instant
 
 When = datetime | timedelta | float | int
@@ -53,7 +53,7 @@ class Sending(QueueBase):
 
         :param origin: who sends it; names its queue.
         :param payload: its bytes, at least one.
-        :param key: an idempotency key: the same message sent again with it is accepted once.
+        :param key: an idempotency key of the origin: the same message sent again with it is accepted once.
         :param weight: what it will cost, where the sender knows.
         :param headers: free-form text that travels beside it.
         :param not_before: when it joins its queue: a time, or so long from now.
@@ -195,20 +195,25 @@ class Sending(QueueBase):
         if missing is not None:
             raise BlobMissing(bytes.fromhex(missing))
 
-    def _refused_keys(self, unit: Unit, keys: Mapping[int, tuple[str, bytes, int]]) -> dict[int, int]:
-        """The rows whose keys were used before. In sorted order: two senders never wait for each other."""
+    def _refused_keys(self, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
+        """Return the rows whose keys were used before, with their sizes.
+
+        Keys are claimed in sorted order, so that two senders never wait for each other.
+        """
         now = unit.now() if keys else 0
         window = int(self.config.key_window * 1_000_000)
         refused: dict[int, int] = {}
-        for place, (key, digest, size) in sorted(keys.items(), key=lambda entry: entry[1][0]):
-            if unit.run("claim_key", ring=self.ring_id, key=key, digest=digest, now=now, window=window):
+        for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
+            named = {"ring": self.ring_id, "key": row.key, "origin": row.origin}
+            if unit.run("claim_key", **named, digest=row.digest, now=now, window=window):
                 continue
-            if bytes(unit.rows("key_digest", ring=self.ring_id, key=key)[0][0]) != digest:
+            if bytes(unit.rows("key_digest", **named)[0][0]) != row.digest:
                 raise KeyConflict(
-                    f"the idempotency key {key!r} was used for another message within the last "
-                    f"{self.config.key_window:,.0f} seconds; a key names one message"
+                    f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
+                    f"last {self.config.key_window:,.0f} seconds: a key names one message of its origin; "
+                    "send another message with another key"
                 )
-            refused[place] = size
+            refused[place] = row.size
         return refused
 
     def _instant(self, when: When) -> int:

@@ -9,7 +9,7 @@ from airflow_mq import MessageQueue
 
 TABLES = {
     "mail": "id", "delayed": "id", "book": "origin", "page": "origin, page", "aside": "origin, page, item",
-    "pause": "origin", "standing": "origin", "branch": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key",
+    "pause": "origin", "standing": "origin", "branch": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key, origin",
     "measure": "processor, origin", "state": "ring", "loan": "origin, mail",
 }  # fmt: skip
 #: What a ring that was held and let go may show of it: floors and marks are hints, and grow.

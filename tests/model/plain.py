@@ -128,7 +128,7 @@ class Plain:
         #: From the head on.
         self.ring: list[str] = []
         self.events: list[Event] = []
-        self.keys: dict[str, tuple[int, bytes]] = {}
+        self.keys: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.delayed: list[tuple[int, int, list[Item]]] = []
         #: Groups that are paused, and until when.
         self.groups: dict[str, int | None] = {}
@@ -213,14 +213,13 @@ class Plain:
         keys, items, repeated = dict(self.keys), [], 0
         for origin, payload, key, declared in entries:
             if key is not None:
-                digest = origin.encode() + b"\0" + payload
-                known = keys.get(key)
+                known = keys.get((origin, key))
                 if known and known[0] > self.now() - int(self.config.key_window * 1_000_000):
-                    if known[1] != digest:
+                    if known[1] != payload:
                         raise Refusal("KeyConflict")
                     repeated += 1
                     continue
-                keys[key] = self.now(), digest
+                keys[origin, key] = self.now(), payload
             items.append(Item(payload, origin, declared or weight, expires))
         self.keys = keys
         self.all += items

@@ -152,12 +152,26 @@ def test_a_key_is_accepted_once(queue: MessageQueue) -> None:
 
 def test_a_key_for_another_message_is_a_conflict(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"order", key="k1")
-    for origin, payload in (("acme", b"other"), ("globex", b"order")):
-        with pytest.raises(KeyConflict, match="'k1'"):
-            queue.enqueue_message(origin, payload, key="k1")
-        with pytest.raises(KeyConflict):
-            queue.enqueue_messages([("fine", b"x"), (origin, Message(payload, key="k1"))])
+    with pytest.raises(KeyConflict, match="'k1' of origin 'acme'"):
+        queue.enqueue_message("acme", b"other", key="k1")
+    with pytest.raises(KeyConflict):
+        queue.enqueue_messages([("fine", b"x"), ("acme", Message(b"other", key="k1"))])
     assert queue.footprints() == [("acme", Footprint(1, 1, 1, 5))]
+
+
+def test_each_origin_has_its_own_keys(queue: MessageQueue) -> None:
+    assert queue.enqueue_message("acme", b"order", key="k1").count == 1
+    assert queue.enqueue_message("globex", b"order", key="k1").count == 1
+    both = [
+        ("acme", Message(b"order", key="k1")),
+        ("birch", Message(b"x", key="k1")),
+        ("birch", Message(b"x", key="k1")),
+    ]
+    assert queue.enqueue_messages(both) == Enqueued(1, 1, repeated=2)
+    with pytest.raises(KeyConflict, match="'k1' of origin 'globex'"):
+        queue.enqueue_message("globex", b"other", key="k1")
+    assert queue.enqueue_message("acme", b"order", key="k1", priority="high").repeated == 1
+    assert [origin for origin, _ in queue.footprints()] == ["acme", "birch", "globex"]
 
 
 def test_a_key_can_be_used_again_after_its_window(make_queue: Maker, clock: Clock) -> None:

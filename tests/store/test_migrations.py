@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import takewhile
 from typing import Any
 
 import psycopg
@@ -10,8 +11,10 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.core.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
+from airflow_mq.core.message import message_id
 from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
 from airflow_mq.store.sql import migrations
+from tests.model.clock import Clock
 
 
 def run(address: StoreAddress, script: str) -> None:
@@ -114,6 +117,34 @@ def test_a_store_that_is_current_needs_no_statements() -> None:
 
 def test_both_databases_are_at_the_same_version() -> None:
     assert [version for version, *_ in migrations("sqlite")] == [version for version, *_ in migrations("postgres")]
+
+
+def test_keys_of_before_they_had_origins_still_refuse_what_was_sent(
+    store_uri: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = parse(store_uri)
+    earlier = {
+        dialect: list(takewhile(lambda one: "keys_by_origin" not in one[1], migrations(dialect)))
+        for dialect in ("sqlite", "postgres")
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_mq.store.schema.migrations", earlier.__getitem__)
+        upgrade(address)
+    now, digest = clock.now, message_id(b"acme\0order")
+    for key, age in (("fresh", 3_600), ("stale", 90_000)):
+        blob = f"x'{digest.hex()}'" if address.driver == "sqlite" else f"'\\x{digest.hex()}'"
+        run(address, f"INSERT INTO {table(address, 'sent_key')} (ring, key, digest, at) "
+            f"VALUES (1, '{key}', {blob}, {now - age * 1_000_000})")  # fmt: skip
+    assert [name for name in upgrade(address) if "keys_by_origin" in name]
+    with MessageQueue(store_uri) as queue:
+        assert queue.enqueue_message("acme", b"order", key="fresh").repeated == 1
+        assert queue.enqueue_message("acme", b"order", key="stale").count == 1
+        assert queue.enqueue_message("globex", b"order", key="fresh").count == 1
+        # Whose the key was is not known, so it does not stand in the way of another message.
+        assert queue.enqueue_message("acme", b"other", key="fresh").count == 1
+        clock.advance(90_000)
+        queue.housekeep()
+        assert queue.enqueue_message("acme", b"order", key="fresh").count == 1
 
 
 @pytest.mark.postgres

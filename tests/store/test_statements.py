@@ -104,8 +104,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "count_before": {"ticket": 0, "low": -LATE, "top": LATE},
     "tickets_before": {"ticket": 0, "low": -LATE},
     "advance_tickets": {"ticket": 0, "top": LATE, "shift": 1},
-    "claim_key": {"key": "k77", "digest": b"x", "window": 10},
-    "key_digest": {"key": "k77"},
+    "claim_key": {"key": "k77", "origin": "o00077", "digest": b"x", "window": 10},
+    "key_digest": {"key": "k77", "origin": "o00077"},
     "block_by_key": {"key": "k9990"},
     "blocks": {"state": -1, "before": LATE, "limit": 100},
     "ledger": {"before": LATE, "first": 0, "limit": 100},
@@ -275,8 +275,8 @@ INSERT INTO {s}outcome (id, block, data)
     SELECT n, 9001 + n / 20, convert_to(repeat('r', 200), 'UTF8') FROM generate_series(1, 20000) n;
 INSERT INTO {s}ledger (block, ring, at, data)
     SELECT n, 1, n, convert_to(repeat('l', 200), 'UTF8') FROM generate_series(1, 10000) n;
-INSERT INTO {s}sent_key (ring, key, digest, at)
-    SELECT 1, 'k' || n, decode(md5(n::text), 'hex'), n FROM generate_series(1, 20000) n;
+INSERT INTO {s}sent_key (ring, key, origin, digest, at)
+    SELECT 1, 'k' || n, 'o' || lpad(n::text, 5, '0'), decode(md5(n::text), 'hex'), n FROM generate_series(1, 20000) n;
 INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap)
     SELECT n, 999900 + n, 100, 1, 1, 'o' || lpad((n % 2000)::text, 5, '0'), convert_to(repeat('x', 100), 'UTF8')
     FROM generate_series(1, 20000) n;
