@@ -119,7 +119,8 @@ class Scales:
         if note and note.weight is not None:
             return note.weight
         if self.weigh is None:
-            return self._by_length[page.extent(item)]
+            headers = note.headers if note else 0
+            return self.linear.weigh_with(page.extent(item), headers) if headers else self._by_length[page.extent(item)]
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
@@ -135,8 +136,8 @@ class Scales:
         for item, note in page.notes.items():
             if start <= item < stop and note.weight is not None:
                 found[item - start] = note.weight
-            elif start <= item < stop and note.blob and self.weigh is None:
-                found[item - start] = self._by_length[note.blob]
+            elif start <= item < stop and (note.blob or note.headers) and self.weigh is None:
+                found[item - start] = self.linear.weigh_with(page.extent(item), note.headers)
         return found
 
     def name(self, origin: str, page: Page, item: int) -> bytes | None:

@@ -10,6 +10,8 @@ from .errors import ConfigRefused, InvalidWeight
 from .weigher import LinearWeigher
 from .weight import Costs, Weight, max_message_weight
 
+#: Bytes of all headers of one message, unless a ring sets another limit.
+MOST_HEADERS = 16_384
 #: Length in four bytes and a mark in one: what a message takes in a page beside its payload.
 HEADER_SIZE = 5
 ORDERS = ("deficit", "rotation", "shuffle")
@@ -49,6 +51,8 @@ class RingConfig:
     backoff_most: float = 3_600.0
     #: Bytes above which a message is set aside although it would fit; none: there is no such limit.
     max_message_size: int | None = None
+    #: Bytes that the names and values of all headers of one message may have.
+    max_headers: int = MOST_HEADERS
     #: The fraction of a full block above which a message is set aside although it would fit; none: as the size.
     most_of_limit: float | None = None
     #: Whose limit sets a heavier message aside: the ring's service weight (`ring`), or that of the block that meets it
@@ -112,7 +116,7 @@ class RingConfig:
                 f"heap_size is a whole number from {HEADER_SIZE + 1} (a header and one byte) "
                 f"to {1 << 30}, not {self.heap_size!r}"
             )
-        for name, least in (("max_stale", 0), ("rounds_per_block", 1), ("whole_payloads", 0)):
+        for name, least in (("max_stale", 0), ("rounds_per_block", 1), ("whole_payloads", 0), ("max_headers", 0)):
             value = getattr(self, name)
             if not _whole(value) or not least <= value < 1 << 31:
                 raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")

@@ -52,7 +52,7 @@ def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: 
 def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
     """A page against itself."""
     where = f"page {page.index} of {told(book.origin)}"
-    left = [length for length, mark in zip(page.lengths, page.marks) if mark != PROCESSED]
+    left = [page.held_of(item) for item, mark in enumerate(page.marks) if mark != PROCESSED]
     if page.is_complete:
         yield Violation(where, "every message is processed, yet it is stored")
     if page.remaining != len(left):

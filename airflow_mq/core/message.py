@@ -103,7 +103,8 @@ class Message:
     key: str | None = None
     #: What it costs, where the sender knows better than the ring's weigher.
     weight: Weight | None = None
-    #: Free-form text, carried beside the payload; trace context travels here.
+    #: Free-form text, carried beside the payload; trace context travels here. All of it has at most the ring's
+    #: `max_headers` bytes.
     headers: Mapping[str, str] | None = None
     #: `high` or `regular`; what the call says, where nothing is said here.
     priority: str | None = None
@@ -175,11 +176,29 @@ def check_key(key: object) -> str:
     return text
 
 
-def check_headers(headers: object) -> dict[str, str]:
-    """Headers as a caller gave them, or the reason why they are none."""
+def check_headers(headers: object, most: int, carried: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Check the headers of one message, and return them with those that are carried along anyway.
+
+    :param most: bytes that all of them may have.
+    :param carried: headers of the trace; the sender's own of these names win.
+    """
     if not isinstance(headers, Mapping):
         raise InvalidInput(f"headers are a mapping of text to text, not {type(headers).__name__}")
-    return {check_text(name, "a header's name"): check_text(value, "a header") for name, value in headers.items()}
+    checked = dict(carried or {})
+    for name, value in headers.items():
+        checked[check_text(name, "a header's name")] = check_text(value, "a header")
+    size = header_bytes(checked)
+    if size > most:
+        raise InvalidMessage(
+            f"the headers of a message have {size:,} bytes (max_headers={most:,}): names and values of all headers "
+            "together may have that many; put what is longer into the payload, or raise the ring's max_headers"
+        )
+    return checked
+
+
+def header_bytes(headers: Mapping[str, str]) -> int:
+    """Return the bytes of all names and values."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
 
 
 def check_address(address: object) -> Address:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from .config import MOST_HEADERS
 from .errors import InvalidOutcome
 from .message import Message, check_headers, check_payload
 from .permit import OPEN, Permit
@@ -87,7 +88,7 @@ DONE = Done()
 ID_BYTES = 32
 
 
-def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
+def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Outcome:
     """An outcome as a processor gave it, or the reason why it is none: once stored, it must settle.
 
     :param most: how long a message may be that is to be enqueued with it.
@@ -103,7 +104,7 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
         length = f" of length {len(name)}" if isinstance(name, (bytes, str)) else ""
         raise InvalidOutcome(f"an outcome's id is {ID_BYTES} bytes, not {type(name).__name__}{length}")
     if isinstance(answer, Done):
-        return _check_done(answer, most, permit)
+        return _check_done(answer, most, permit, most_headers)
     if isinstance(answer, Overweight):
         return Overweight(Weight.of(answer.weight), answer.id)
     if isinstance(answer, Yield) and answer.reason:
@@ -111,17 +112,17 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN) -> Outcome:
     return answer
 
 
-def _check_done(done: Done, most: int, permit: Permit) -> Done:
+def _check_done(done: Done, most: int, permit: Permit, most_headers: int) -> Done:
     if done.success not in (True, False):
         raise InvalidOutcome(f"success is true or false, not {type(done.success).__name__}")
     used = None if done.used is None else Weight.of(done.used)
     if not isinstance(done.enqueue, (list, tuple)):
         raise InvalidOutcome(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
-    enqueue = [check_sent(entry, most, permit) for entry in done.enqueue]
+    enqueue = [check_sent(entry, most, permit, most_headers) for entry in done.enqueue]
     return Done(done.success, done.id, used, enqueue)
 
 
-def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[Any, ...]:
+def check_sent(entry: Any, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> tuple[Any, ...]:
     """What a processor enqueues, as a shelf takes it: the book's name, the payload, and headers if there are any."""
     if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
         raise InvalidOutcome(
@@ -142,7 +143,7 @@ def check_sent(entry: Any, most: int, permit: Permit = OPEN) -> tuple[Any, ...]:
         priority = check_priority(entry[2])
     name = book_name(permit.check_origin(origin), permit.check_priority(priority))
     plain = (name, check_payload(payload, most))
-    return (*plain, check_headers(headers)) if headers else plain
+    return (*plain, check_headers(headers, most_headers)) if headers else plain
 
 
 class PageStatus(Enum):

@@ -42,6 +42,8 @@ class Note(NamedTuple):
     arrived: int | None = None
     #: Whether its bytes are lent to another message, or borrowed from one.
     loan: bool = False
+    #: Bytes of its headers. They lie beside the heap, and count in the size of the message, of its page and its book.
+    headers: int = 0
 
 
 NO_NOTE = Note()
@@ -70,6 +72,11 @@ class Mail:
     def size(self, start: int, stop: int) -> int:
         """The payload bytes of a stretch of items."""
         return (stop - start) * self.alike if self.alike else self._ends[stop] - self._ends[start]
+
+    def held(self, start: int, stop: int) -> int:
+        """Return the bytes of a stretch of items, their headers included."""
+        beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
+        return self.size(start, stop) + beside
 
     def fitting(self, room: int) -> int:
         """How many of the items not yet cut fit into so many bytes of heap."""
@@ -115,7 +122,7 @@ class Page:
         self.lengths.extend(mail.lengths[start:stop])
         self.marks.extend(bytes(count))
         self.remaining += count
-        self.remaining_size += size
+        self.remaining_size += mail.held(start, stop)
         self.used += size + count * HEADER_SIZE
         mail.cut = stop
         return count
@@ -162,6 +169,16 @@ class Page:
         note = self.notes.get(item)
         return note.blob if note and note.blob else self.lengths[item]
 
+    def held(self, start: int, stop: int) -> int:
+        """Return the bytes that these items hold, their headers included."""
+        beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
+        return sum(self.lengths[start:stop]) + beside
+
+    def held_of(self, item: int) -> int:
+        """Return the bytes that this item holds, its headers included."""
+        note = self.notes.get(item)
+        return self.lengths[item] + (note.headers if note else 0)
+
     def mails_of(self, items: Iterable[int]) -> list[int]:
         """The mail in which each of these items came."""
         ends = list(accumulate(part.items for part in self.slices))
@@ -198,12 +215,13 @@ class Page:
         """Mark an item, and tell the bytes that are now gone."""
         self.marks[item] = PROCESSED
         self.remaining -= 1
-        self.remaining_size -= self.lengths[item]
-        return self.lengths[item]
+        size = self.held_of(item)
+        self.remaining_size -= size
+        return size
 
     def mark_all_processed(self, first: int, count: int) -> int:
         """The same of a row of items."""
-        size = sum(self.lengths[first : first + count])
+        size = self.held(first, first + count)
         self.marks[first : first + count] = bytes([PROCESSED]) * count
         self.remaining -= count
         self.remaining_size -= size

@@ -98,8 +98,10 @@ class Shelf(ABC):
         """The messages of a page, in order."""
 
     @abstractmethod
-    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
-        """What senders said beside the messages of a page, by index; mostly nothing."""
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
 
     @abstractmethod
     def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
@@ -182,7 +184,7 @@ class Shelf(ABC):
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
         book.message_count += mail.items
-        book.size += mail.size(0, mail.items)
+        book.size += mail.held(0, mail.items)
         while mail.cut < mail.items:
             if page is None or not page.append(mail, self.config.heap_size):
                 page = self._open_page(book)

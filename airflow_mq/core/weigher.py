@@ -30,6 +30,10 @@ class LinearWeigher:
             min(self.base[1] - (-self.per_byte[1] * length // PER), LARGEST),
         )
 
+    def weigh_with(self, length: int, headers: int) -> Weight:
+        """Return the weight of a message with so many bytes of headers, which count in the size part only."""
+        return Weight(self.weigh(length)[0], self.weigh(length + headers)[1])
+
     def to_json(self) -> dict[str, list[int]]:
         """As it is stored with a ring."""
         return {"base": list(self.base), "per_byte": list(self.per_byte)}

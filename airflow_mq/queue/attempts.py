@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from .. import failures, tracing
@@ -90,9 +91,9 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
 
 def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
     """What an answer means, and that all of it can be stored."""
-    most, outcome = shelf.config.max_message_len, outcome_of(answer)
-    delivery.sent = [check_sent(entry, most, shelf.permit) for entry in delivery.sent]
-    outcome = check_outcome(outcome, most, shelf.permit)
+    bounds = shelf.config.max_message_len, shelf.permit, shelf.config.max_headers
+    delivery.sent = [check_sent(entry, *bounds) for entry in delivery.sent]
+    outcome = check_outcome(outcome_of(answer), *bounds)
     if shelf.traces:
         delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
         outcome = going_on(outcome, delivery.headers)
@@ -256,7 +257,9 @@ class Batching(InPlace):
         self.slices.checkpoint(count, total[0])
         shelf = ladder.shelf
         payloads = shelf.payloads(book.origin, page)[first : first + count]
-        batch = Batch(book.origin, payloads, page.index, first, lambda: shelf.headers(book.origin, page))
+        batch = Batch(
+            book.origin, payloads, page.index, first, partial(shelf.headers, book.origin, page, first, first + count)
+        )
         answers, sent = self._process(batch, shelf)
         if answers and shelf.traces:
             answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]
@@ -274,14 +277,14 @@ class Batching(InPlace):
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidOutcome(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
-            most, permit = shelf.config.max_message_len, shelf.permit
-            outcomes = None if answers is None else [check_outcome(outcome_of(one), most, permit) for one in answers]
+            bounds = shelf.config.max_message_len, shelf.permit, shelf.config.max_headers
+            outcomes = None if answers is None else [check_outcome(outcome_of(one), *bounds) for one in answers]
             if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
                 raise InvalidOutcome(
                     "a batch of which something is not done cannot enqueue as a whole; "
                     "say with which message it goes: Done(enqueue=[(origin, payload)])"
                 )
-            return outcomes, [check_sent(entry, most, permit) for entry in delivery.sent]
+            return outcomes, [check_sent(entry, *bounds) for entry in delivery.sent]
         except Exception as error:
             told = failures.loggable(error)
             log.error("the processor failed on %d messages of %r", len(batch), batch.origin, exc_info=told)

@@ -367,14 +367,13 @@ class Blocks(QueueBase):
                     page = shelf.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
                     if size < FETCHED and len(now) < 256 and page is not None:
                         now.append((origin, run, page))
-                        size += sum(page.lengths[run.first : run.first + run.count])
+                        size += page.held(run.first, run.first + run.count)
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
-                headers = {(o, p.index): shelf.headers(o, p) for o, _, p in now}
+                headers = [shelf.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
                 scales = Scales(shelf)
-            for origin, run, page in now:
-                said = headers[origin, page.index]
+            for (origin, run, page), said in zip(now, headers):
                 for first, stop in _stretches(run):
                     times = [weight.time for weight in scales.weights(origin, page, first, stop)]
                     yield Batch(origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times)

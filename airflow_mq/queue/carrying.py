@@ -40,7 +40,7 @@ class Carrying(Blocks):
             shelf.fetch_pages([(origin, run.page) for _, origin, run in runs])
             for _, origin, run in runs:
                 page = shelf.pages.get((origin, run.page))
-                said = {} if page is None else shelf.headers(origin, page)
+                said = {} if page is None else shelf.headers(origin, page, run.first, run.first + run.count)
                 found += [one for one in _of_run(origin, run, said) if of_interest(one.headers)]
                 if len(found) >= most:
                     break

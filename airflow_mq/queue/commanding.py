@@ -144,7 +144,7 @@ class Push(Command[Enqueued]):
         due = None if self.not_before is None else target._instant(self.not_before)
         expires = None if self.expires is None else target._instant(self.expires)
         packer = Packer(
-            target.config.heap_size, {**self.common, "expires": expires}, target.check_sender,
+            target.config, {**self.common, "expires": expires}, target.check_sender,
             self.priority or REGULAR, target.permit.check_priority, tracing.carrying() if target.traces else None,
         )  # fmt: skip
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
@@ -292,9 +292,10 @@ class Commands:
                 raise InvalidInput(f"what is pushed is bytes, a Message or a completion, not {type(one).__name__}")
         if not messages:
             raise InvalidInput("say what to push: push(origin, message)")
+        target = self._target(ring)
         common = {"weight": Weight.of(weight) if weight is not None else None,
-                  "headers": check_headers(headers) if headers else None}  # fmt: skip
-        return Push(self, self._target(ring), origin, list(messages), common, not_before, expires, priority)
+                  "headers": check_headers(headers, target.config.max_headers) if headers else None}  # fmt: skip
+        return Push(self, target, origin, list(messages), common, not_before, expires, priority)
 
     def complete(self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken]) -> TransferToken:
         """Say that the messages of these tokens are treated. What this returns can be pushed on instead."""

@@ -9,8 +9,16 @@ from itertools import accumulate, chain, islice
 from typing import IO, Any, NamedTuple
 
 from ..core.blob import Reference
-from ..core.config import HEADER_SIZE
-from ..core.message import Message, check_headers, check_key, check_origin, check_payload, message_id
+from ..core.config import HEADER_SIZE, RingConfig
+from ..core.message import (
+    Message,
+    check_headers,
+    check_key,
+    check_origin,
+    check_payload,
+    header_bytes,
+    message_id,
+)
 from ..core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ..core.weight import Weight
 from ..store import Outgoing, codec
@@ -26,11 +34,11 @@ class Packer:
     """Packs messages into rows of mail, at most a page's worth each."""
 
     def __init__(
-        self, heap_size: int, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
+        self, config: RingConfig, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
         priority: str = REGULAR, check_rank: Callable[[str], str] = check_priority,
         carried: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.heap_size = heap_size
+        self.heap_size, self.most_headers = config.heap_size, config.max_headers
         self.check_sender, self.check_rank = check_sender, check_rank
         #: Of the messages that do not say otherwise.
         self.priority = priority
@@ -40,11 +48,11 @@ class Packer:
         #: Headers that also those have that say their own.
         self.carried = carried or {}
         if carried:
-            self.common["headers"] = {**carried, **self.common.get("headers", {})}
+            self.common["headers"] = check_headers(self.common.get("headers", {}), self.most_headers, carried)
         self.count = self.size = 0
         #: The payloads kept apart that messages refer to.
         self.blobs: set[bytes] = set()
-        self._common_attributes = self._attributes([])
+        self._common_attributes = self._attributes(_Row())
 
     def pack(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
         """Rows as they fill up. Stretches of plain bytes are sorted by origin and measured together."""
@@ -90,36 +98,35 @@ class Packer:
 
     def _pack_said(self, pairs: Iterable[tuple[str, bytes | Message]], most: int) -> Iterator[Packed]:
         """The same for messages that say something of themselves; one with a key has a row to itself."""
-        open_rows: dict[tuple[str, str], list[tuple[bytes, Message | None]]] = {}
-        used: dict[tuple[str, str], int] = {}
+        open_rows: dict[tuple[str, str], _Row] = {}
         total = 0
         for origin, message in pairs:
             own = message if isinstance(message, Message) else None
             payload = check_payload(own.payload if own else message, most)
-            need = len(payload) + HEADER_SIZE
+            said = _said(own, self.carried, self.most_headers) if own else {}
             book = origin, self.priority if own is None or own.priority is None else own.priority
             row = open_rows.get(book)
             if row is None:
                 self.check_sender(origin)
                 self.check_rank(check_priority(book[1]))
-                row = open_rows[book] = []
+                row = open_rows[book] = _Row()
             keyed = own is not None and own.key is not None
-            if row and (used[book] + need > self.heap_size or keyed):
+            if row.payloads and (keyed or not row.takes(payload, said, self.heap_size)):
                 yield Packed(self._row(book, row, more=True))
-                total -= used.pop(book)
-                row = open_rows[book] = []
+                total -= row.used + row.headers
+                row = open_rows[book] = _Row()
             if own is not None and own.key is not None:
                 key = check_key(own.key)
                 digest = message_id(origin.encode() + b"\0" + payload)
-                yield Packed(self._row(book, [(payload, own)], more=False), key, digest)
+                yield Packed(self._row(book, _Row().add(payload, said), more=False), key, digest)
                 continue
-            row.append((payload, own))
-            used[book] = used.get(book, 0) + need
-            total += need
+            total -= row.used + row.headers
+            row.add(payload, said)
+            total += row.used + row.headers
             if total > HELD:
                 # Many origins, a little of each: let go of all, or memory grows with the call.
                 yield from self._let_go(open_rows, more=True)
-                open_rows, used, total = {}, {}, 0
+                open_rows, total = {}, 0
         yield from self._let_go(open_rows, more=False)
 
     def pack_one(self, origin: str, messages: Iterable[bytes | Message], most: int) -> Iterator[Packed]:
@@ -145,17 +152,15 @@ class Packer:
             self._name(origin, self.priority), len(heap), len(row), more, lengths, self._common_attributes, heap
         )
 
-    def _let_go(
-        self, rows: Mapping[tuple[str, str], list[tuple[bytes, Message | None]]], *, more: bool
-    ) -> Iterator[Packed]:
-        return (Packed(self._row(book, row, more=more)) for book, row in rows.items() if row)
+    def _let_go(self, rows: Mapping[tuple[str, str], _Row], *, more: bool) -> Iterator[Packed]:
+        return (Packed(self._row(book, row, more=more)) for book, row in rows.items() if row.payloads)
 
     def _name(self, origin: str, priority: str) -> str:
         self.high = self.high or priority == HIGH
         return book_name(origin, priority)
 
-    def _row(self, book: tuple[str, str], row: list[tuple[bytes, Message | None]], *, more: bool) -> Outgoing:
-        payloads = [payload for payload, _ in row]
+    def _row(self, book: tuple[str, str], row: _Row, *, more: bool) -> Outgoing:
+        payloads = row.payloads
         lengths = list(map(len, payloads))
         heap = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         self.count += len(payloads)
@@ -163,18 +168,39 @@ class Packer:
         attributes = self._attributes(row)
         return Outgoing(self._name(*book), len(heap), len(lengths), more, codec.pack_lengths(lengths), attributes, heap)
 
-    def _attributes(self, row: list[tuple[bytes, Message | None]]) -> bytes:
-        each = {
-            str(place): said
-            for place, (_, own) in enumerate(row)
-            if own is not None and (said := _said(own, self.carried))
-        }
-        blobs = said_of_blobs(payload for payload, _ in row)
-        self.blobs.update(payload.hash for payload, _ in row if isinstance(payload, Reference))
+    def _attributes(self, row: _Row) -> bytes:
+        each = {str(place): said for place, said in row.said.items()}
+        blobs = said_of_blobs(row.payloads)
+        self.blobs.update(payload.hash for payload in row.payloads if isinstance(payload, Reference))
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
         if not plain and not blobs:
             return b""
         return json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
+
+
+class _Row:
+    """Messages of one book on their way into a row of mail."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        #: By place, what messages say of themselves.
+        self.said: dict[int, dict[str, Any]] = {}
+        #: Bytes in a page, and bytes of headers.
+        self.used = self.headers = 0
+
+    def takes(self, payload: bytes, said: Mapping[str, Any], most: int) -> bool:
+        """Whether one more stays within a page's worth of messages, and as much of headers."""
+        headers = header_bytes(said.get("headers", {}))
+        return self.used + len(payload) + HEADER_SIZE <= most and (not headers or self.headers + headers <= most)
+
+    def add(self, payload: bytes, said: dict[str, Any]) -> _Row:
+        """Take one more."""
+        if said:
+            self.said[len(self.payloads)] = said
+            self.headers += header_bytes(said.get("headers", {}))
+        self.payloads.append(payload)
+        self.used += len(payload) + HEADER_SIZE
+        return self
 
 
 def _check(row: list[bytes], most: int) -> list[int]:
@@ -197,13 +223,13 @@ def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
     return found
 
 
-def _said(message: Message, carried: Mapping[str, str]) -> dict[str, Any]:
+def _said(message: Message, carried: Mapping[str, str], most_headers: int) -> dict[str, Any]:
     """What a message says of itself, checked: once stored, it is met by everybody who plans."""
     said: dict[str, Any] = {}
     if message.weight is not None:
         said["weight"] = Weight.of(message.weight)
     if message.headers:
-        said["headers"] = {**carried, **check_headers(message.headers)}
+        said["headers"] = check_headers(message.headers, most_headers, carried)
     return said
 
 
@@ -231,16 +257,17 @@ class Spool:
         self.file = file
         self.keys: dict[int, KeyedRow] = {}
         self._held: list[Outgoing] = []
-        self._filed: list[tuple[Outgoing, int]] = []
+        self._filed: list[tuple[Outgoing, int, int]] = []
         size = 0
         for place, (row, key, digest) in enumerate(entries):
             if key is not None:
                 self.keys[place] = KeyedRow(key, origin_of(row.origin), digest, row.size)
-            size += row.size
+            size += row.size + len(row.attributes)
             if size <= HELD:
                 self._held.append(row)
             else:
-                self._filed.append((row._replace(heap=b""), file.write(row.heap)))
+                lengths = file.write(row.heap), file.write(row.attributes)
+                self._filed.append((row._replace(heap=b"", attributes=b""), *lengths))
 
     def few(self) -> list[Outgoing] | None:
         """All rows, when they are so few and plain that one statement sends them."""
@@ -248,13 +275,16 @@ class Spool:
 
     def origins(self, refused: Container[int]) -> set[str]:
         """Whose messages they are, without those that were refused."""
-        rows = chain(self._held, (row for row, _ in self._filed))
+        rows = chain(self._held, (row for row, *_ in self._filed))
         return {row.origin for place, row in enumerate(rows) if place not in refused}
 
     def rows(self, refused: Container[int]) -> Iterator[Outgoing]:
         """The rows in order, without those that were refused."""
         self.file.seek(0)
-        filed = (row._replace(heap=self.file.read(length)) for row, length in self._filed)
+        filed = (
+            row._replace(heap=self.file.read(heap), attributes=self.file.read(attributes))
+            for row, heap, attributes in self._filed
+        )
         for place, row in enumerate(chain(self._held, filed)):
             if place not in refused:
                 yield row

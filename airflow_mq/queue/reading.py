@@ -258,7 +258,7 @@ def _without_reported(
     items = answers.items() & claimed
     shelf.fetch_pages((origin, page) for page, _ in items)
     sizes = [
-        page.lengths[item] for index, item in items
+        page.held_of(item) for index, item in items
         if (page := shelf.page(origin, index)) and item < len(page.marks) and page.marks[item] != PROCESSED
     ]  # fmt: skip
     return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
@@ -286,12 +286,14 @@ def _peek_page(
     unit: Unit, shelf: SqlShelf, origin: str, page: Page, claimed: set[tuple[int, int]],
     reported: set[tuple[int, int]], limit: int,
 ) -> list[Peeked]:  # fmt: skip
-    payloads, headers = shelf.payloads(origin, page), shelf.headers(origin, page)
+    items = list(islice((item for item, mark in enumerate(page.marks) if mark != PROCESSED), limit))
+    if not items:
+        return []
+    payloads, headers = shelf.payloads(origin, page), shelf.headers(origin, page, items[0], items[-1] + 1)
     found: list[Peeked] = []
     sent = _sent_at(unit, shelf.ring_id, origin, page)
-    for item, mark in enumerate(page.marks):
-        if mark == PROCESSED or len(found) == limit:
-            continue
+    for item in items:
+        mark = page.marks[item]
         if (page.index, item) in reported:
             state = "reported"
         elif (page.index, item) in claimed:

@@ -18,11 +18,11 @@ from .values import Report
 
 def plain_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> list[list[Any]]:
     """Reports as they are stored, checked: what does not settle would keep the block for ever."""
-    most, items = config.max_message_len, config.heap_size
-    return [_plain_report(report, most, items, permit) for report in reports]
+    items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
+    return [_plain_report(report, items, bounds) for report in reports]
 
 
-def _plain_report(report: Report, most: int, items: int, permit: Permit) -> list[Any]:
+def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
     if not isinstance(report, Report):
         raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
     page, first, last = report.page, report.first, report.last
@@ -31,7 +31,7 @@ def _plain_report(report: Report, most: int, items: int, permit: Permit) -> list
     # No page has as many items as it has bytes.
     if not first <= last < items:
         raise InvalidInput(f"a page of this ring has no messages {first} to {last}")
-    outcome = check_outcome(report.outcome, most, permit)
+    outcome = check_outcome(report.outcome, *bounds)
     name = check_origin(report.origin)
     if report.priority != REGULAR:
         name = book_name(name, check_priority(report.priority))

@@ -128,7 +128,7 @@ class Sending(QueueBase):
         else:
             pairs = origin
         common = {"weight": Weight.of(weight) if weight is not None else None,
-                  "headers": check_headers(headers) if headers else None}  # fmt: skip
+                  "headers": check_headers(headers, self.config.max_headers) if headers else None}  # fmt: skip
         self.permit.check_priority(check_priority(priority))
         delivery = current_delivery.get()
         if delivery is not None:
@@ -136,7 +136,7 @@ class Sending(QueueBase):
         expires_at = None if expires is None else self._instant(expires)
         due = None if not_before is None else self._instant(not_before)
         packer = Packer(
-            self.config.heap_size,
+            self.config,
             {**common, "expires": expires_at},
             self.check_sender,
             priority,
@@ -177,12 +177,13 @@ class Sending(QueueBase):
         enqueue: Any,
     ) -> Enqueued:  # fmt: skip
         count = size = 0
-        common = {**(tracing.carrying() if self.traces else {}), **check_headers(headers or {})}
+        most = self.config.max_headers
+        common = check_headers(headers or {}, most, tracing.carrying() if self.traces else None)
         for origin, message in pairs:
             own = message if isinstance(message, Message) else None
             payload = check_payload(own.payload if own else message, self.config.max_message_len)
             said = self.permit.check_priority(own.priority if own and own.priority else priority)
-            beside = {**common, **check_headers(own.headers)} if own and own.headers else common
+            beside = check_headers(own.headers, most, common) if own and own.headers else common
             enqueue(self.check_sender(origin), payload, said, beside)
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)

@@ -73,7 +73,9 @@ class Delivery:
     @property
     def headers(self) -> Mapping[str, str]:
         """What its sender said beside the payload."""
-        return self._shelf.headers(self.book, self._page).get(self.index, {}) if self._shelf else {}
+        if self._shelf is None:
+            return {}
+        return self._shelf.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
 
     @property
     def address(self) -> Address:

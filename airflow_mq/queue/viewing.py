@@ -262,7 +262,8 @@ class Viewing(Blocks, Reading):
         mine = self.token(token)
         with self._looking() as (unit, shelf):
             page = self._leased_page(unit, shelf, mine, "look at a message by")
-            return dict(shelf.headers(mine.address.book, page).get(mine.address.index, {}))
+            index = mine.address.index
+            return dict(shelf.headers(mine.address.book, page, index, index + 1).get(index, {}))
 
     def give_back(self, token: str | ReferenceToken) -> None:
         """Let the message that a token leases go back to its place."""
@@ -275,7 +276,7 @@ class Viewing(Blocks, Reading):
         """Say that the messages of tokens are treated, all or none, in a transaction of its own; tell how many."""
         self._refuse_nested()
         mine = self.tokens(tokens)
-        checked = check_outcome(outcome, self.config.max_message_len)
+        checked = check_outcome(outcome, self.config.max_message_len, most_headers=self.config.max_headers)
         with self.store.writing() as unit:
             for token in mine:
                 self.complete_in(unit, token, checked)

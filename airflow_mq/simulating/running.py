@@ -181,7 +181,7 @@ def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
     message: bytes | Message = bytes(size)
     if weight is not None:
         message = Message(bytes(size), weight=weight)
-    packed = Packer(config.heap_size, {}, priority=arrival.priority).pack_one(
+    packed = Packer(config, {}, priority=arrival.priority).pack_one(
         arrival.origin, [message] * arrival.count, config.max_message_len
     )  # fmt: skip
     for one in packed:

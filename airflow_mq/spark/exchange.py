@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, StoreCorrupt
 from ..core.outcome import DONE, Outcome
 from ..core.permit import Permit
@@ -242,7 +243,12 @@ class FolderChannel:
         largest = said["largest"]
         permit = Permit(**said.get("permit", {}))
         return Manner(
-            said["ordered"], said["most"], Weight(*largest) if largest else None, permit, said.get("log_texts", False)
+            said["ordered"],
+            said["most"],
+            Weight(*largest) if largest else None,
+            permit,
+            said.get("log_texts", False),
+            said.get("most_headers", MOST_HEADERS),
         )
 
     def tasks(self, processors: Processors) -> list[Task]:

@@ -88,7 +88,7 @@ class Outcomes:
             with flushed(reporter):
                 for batch in batches:
                     for place, outcome in answers_in(batch):
-                        checked = check_outcome(outcome, self.manner.most, self.manner.permit)
+                        checked = check_outcome(outcome, self.manner.most, self.manner.permit, self.manner.most_headers)
                         reporter.add(*place, checked)
                         tally.count(checked)
             reporter.flush()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from .. import failures, tracing
 from ..codecs import Codec, load_codec
+from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, InvalidOutcome, TokenRefused
 from ..core.message import Address
 from ..core.outcome import DONE, Done, Outcome, Overweight, Yield, check_outcome, check_sent
@@ -87,6 +88,8 @@ class Manner:
     permit: Permit = OPEN
     #: Whether logs may show the texts of errors that processors raise (`airflow_mq.failures`).
     log_texts: bool = False
+    #: Bytes of all headers of one message that may be enqueued.
+    most_headers: int = MOST_HEADERS
 
     def stops(self, outcome: Outcome | None) -> bool:
         """Whether the later messages of the origin go back untried."""
@@ -264,7 +267,7 @@ class Attempts:
 
     def checked(self, answer: Any) -> Outcome:
         """What an answer means, and that it can be stored."""
-        return check_outcome(outcome_of(answer), self.manner.most, self.manner.permit)
+        return check_outcome(outcome_of(answer), self.manner.most, self.manner.permit, self.manner.most_headers)
 
 
 def attempts_of(processor: Processor, function: Any, manner: Manner) -> Attempts:
@@ -337,8 +340,8 @@ class OfMessages(Attempts):
                     return refused(str(item.address), error)
             outcome = self.checked(self.function(value, item.origin))
             if delivery.sent and isinstance(outcome, Done):
-                most, permit = self.manner.most, self.manner.permit
-                sent = [check_sent(entry, most, permit) for entry in (*delivery.sent, *outcome.enqueue)]
+                bounds = self.manner.most, self.manner.permit, self.manner.most_headers
+                sent = [check_sent(entry, *bounds) for entry in (*delivery.sent, *outcome.enqueue)]
                 outcome = Done(outcome.success, outcome.id, outcome.used, sent)
             return going_on(outcome, item.headers or {})
         except (Exception, SystemExit) as error:

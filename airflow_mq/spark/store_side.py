@@ -123,7 +123,8 @@ def manner_of(queue: MessageQueue, block: Block) -> Manner:
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
     largest = max_message_weight(limit, config.costs)
-    return Manner(config.ordered, config.max_message_len, largest, queue.permit, failures.texts_allowed())
+    bounds = config.max_message_len, largest, queue.permit
+    return Manner(config.ordered, *bounds, failures.texts_allowed(), config.max_headers)
 
 
 def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:

@@ -143,7 +143,7 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
 
 def _plain_note(note: Note) -> list[Any]:
     said = [note.weight, note.attempts, note.expires]
-    said += [note.blob, note.arrived, note.loan]
+    said += [note.blob, note.arrived, note.loan, note.headers]
     while len(said) > 3 and not said[-1]:
         said.pop()
     return said

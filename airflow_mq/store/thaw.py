@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.errors import StoreCorrupt
+from ..core.message import header_bytes
 from ..core.page import PROCESSED, Mail, Note, Page
 from ..core.weight import Weight
 from . import codec
@@ -68,7 +69,13 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
         blob = int(blobs[str(item)].partition(":")[2]) if str(item) in blobs else None
         declared = Weight(*weight) if weight else None
         note = Note(
-            declared, own.get("attempts", 0), own.get("expires"), blob, own.get("arrived"), own.get("loan", False)
+            declared,
+            own.get("attempts", 0),
+            own.get("expires"),
+            blob,
+            own.get("arrived"),
+            own.get("loan", False),
+            header_bytes(own.get("headers", {})),
         )
         if any(part is not None and part != 0 for part in note):
             notes[item] = note

@@ -55,7 +55,9 @@ class MemoryShelf(Shelf):
     def payloads(self, origin: str, page: Page) -> list[bytes]:
         return [self.heaps[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)]
 
-    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
         return {}
 
     def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:

@@ -31,7 +31,7 @@ from airflow_mq import (
 )
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import MessageQueueError
-from airflow_mq.core.message import message_id
+from airflow_mq.core.message import header_bytes, message_id
 from airflow_mq.core.priority import HIGH, book_name, books_of, origin_of, priority_of
 from tests.queue.callers import Caller
 
@@ -551,6 +551,11 @@ class Places(RuleBasedStateMachine):
         """How many messages are there; what is reported is as good as gone."""
         return sum(self.seen(entry) != "reported" for entry in self.entries(place))
 
+    def size(self, place: Place) -> int:
+        """How many bytes are there, headers included."""
+        left = (entry for entry in self.entries(place) if self.seen(entry) != "reported")
+        return sum(len(entry.payload) + header_bytes(entry.headers) for entry in left)
+
     def look_around(self) -> None:
         """Each message is in its place, and only there."""
         for place, line in self.here.items():
@@ -568,10 +573,13 @@ class Places(RuleBasedStateMachine):
             expected_aside = {e.address for e in self.aside if e.place[0] == ring}
             for store in self.stores:
                 queue = store.queues[ring]
-                counts, mine = dict.fromkeys(ORIGINS, 0), dict.fromkeys(ORIGINS, 0)
-                counts.update((origin, footprint.count) for origin, footprint in queue.footprints())
-                for book in self.names:
-                    mine[origin_of(book)] += self.count((ring, book))
+                mine = {
+                    origin: [sum(of((ring, book)) for book in self.names if origin_of(book) == origin)
+                             for of in (self.count, self.size)]
+                    for origin in ORIGINS
+                }  # fmt: skip
+                counts = {origin: [0, 0] for origin in ORIGINS}
+                counts.update((origin, [its.count, its.size]) for origin, its in queue.footprints())
                 assert counts == mine
                 found = [one.address for one in queue.overweight(limit=500)]
                 assert len(found) == len(expected_aside) and set(found) == expected_aside

@@ -44,7 +44,7 @@ class Forgetting(Books):
         page.first_index = base.first_index
         page.marks = bytearray(base.marks) + bytes(len(page.lengths) - base.items)
         page.remaining = base.remaining + len(page.lengths) - base.items
-        page.remaining_size = base.remaining_size + sum(page.lengths[base.items :])
+        page.remaining_size = base.remaining_size + page.held(base.items, len(page.lengths))
 
     def refresh(self, state: StateRow, keep: str | None) -> None:
         """Somebody else ended a block meanwhile: look again at what was in flight, and was passed by.

@@ -171,7 +171,7 @@ class Boxes(Pages):
         """Remember what was added, apart from what servicing took away."""
         known = self.origins[book.origin]
         known.messages += mail.items
-        known.size += mail.size(0, mail.items)
+        known.size += mail.held(0, mail.items)
 
     def knit(self, book: Book, mail: Mail) -> None:
         """Enter the ring in the order of arrivals: when this mail arrived, it was knit in."""

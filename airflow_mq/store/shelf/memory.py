@@ -54,7 +54,7 @@ class Memory(Shelf):
         self.posted_said: dict[int, Said] = {}
         self.arrived: dict[Address, Arrival] = {}
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
-        self.header_cache: dict[tuple[str, int], tuple[int, Mapping[int, Mapping[str, str]]]] = {}
+        self.header_cache: dict[tuple[str, int], tuple[range, Mapping[int, Mapping[str, str]]]] = {}
         #: Bytes of messages that were fetched since the last save.
         self.fetched = 0
         #: Whether pages are fetched with their messages.

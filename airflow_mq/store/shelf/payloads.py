@@ -19,6 +19,8 @@ from .tickets import POSTED
 
 #: How many bytes of messages are fetched at once for queues that are only likely to need them.
 MOST_BYTES = 8 << 20
+#: Of how many messages the headers are fetched together, where they are asked for one by one.
+HEADERS_AT_ONCE = 256
 
 
 class Payloads(Boxes):
@@ -63,12 +65,16 @@ class Payloads(Boxes):
         """A payload kept apart, as a file to read from."""
         return open_blob(self.unit.store, reference)
 
-    def headers(self, origin: str, page: Page) -> Mapping[int, Mapping[str, str]]:
-        """What senders said beside the messages of a page, by index; mostly nothing."""
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
+        stop = len(page.lengths) if stop is None else stop
         known = self.header_cache.get((origin, page.index))
-        if known is not None and known[0] == len(page.slices):
+        if known is not None and known[0].start <= first and stop <= known[0].stop:
             return known[1]
-        mails = sorted({part.mail for part in page.slices})
+        stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
+        mails = sorted(set(page.mails_of(range(first, stop))))
         columns: dict[str, list[Any]] = {"origin": [origin] * len(mails), "id": mails}
         said = {
             id_: codec.read_json(bytes(attributes))
@@ -79,7 +85,7 @@ class Payloads(Boxes):
                 said[mail] = {"each": {"0": {"headers": self.posted_said[mail].headers}}}
         with codec.reading("what senders said beside their messages"):
             found = headers_of(page, said)
-        self.header_cache[origin, page.index] = len(page.slices), found
+        self.header_cache[origin, page.index] = range(first, stop), found
         return found
 
     def expect(self, claims: Iterable[Claim]) -> None:

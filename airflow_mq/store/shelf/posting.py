@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.blob import Reference
 from ...core.book import Book
-from ...core.message import Address
-from ...core.page import NO_NOTE, Note, Page
+from ...core.message import Address, header_bytes
+from ...core.page import Note, Page
 from ...core.weight import Weight
 from ..rejoining import Said
 from .payloads import Payloads
@@ -20,7 +20,7 @@ class Posting(Payloads):
     def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
         if headers:
-            note = Note(blob=payload.size) if isinstance(payload, Reference) else NO_NOTE
+            note = Note(blob=payload.size if isinstance(payload, Reference) else None, headers=header_bytes(headers))
             self.posted_said[self.next_posted] = Said(note, headers, self.now)
         self.posted[self.next_posted] = (origin, payload)
         self.posted_to.setdefault(origin, []).append(self.next_posted)
@@ -43,8 +43,8 @@ class Posting(Payloads):
         """Enqueue a stored message once more; all mail is cut, so that its address is known."""
         origin = book.origin
         arrival = self.arrivals([Address(origin, page.index, item)])[Address(origin, page.index, item)]
-        note = page.note(item)._replace(weight=weight, arrived=arrival.block)
-        headers = self.headers(origin, page).get(item, {})
+        headers = self.headers(origin, page, item, item + 1).get(item, {})
+        note = page.note(item)._replace(weight=weight, arrived=arrival.block, headers=header_bytes(headers))
         self.posted_said[self.next_posted] = Said(note, headers, arrival.at)
         self.post(origin, self.payloads(origin, page)[item])
         while self.pull(book):

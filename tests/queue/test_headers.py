@@ -1,0 +1,108 @@
+"""Headers: bounded, and counted like any other byte that a block has to read."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_mq import Done, LinearWeigher, Message, MessageQueue, Weight, Yield
+from airflow_mq.core.errors import ConfigRefused, InvalidMessage
+from tests.queue.conftest import Maker
+
+#: Ten bytes, as UTF-8 has them.
+TEN = {"ä": "12345678"}
+ELEVEN = {"ä": "123456789"}
+
+
+def test_the_headers_of_a_message_are_bounded_whichever_way_it_comes(make_queue: Maker) -> None:
+    queue = make_queue(max_headers=10)
+    ways: list[Callable[[dict[str, str]], object]] = [
+        lambda said: queue.enqueue_message("acme", b"a", headers=said),
+        lambda said: queue.enqueue_messages("acme", [b"a", b"b"], headers=said),
+        lambda said: queue.enqueue_messages([("acme", b"a"), ("acme", Message(b"b", headers=said))]),
+        lambda said: queue.enqueue_messages("acme", [Message(b"b", key="k", headers=said)]),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidMessage, match=r"11 bytes \(max_headers=10\)"):
+            way(ELEVEN)
+    assert queue.footprints() == []
+    for way in ways:
+        way(TEN)
+    assert queue.footprint("acme").count == 6
+    queue.change_ring(max_headers=11)
+    queue.enqueue_message("acme", b"a", headers=ELEVEN)
+    with pytest.raises(ConfigRefused):
+        queue.change_ring(max_headers=-1)
+
+
+def test_a_ring_bounds_headers_unless_it_sets_another_limit(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a", headers={"x": "y" * 16_383})
+    with pytest.raises(InvalidMessage, match="max_headers=16,384"):
+        queue.enqueue_message("acme", b"a", headers={f"x{number}": "y" * 9_000 for number in range(2)})
+
+
+def test_what_processors_send_is_bounded_too(make_queue: Maker) -> None:
+    queue = make_queue(max_headers=10)
+    queue.enqueue_message("in", b"a")
+
+    def process(delivery: Any) -> Any:
+        with pytest.raises(InvalidMessage):
+            queue.enqueue_message("out", b"a", headers=ELEVEN)
+        return Done(enqueue=[("out", Message(b"b", headers=ELEVEN))])
+
+    assert queue.service_queues(process).processed == 0
+    assert [event.name for event in queue.events()] == ["WentBack"]
+    assert queue.footprint("out").count == 0
+    assert queue.service_queues(lambda _: Done(enqueue=[("out", Message(b"b", headers=TEN))]), limit=Weight(1, 1))
+    assert queue.footprint("out").size == 11
+
+
+def test_headers_count_in_sizes_and_weights(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=LinearWeigher(Weight(1, 0), Weight(1000, 2000)))
+    messages = [b"one", Message(b"three", headers=TEN), Message(b"known", headers=TEN, weight=Weight(2, 2))]
+    queue.enqueue_messages("acme", messages)
+    assert queue.footprint("acme").size == 3 + 15 + 15
+    block = queue.plan_block()
+    # The sender's own weight stands; the ring's counts headers in its size part alone.
+    assert block.planned == Weight(4 + 6 + 2, 6 + 30 + 2)
+    batches = list(block.batches())
+    assert [len(headers) for batch in batches for headers in batch.headers] == [0, 1, 1]
+    queue.report(block, [batch.answer() for batch in batches])
+    assert queue.footprint("acme").size == 0
+    assert queue.settle_block(block).weight == block.planned
+    assert queue.check() == []
+
+
+def test_sizes_stay_right_whatever_becomes_of_messages(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", service_weight=Weight(100, 1_000), max_attempts=2)
+    heavy = Message(b"heavy", headers=TEN, weight=Weight(101, 1))
+    queue.enqueue_messages("acme", [Message(b"again", headers=TEN), heavy, Message(b"gone", headers=TEN)])
+    sizes = []
+    queue.release_block(queue.plan_block())
+    for _ in range(2):
+        queue.service_queues(lambda delivery: Yield() if delivery.payload == b"again" else Done())
+        sizes.append(queue.footprint("acme").size)
+    queue.change_ring(service_weight=Weight(1_000, 1_000), max_attempts=None)
+    assert len(queue.judge_all_again().moved) == 2
+    sizes.append(queue.footprint("acme").size)
+    queue.service_queues(lambda delivery: delivery.enqueue("birch", b"x", headers=TEN))
+    assert sizes == [44, 30, 30]
+    assert queue.footprint("acme").size == 0 and queue.footprint("birch").size == 22
+
+
+def test_a_block_reads_no_more_headers_than_it_has_room_for(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation")
+    large = {"x": "y" * 16_000}
+    queue.enqueue_messages("acme", (Message(b"a", headers=large) for _ in range(2_000)))
+    tracemalloc.start()
+    try:
+        block = queue.plan_block(limit=Weight(600_000, 50_000))
+        read = [len(headers["x"]) for batch in block.batches() for headers in batch.headers]
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read == [16_000] * 3
+    assert most < 12 << 20
