@@ -75,6 +75,8 @@ class RingConfig:
     keep_uploads: float = 3_600.0
     #: The folder, or address, in which payloads kept apart are files; none: they are in the database.
     blob_path: str | None = None
+    #: Folders that `blob_path` named before, in which payloads may still lie; a change of it adds to them.
+    earlier_blob_paths: tuple[str, ...] = ()
     #: Payloads kept apart of up to so many bytes go whole to the processors of blocks; larger ones as references.
     whole_payloads: int = 64 << 20
     #: Seconds for which an idempotency key is remembered.
@@ -96,7 +98,8 @@ class RingConfig:
         self._check_thresholds()
         self._check_origins()
         self._check_kept()
-        _check_blob_path(self.blob_path)
+        _check_blob_path("blob_path", self.blob_path)
+        self._check_earlier_blob_paths()
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
@@ -134,6 +137,14 @@ class RingConfig:
         kept: object = self.kept_for_regular
         if isinstance(kept, bool) or not isinstance(kept, (int, float)) or not 0 <= kept < 1:
             raise ConfigRefused(f"kept_for_regular is a fraction from 0 to below 1, not {kept!r}")
+
+    def _check_earlier_blob_paths(self) -> None:
+        paths: object = self.earlier_blob_paths
+        if not isinstance(paths, (tuple, list)) or None in paths:
+            raise ConfigRefused(f"earlier_blob_paths is a list of folders, not {paths!r:.80}")
+        for path in paths:
+            _check_blob_path("earlier_blob_paths", path)
+        object.__setattr__(self, "earlier_blob_paths", tuple(paths))
 
     def _check_thresholds(self) -> None:
         if self.max_message_size is not None and not (_whole(self.max_message_size) and self.max_message_size >= 1):
@@ -201,6 +212,8 @@ class RingConfig:
         if unknown:
             raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
         after = replace(self, **changes).check()
+        if self.blob_path not in (None, after.blob_path, *after.earlier_blob_paths):
+            after = replace(after, earlier_blob_paths=(*after.earlier_blob_paths, str(self.blob_path)))
         if self.high and not after.high:
             raise ConfigRefused("high messages are stored, or were: a ring on which they are in use keeps them so")
         if after.heap_size < self.heap_size:
@@ -216,6 +229,7 @@ class RingConfig:
         plain["costs"] = self.costs.to_json()
         plain["weigher"] = self.weigher.to_json()
         plain["service_weight"] = list(self.service_weight) if self.service_weight else None
+        plain["earlier_blob_paths"] = list(self.earlier_blob_paths)
         return plain
 
     @classmethod
@@ -240,13 +254,13 @@ class RingConfig:
             raise ConfigRefused(f"a ring cannot be configured like this: {error}") from error
 
 
-def _check_blob_path(path: object) -> None:
+def _check_blob_path(name: str, path: object) -> None:
     if path is None:
         return
     bare = path.removeprefix("file://") if isinstance(path, str) else ""
     absolute = bare.isprintable() and (bare.startswith("/") or (bare == path and "://" in path.strip("/")))
     if not absolute or ".." in str(path).split("/") or len(str(path)) > 1_000:
-        raise ConfigRefused(f"blob_path is an absolute folder or an address like s3://bucket/folder, not {path!r:.80}")
+        raise ConfigRefused(f"{name} is an absolute folder or an address like s3://bucket/folder, not {path!r:.80}")
 
 
 def _whole(value: object) -> bool:

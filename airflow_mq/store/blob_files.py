@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,10 @@ from typing import IO, Any
 from ..core.errors import ConfigRefused, StoreUnreachable
 
 _NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
+
+#: Names the only folders and addresses that this process reads, writes and removes payload files in, by commas.
+ROOTS = "AIRFLOW_MQ_BLOB_ROOTS"
+_NAME = re.compile(r"[0-9a-f]{32}\.blob")
 
 #: From an address to a file system of fsspec's kind, and the path there.
 FileSystemOf = Callable[[str], tuple[Any, str]]
@@ -34,6 +38,22 @@ def by_fsspec(address: str) -> tuple[Any, str]:
 def fresh_name(folder: str) -> str:
     """A file in the folder that nobody else will write."""
     return f"{folder.rstrip('/')}/{secrets.token_hex(16)}.blob"
+
+
+def named_roots() -> frozenset[str] | None:
+    """The folders that the environment of this process names; nothing, where it leaves that to the rings."""
+    said = os.environ.get(ROOTS)
+    return None if said is None else frozenset(_bare(root.strip()) for root in said.split(",") if root.strip())
+
+
+def is_below(path: str, roots: Iterable[str]) -> bool:
+    """Whether a path is that of a payload file, directly in one of these folders."""
+    folder, _, name = path.rpartition("/")
+    return _NAME.fullmatch(name) is not None and _bare(folder) in {_bare(root) for root in roots}
+
+
+def _bare(folder: str) -> str:
+    return folder.removeprefix("file://").rstrip("/")
 
 
 class BlobFile:

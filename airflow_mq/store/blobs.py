@@ -9,13 +9,23 @@ message needed and nobody needs any more is found by its past use, and what belo
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from typing import IO, Any
 
 from ..core.blob import MOST_BLOB_BYTES, Reference
-from ..core.errors import BlobMissing, EmptyMessage, InvalidMessage, MessageQueueError, StoreCorrupt, UploadGivenUp
-from .blob_files import BlobFile, fresh_name
+from ..core.errors import (
+    BlobMissing,
+    ConfigRefused,
+    EmptyMessage,
+    InvalidMessage,
+    MessageQueueError,
+    StoreCorrupt,
+    UploadGivenUp,
+)
+from . import codec
+from .blob_files import ROOTS, BlobFile, fresh_name, is_below, named_roots
 from .store import Store
 from .unit import Unit
 
@@ -37,6 +47,12 @@ class Upload:
         self.store, self.keep = store, int(keep * 1_000_000)
         self.size = 0
         self._path = fresh_name(folder) if folder else ""
+        roots = named_roots()
+        if folder and roots is not None and not is_below(self._path, roots):
+            raise ConfigRefused(
+                f"blob_path of the ring ({folder!r}) is not among the folders that {ROOTS} names: payload files are "
+                "written nowhere else; change blob_path, or add it there"
+            )
         self._file = BlobFile(self._path, store.filesystem_of) if folder else None
         self._digest = blake2b(digest_size=32)
         self._id: int | None = None
@@ -213,10 +229,11 @@ def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
     """A payload, as a file to read from. Raises `BlobMissing` if it is not there."""
     with store.loose() as unit:
         rows = unit.rows("blob", hash=reference.hash.hex())
-    if not rows or rows[0][0] != reference.size:
-        raise BlobMissing(reference.hash)
-    _, upload, path = rows[0]
-    reader = _file_reader(store, reference, path) if path else _chunk_reader(store, reference, upload)
+        if not rows or rows[0][0] != reference.size:
+            raise BlobMissing(reference.hash)
+        _, upload, path = rows[0]
+        file = stored_file(store, unit, path) if path else None
+    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, upload)
     return io.BufferedReader(reader, CHUNK)
 
 
@@ -229,7 +246,7 @@ def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
     if not path:
         return bool(unit.rows("chunk", upload=upload, seq=0))
     try:
-        return BlobFile(path, store.filesystem_of).size() is not None
+        return stored_file(store, unit, path).size() is not None
     except MessageQueueError:
         return True
 
@@ -245,9 +262,9 @@ def _chunk_reader(store: Store[Any], reference: Reference, upload: int) -> BlobR
     return BlobReader(reference, fetch, lambda: None)
 
 
-def _file_reader(store: Store[Any], reference: Reference, path: str) -> BlobReader:
+def _file_reader(reference: Reference, stored: BlobFile) -> BlobReader:
     try:
-        file = BlobFile(path, store.filesystem_of).open()
+        file = stored.open()
     except FileNotFoundError:
         raise BlobMissing(reference.hash) from None
 
@@ -256,6 +273,29 @@ def _file_reader(store: Store[Any], reference: Reference, path: str) -> BlobRead
         return file.read(CHUNK)
 
     return BlobReader(reference, fetch, file.close)
+
+
+def stored_file(store: Store[Any], unit: Unit, path: str) -> BlobFile:
+    """The file that the store names for a payload; `StoreCorrupt`, if it is none that this process may touch.
+
+    Whoever can write to the tables of payloads could name any file there, to have it read or removed.
+    """
+    roots = named_roots()
+    if roots is None:
+        roots = frozenset(path for row in unit.rows("blob_paths") for path in _paths_of(row[0]))
+    if not is_below(path, roots):
+        raise StoreCorrupt(
+            f"a payload names the file {path[:200]!r}: expected 32 hexadecimal digits and '.blob' in one of the "
+            f"folders {', '.join(sorted(roots)) or '(none)'}; nothing was read or removed. If the folder is right, add "
+            f"it to blob_path of a ring, or to {ROOTS} where that is set"
+        )
+    return BlobFile(path, store.filesystem_of)
+
+
+def _paths_of(config: Any) -> Iterator[str]:
+    """The folders that the settings of a ring name."""
+    plain = codec.read_json(config) if isinstance(config, (str, bytes)) else config
+    yield from (path for path in (plain.get("blob_path"), *plain.get("earlier_blob_paths", ())) if path)
 
 
 # -- removing --
@@ -274,7 +314,9 @@ def sweep(store: Store[Any]) -> int:
     with store.loose() as unit:
         past = unit.rows("past_uploads", now=unit.now(), limit=1 << 30)
     for upload, path in past:
-        remove_upload(store, upload, path)
+        # What names a file that is no payload's stays as it is, and holds up nothing: the check reports it.
+        with suppress(StoreCorrupt):
+            remove_upload(store, upload, path)
     return gone
 
 
@@ -299,7 +341,9 @@ def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
 def remove_upload(store: Store[Any], upload: int, path: str) -> None:
     """Remove the bytes of an upload that was given up, little by little, and then what is known of it."""
     if path:
-        BlobFile(path, store.filesystem_of).remove()
+        with store.loose() as unit:
+            file = stored_file(store, unit, path)
+        file.remove()
     more = not path
     while more:
         with store.writing() as unit:

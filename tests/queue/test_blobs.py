@@ -443,6 +443,79 @@ def test_files_by_an_address(make_queue: Maker, tmp_path: Path, address: str) ->
     assert there() == 0 and left(queue) == {} and queue.check() == []
 
 
+@pytest.fixture
+def files_queue(make_queue: Maker, tmp_path: Path) -> MessageQueue:
+    """A queue that keeps payloads as files."""
+    return make_queue(blob_path=str(tmp_path / "blobs"))
+
+
+def _rename(queue: MessageQueue, path: str) -> None:
+    """Name another file for all payloads, as whoever can write to the tables may."""
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"UPDATE {queue.store.prefix}upload SET path = '{path}'")
+
+
+@pytest.mark.parametrize("name", [
+    "{other}/notes.txt", "{blobs}/notes.txt", "{blobs}/../other/{name}", "{other}/{name}", "{blobs}/sub/{name}",
+    "file://{other}/{name}", "memory://{blobs}/{name}", "http://localhost:1/{name}", "{blobs}/{name}.part",
+])  # fmt: skip
+def test_no_other_file_is_read_or_removed(files_queue: MessageQueue, tmp_path: Path, name: str) -> None:
+    queue = files_queue
+    queue.enqueue_blob("acme", HUGE)
+    (blob,) = queue.blobs()
+    own = Path(blob.path or "")
+    for folder in ("other", "blobs/sub"):
+        (tmp_path / folder).mkdir()
+    path = name.format(other=tmp_path / "other", blobs=tmp_path / "blobs", name=own.name)
+    there = [tmp_path / "other" / own.name, tmp_path / "blobs" / "sub" / own.name, tmp_path / "other" / "notes.txt",
+             tmp_path / "blobs" / "notes.txt", Path(f"{own}.part")]  # fmt: skip
+    for file in there:
+        file.write_bytes(HUGE)
+    _rename(queue, path)
+    asked: list[str] = []
+    queue.store.filesystem_of = lambda address: asked.append(address) or by_fsspec(address)  # type: ignore[func-returns-value]
+
+    with pytest.raises(StoreCorrupt, match="expected 32 hexadecimal digits and '.blob' in one of the folders"):
+        queue.open_blob(blob)
+    assert path in str(queue.check())
+    queue.service_queues(lambda delivery: None)
+    queue.housekeep()
+
+    assert asked == [] and all(file.read_bytes() == HUGE for file in there) and own.read_bytes() == HUGE
+    assert path in str(queue.check()), "what was not removed is reported"
+    _rename(queue, str(own))
+    queue.housekeep()
+    assert not own.exists() and queue.blobs() == [] and queue.check() == []
+
+
+def test_files_in_a_folder_of_before_are_read_and_removed(files_queue: MessageQueue, tmp_path: Path) -> None:
+    queue = files_queue
+    queue.enqueue_blob("acme", HUGE)
+    first = queue.change_ring(blob_path=str(tmp_path / "later")).earlier_blob_paths
+    queue.enqueue_blob("acme", LARGE)
+    assert queue.change_ring(blob_path=None).earlier_blob_paths == (*first, str(tmp_path / "later"))
+    assert {read(queue, blob) for blob in queue.blobs()} == {HUGE, LARGE}
+    queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+    assert left(queue) == {} and not list(tmp_path.rglob("*.blob"))
+
+
+def test_the_environment_names_the_folders(
+    files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = files_queue
+    queue.enqueue_blob("acme", HUGE)
+    (blob,) = queue.blobs()
+    monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"s3://bucket/blobs, {tmp_path / 'other'}/")
+    with pytest.raises(StoreCorrupt, match="AIRFLOW_MQ_BLOB_ROOTS"):
+        queue.open_blob(blob)
+    with pytest.raises(ConfigRefused, match="AIRFLOW_MQ_BLOB_ROOTS"):
+        queue.enqueue_blob("acme", LARGE)
+    queue.change_ring(blob_path=str(tmp_path / "other"))
+    queue.enqueue_blob("acme", LARGE)
+    monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"{tmp_path / 'other'},{tmp_path / 'blobs'}")
+    assert {read(queue, blob) for blob in queue.blobs()} == {HUGE, LARGE}
+
+
 def fails_after(data: bytes) -> Iterator[bytes]:
     yield data
     raise RuntimeError("the sender fails")

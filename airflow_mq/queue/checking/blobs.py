@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import StoreCorrupt
 from ...core.invariants import Violation
 from ...core.page import PROCESSED
 from ...store import codec
-from ...store.blob_files import BlobFile
+from ...store.blobs import stored_file
 from ...store.unit import Unit
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def check_blobs(queue: QueueBase, unit: Unit) -> Iterator[Violation]:
     ours = {id_ for id_, _, _ in (*mails, *delayed)}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
-        yield from _check_bytes(queue, hash_, size, path, stored)
+        yield from _check_bytes(queue, unit, hash_, size, path, stored)
         if not count:
             yield Violation(f"payload {hash_}", "nobody refers to it, and no sweep would find it")
+    yield from _check_past_uploads(queue, unit)
 
 
 def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
@@ -90,9 +92,22 @@ def _check_uses(
             )
 
 
-def _check_bytes(queue: QueueBase, hash_: str, size: int, path: str, stored: int) -> Iterator[Violation]:
+def _check_past_uploads(queue: QueueBase, unit: Unit) -> Iterator[Violation]:
+    for upload, path in unit.rows("past_uploads", now=unit.now(), limit=1 << 30):
+        if path:
+            try:
+                stored_file(queue.store, unit, path)
+            except StoreCorrupt as error:
+                yield Violation(f"upload {upload}", str(error))
+
+
+def _check_bytes(queue: QueueBase, unit: Unit, hash_: str, size: int, path: str, stored: int) -> Iterator[Violation]:
     if path:
-        there = BlobFile(path, queue.store.filesystem_of).size()
+        try:
+            there = stored_file(queue.store, unit, path).size()
+        except StoreCorrupt as error:
+            yield Violation(f"payload {hash_}", str(error))
+            return
         if there is None:
             yield Violation(f"payload {hash_}", f"its file {path} is gone")
             return
