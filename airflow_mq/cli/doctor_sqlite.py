@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .finding import Finding, amount, fine, wrong
+from .finding import Finding, amount, fine, note, wrong
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -31,6 +33,7 @@ def look(store: Store[Any]) -> Iterator[Finding]:
         yield _journal(connection)
         yield _log(path)
         yield _free(connection, path)
+    yield _rights(path)
     yield _room(path)
 
 
@@ -70,6 +73,18 @@ def _free(connection: Any, path: Path) -> Finding:
         "bloat",
         f"{amount(empty)} of the file's {amount(pages * page_size)} are empty",
         f"harmless, as it is used again; to get the room back, when nobody works: sqlite3 {path.name} VACUUM",
+    )
+
+
+def _rights(path: Path) -> Finding:
+    files = [Path(f"{path}{kind}") for kind in ("", "-wal", "-shm")]
+    public = [str(file) for file in files if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)]
+    if not public:
+        return fine("rights", "only the owner can read the file")
+    return note(
+        "rights",
+        f"other users of this machine can read or write {path.name}, as far as its folder lets them in",
+        f"chmod 600 {' '.join(map(shlex.quote, public))}, unless they are meant to",
     )
 
 

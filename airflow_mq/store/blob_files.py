@@ -69,7 +69,7 @@ class BlobFile:
         try:
             if self._is_local:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-                self._stream = open(f"{self.path}.part", "xb")  # noqa: SIM115 - closed by finish or drop
+                self._stream = open(f"{self.path}.part", "xb", opener=_private)  # noqa: SIM115 - closed by finish or drop
             else:
                 # Object stores show a file when it is complete.
                 files, place = self._filesystem_of(self.path)
@@ -145,6 +145,10 @@ class BlobFile:
                 files.rm_file(place)
         except OSError as error:
             raise _unreachable(self.path, error) from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _sync_folder(folder: Path) -> None:

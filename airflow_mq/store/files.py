@@ -54,6 +54,15 @@ def missing_store(lacks: str) -> StoreMissing:
     )
 
 
+def make_private(path: Path) -> None:
+    """Create a file for its owner alone, if none is there; SQLite gives the files beside it the same rights.
+
+    Where that fails, opening it fails too, and says why.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 def identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file; nothing if it is not there."""
     try:

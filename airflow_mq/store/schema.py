@@ -18,7 +18,7 @@ from ..core.errors import (
 )
 from . import postgres, sqlite
 from .address import SQLITE_PREFIX, StoreAddress
-from .files import lacking, missing_store, refuse_foreign_log, refuse_network_file_system
+from .files import lacking, make_private, missing_store, refuse_foreign_log, refuse_network_file_system
 from .sql import migrations
 
 #: An upgrade may rewrite large tables, and waits for another upgrade.
@@ -113,6 +113,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
     address.path.parent.mkdir(parents=True, exist_ok=True)
     refuse_network_file_system(address.path)
     refuse_foreign_log(address.path)
+    make_private(address.path)
     with sqlite.translated():
         connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
         try:

@@ -128,6 +128,21 @@ def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.Mon
         assert [one["check"] for one in bad(sqlite)] == ["bloat", "disk"]
 
 
+def test_a_file_that_others_may_read(sqlite: Terminal) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_message("acme", b"x")
+        path = queue.store.address.path
+        assert path is not None
+
+        def rights() -> dict[str, Any]:
+            (found,) = [one for one in sqlite.json("doctor")["findings"] if one["check"] == "rights"]
+            return dict(found)
+
+        assert rights()["level"] == "ok"
+        path.chmod(0o640)
+        assert rights()["level"] == "note" and f"chmod 600 {path}," in rights()["do"]
+
+
 @pytest.mark.postgres
 def test_a_transaction_that_stays_open(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_postgres, "IDLE", 0.0)
