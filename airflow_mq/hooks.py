@@ -48,6 +48,7 @@ from airflow_mq.store.address import (
     refuse_network_file_system,
     sqlite_address,
 )
+from airflow_mq.store.bounded import within
 from airflow_mq.store.postgres_errors import is_own_text
 from airflow_mq.words import many
 
@@ -418,7 +419,8 @@ def _within(seconds: float, look: Callable[[], tuple[bool, str]]) -> tuple[bool,
 
     def work() -> None:
         try:
-            answers.put(look())
+            with within(seconds):
+                answers.put(look())
         except Exception as error:
             answers.put(error)
 

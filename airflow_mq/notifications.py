@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.store.bounded import within
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Depth
 
+#: Seconds after which a look at a store that does not answer is given up.
+LOOK_SECONDS = 60.0
 #: How many messages are named one by one.
 NAMED = 10
 #: How many are counted.
@@ -62,7 +65,7 @@ class QueueNotifier(BaseNotifier):
 
     def text(self) -> str | None:
         """What there is to tell, in words; nothing if there is nothing."""
-        with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
+        with within(LOOK_SECONDS), MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
             return self.told(queue)
 
     def told(self, queue: MessageQueue) -> str | None:

@@ -24,6 +24,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow_mq import metrics
 from airflow_mq.core.errors import MessageQueueError
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.store.bounded import within
 
 #: Seconds between two looks when nobody notifies.
 POLL_INTERVAL = 5.0
@@ -31,6 +32,8 @@ POLL_INTERVAL = 5.0
 REPEAT_AFTER = 300.0
 #: A sender tells at most four times a second: what it sent right behind a notification is found by a second look.
 SECOND_LOOK = 0.3
+#: Seconds after which a look at a store that does not answer is given up.
+LOOK_SECONDS = 30.0
 #: Seconds to wait before a store that failed is tried again: first, and at most.
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 
@@ -218,21 +221,31 @@ class Poller:
         return target.address, self.ring or target.ring
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        def bounded() -> Any:
+            with within(LOOK_SECONDS):
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, bounded)
 
     async def _listen(self, address: Any) -> Any:
+        import psycopg
+
+        # Without notifications it still looks every few seconds.
+        with suppress(psycopg.Error, UnicodeError, asyncio.TimeoutError):
+            return await asyncio.wait_for(self._subscribed(address), LOOK_SECONDS)
+        return None
+
+    async def _subscribed(self, address: Any) -> Any:
         import psycopg
 
         from airflow_mq.store.postgres import SEARCH_PATH, conninfo, wake_channel
 
         channel = wake_channel(address.schema, self._queue.ring_id)
-        with suppress(psycopg.Error):
-            connection = await psycopg.AsyncConnection.connect(autocommit=True, **conninfo(address))
-            await self._stack.enter_async_context(connection)
-            await connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
-            await connection.execute(b'LISTEN "%b"' % channel.encode())
-            return connection
-        return None
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **conninfo(address))
+        await self._stack.enter_async_context(connection)
+        await connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
+        await connection.execute(b'LISTEN "%b"' % channel.encode())
+        return connection
 
     async def look(self) -> Look:
         """Look once."""

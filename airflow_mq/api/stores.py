@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from threading import BoundedSemaphore
 from typing import Any
@@ -32,6 +34,7 @@ from airflow_mq.core.errors import (
 from airflow_mq.hooks import Target, target_of, told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
+from airflow_mq.store.bounded import within
 
 from . import answers
 from .access import NO_CONNECTION, team_of
@@ -40,11 +43,14 @@ from .settings import connections
 ENVIRONMENT = "AIRFLOW_CONN_"
 #: Seconds that a request waits for a server, or for somebody else who holds the ring.
 PATIENCE = 4
-#: How many requests may be in stores at the same time: a server that does not answer must not hold up Airflow's own.
+#: Requests that may be in stores at the same time: a server that does not answer must not hold up Airflow's own.
 AT_ONCE = 16
+#: Requests that may be in one store: a server that does not answer must not hold up the others.
+AT_ONCE_IN_ONE = 4
 #: Seconds that a look may take.
 MOST_SECONDS = 10.0
 _room = BoundedSemaphore(AT_ONCE)
+_rooms: defaultdict[str, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(AT_ONCE_IN_ONE))
 
 
 def connection_ids() -> list[str]:
@@ -99,22 +105,33 @@ def opened(
     :param who: recorded with decisions.
     :param seconds: after which it is given up, at its next statement.
     """
-    if not _room.acquire(blocking=False):
-        raise HTTPException(503, "too many ask at once; try again in a moment", {"Retry-After": "2"})
-    try:
-        where = target(conn_id)
-        with MessageQueue(where.address, ring or where.ring, busy_timeout=PATIENCE, who=who) as queue:
-            queue.store.probe = _Deadline(seconds)
-            yield queue
-    except _TooSlow:
-        raise HTTPException(
-            503,
-            f"this takes longer than {seconds:.0f} seconds on this store; the command line has the time: airflow-mq",
-        ) from None
-    except MessageQueueError as error:
-        raise answered(error) from None
-    finally:
-        _room.release()
+    with ExitStack() as stack:
+        _enter(stack, _room, "too many ask at once; try again in a moment")
+        try:
+            where = target(conn_id)
+            # Kept for connections that there are, so there are never more of these than of connections.
+            _enter(stack, _rooms[conn_id], f"too many ask for {conn_id!r} at once, or its store does not answer")
+            limit = min(where.address.statement_timeout, math.ceil(seconds))
+            address = replace(where.address, statement_timeout=limit)
+            # A store that answers late has its own time-out, and says so; this ends what never answers.
+            stack.enter_context(within(seconds + 1))
+            with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, who=who) as queue:
+                queue.store.probe = _Deadline(seconds)
+                yield queue
+        except _TooSlow:
+            raise HTTPException(
+                503,
+                f"this takes longer than {seconds:.0f} seconds on this store; the command line has the time: "
+                "airflow-mq",
+            ) from None
+        except MessageQueueError as error:
+            raise answered(error) from None
+
+
+def _enter(stack: ExitStack, room: BoundedSemaphore, refusal: str) -> None:
+    if not room.acquire(blocking=False):
+        raise HTTPException(503, refusal, {"Retry-After": "2"})
+    stack.callback(room.release)
 
 
 class _TooSlow(Exception):
@@ -161,7 +178,7 @@ def told_of(conn_id: str) -> answers.Store:
     try:
         where = target(conn_id)
         told["kind"] = where.address.driver
-        with opened(conn_id, where.ring) as queue:
+        with opened(conn_id, where.ring, seconds=PATIENCE) as queue:
             told["rings"] = sorted(queue.rings(), key=lambda name: name != where.ring)
     except HTTPException as refused:
         told["error"] = str(refused.detail)

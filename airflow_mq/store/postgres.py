@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -21,6 +23,7 @@ from ..core.errors import (
     StoreUnreachable,
 )
 from .address import NUMBERS, StoreAddress
+from .bounded import GRACE, BoundedConnection, seconds_left
 from .driver import plain, translating
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .rows import Locked, StateRow
@@ -29,6 +32,7 @@ from .store import Outgoing, Store
 from .unit import Unit
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+AnyConnection = TypeVar("AnyConnection", bound=Connection)
 #: How many marks a ring remembers; with fewer, floors only move later.
 MOST_MARKS = 32
 #: Rows of mail that are worth no COPY.
@@ -321,17 +325,22 @@ def conninfo(address: StoreAddress) -> dict[str, Any]:
     return dict(address.conninfo())
 
 
-def connect(address: StoreAddress, *settings: str) -> Connection:
-    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`, with further settings."""
-    connection = plain_connection(address, autocommit=True)
+def connect(address: StoreAddress, *settings: str, patience: float | None = None) -> Connection:
+    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`, with further settings.
+
+    :param patience: seconds to wait for the answer to a statement; by default a little longer than the server lets it
+        take.
+    """
+    opened = _opened(BoundedConnection, address, autocommit=True)
+    opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
             wanted = (f"search_path = {SEARCH_PATH}", *limits(address), *settings)
-            connection.execute("; ".join(f"SET {setting}" for setting in wanted).encode())
+            opened.execute("; ".join(f"SET {setting}" for setting in wanted).encode())
     except BaseException:
-        connection.close()
+        opened.close()
         raise
-    return connection
+    return opened
 
 
 def limits(address: StoreAddress) -> list[str]:
@@ -343,10 +352,17 @@ def limits(address: StoreAddress) -> list[str]:
     ]
 
 
-def plain_connection(address: StoreAddress, *, autocommit: bool = False) -> Connection:
+def plain_connection(address: StoreAddress) -> Connection:
     """Open a connection as the server makes it, for statements of the caller's own."""
+    return _opened(psycopg.Connection[tuple[Any, ...]], address, autocommit=False)
+
+
+def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: bool) -> AnyConnection:
+    left = seconds_left()
+    if left < address.connect_timeout:
+        address = replace(address, connect_timeout=max(math.ceil(left), 1))
     try:
-        return psycopg.connect(autocommit=autocommit, **conninfo(address))
+        return kind.connect(autocommit=autocommit, **conninfo(address))
     except (psycopg.Error, UnicodeError) as error:
         raise named_on_connecting(error) from error
 

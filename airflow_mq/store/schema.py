@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,11 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
 
 def _upgrade_postgres(address: StoreAddress) -> list[str]:
     prefix = address.prefix
-    with postgres.translated(), postgres.connect(address, *_PATIENT) as connection, connection.transaction():
+    with (
+        postgres.translated(),
+        postgres.connect(address, *_PATIENT, patience=math.inf) as connection,
+        connection.transaction(),
+    ):
         # Two upgrades at once: the second waits here, and then finds nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())

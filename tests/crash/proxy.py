@@ -29,6 +29,9 @@ class Proxy:
         self._word: bytes | None = None
         self._after = True
         self._instead: bytes | None = None
+        self._silence: bytes | None = None
+        self._midway = False
+        self.is_silent = threading.Event()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -43,6 +46,24 @@ class Proxy:
     def answer(self, word: bytes, answer: bytes) -> None:
         """Once the client sends `word`: pass it on, and answer this instead of the server."""
         self._after, self._word, self._instead = True, word, answer
+
+    def fall_silent(self, word: bytes = b"", *, midway: bool = False) -> None:
+        """Once the client sends `word` (or anything): pass it on, and nothing more for anybody; cut no connection.
+
+        :param midway: pass half of the answer on before.
+        """
+        self._silence, self._midway = word, midway
+
+    def _is_silenced(self, data: bytes, client: socket.socket, server: socket.socket) -> bool:
+        if self._silence is None or self._silence not in data:
+            return False
+        self._silence = None
+        server.sendall(data)
+        if self._midway:
+            answer = server.recv(65_536)
+            client.sendall(answer[: len(answer) // 2])
+        self.is_silent.set()
+        return True
 
     def __enter__(self) -> Proxy:
         self._start(self._accept)
@@ -70,6 +91,9 @@ class Proxy:
         # Where one end is gone with words still on their way, the wire is cut, too.
         with suppress(ConnectionError), client, socket.create_connection(("127.0.0.1", self._target)) as server:
             while not self._over.is_set():
+                if self.is_silent.is_set():
+                    self._over.wait(0.05)
+                    continue
                 ready = select.select([client, server], [], [], 0.05)[0]
                 for one in ready:
                     data = one.recv(65_536)
@@ -78,6 +102,8 @@ class Proxy:
                     if one is server:
                         client.sendall(data)
                         continue
+                    if self._is_silenced(data, client, server):
+                        break
                     if self._word is not None and self._word in data:
                         self._word = None
                         if self._after:

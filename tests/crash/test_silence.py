@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,14 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import Busy, StoreBusy, StoreUnreachable
+from airflow_mq.cli import main
+from airflow_mq.core.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable
 from airflow_mq.core.message import Message
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store import postgres_errors as known
+from airflow_mq.store.bounded import within
 from tests.crash.children import end_child, start_child
+from tests.crash.proxy import Proxy
 from tests.waiting import eventually
 
 PLENTY = Weight(1 << 40, 1 << 40)
@@ -115,3 +119,104 @@ def test_a_stream_of_messages_has_no_statement_time_out(store: str) -> None:
         assert queue.enqueue_messages("a", messages()).count == 2_000
         with queue.store.writing() as unit:
             assert unit.connection.execute("SHOW statement_timeout").fetchone()[0] == "1s"  # type: ignore[attr-defined]
+
+
+# A server that is silent.
+
+#: A statement may take a second, its answer two more, and a cancel that nobody answers one; a busy machine needs its own.
+SOON = 15.0
+
+
+@pytest.fixture
+def wire(store: str) -> Iterator[Proxy]:
+    with MessageQueue(store) as queue:
+        queue.enqueue_messages("a", [b"x" * 100] * 50)
+    with Proxy(store) as proxy:
+        proxy.uri += "?statement_timeout=1&connect_timeout=2"
+        yield proxy
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < SOON
+
+
+def test_a_server_that_lets_one_in_and_says_nothing(wire: Proxy) -> None:
+    wire.fall_silent(b"search_path")
+    with soon(), pytest.raises(StoreUnreachable) as caught:
+        MessageQueue(wire.uri)
+    assert str(caught.value) == known.NO_REPLY.text
+    # It accepts connections still, and does not even ask for a password.
+    with soon(), pytest.raises(StoreUnreachable) as refused:
+        MessageQueue(wire.uri)
+    assert str(refused.value) == known.NO_CONNECTION.text
+
+
+@pytest.mark.parametrize("midway", [False, True], ids=["before the answer", "in mid-row"])
+@pytest.mark.parametrize("what", ["look", "plan", "send"])
+def test_a_server_that_falls_silent(wire: Proxy, what: str, midway: bool) -> None:
+    with MessageQueue(wire.uri) as queue:
+        calls: dict[str, tuple[bytes, Callable[[], object]]] = {
+            "look": (b"SELECT", lambda: list(queue.peek("a"))),
+            "plan": (b"SELECT", lambda: queue.plan_block(limit=PLENTY)),
+            "send": (b"INSERT", lambda: queue.enqueue_message("a", b"y", key="k")),
+        }
+        word, call = calls[what]
+        wire.fall_silent(word, midway=midway)
+        with soon(), pytest.raises(StoreUnreachable) as caught:
+            call()
+        assert wire.is_silent.is_set() and str(caught.value) == known.NO_REPLY.text
+
+
+def test_a_server_that_falls_silent_at_a_commit(wire: Proxy, store: str) -> None:
+    with MessageQueue(wire.uri) as queue:
+        wire.fall_silent(b"COMMIT")
+        with soon(), pytest.raises(CommitInDoubt):
+            queue.enqueue_message("b", b"y", key="k")
+    with MessageQueue(store) as queue:
+        assert queue.enqueue_message("b", b"y", key="k").repeated + queue.footprint("b").count >= 1
+
+
+def test_a_bound_on_all_that_a_thread_asks(wire: Proxy) -> None:
+    with MessageQueue(wire.uri.replace("statement_timeout=1", "statement_timeout=300")) as queue:
+        wire.fall_silent()
+        with soon(), within(0.5), pytest.raises(StoreUnreachable):
+            queue.footprint("a")
+        with soon(), within(0.5), pytest.raises(StoreUnreachable):
+            MessageQueue(wire.uri)
+
+
+def test_what_a_client_gives_up_the_server_cancels(store: str) -> None:
+    """A server that is only slow is asked to stop: nobody waits for its answer any more."""
+    with MessageQueue(store) as queue, psycopg.connect(store, autocommit=True) as other:
+        with within(0.3), pytest.raises(StoreUnreachable), queue.store.loose() as unit:
+            unit.connection.execute("SELECT pg_sleep(600)")  # type: ignore[attr-defined]
+        asked = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()"
+        eventually(lambda: not other.execute(asked).fetchone())
+        assert queue.footprint("a").count == 0
+
+
+def test_an_answer_that_came_while_the_client_was_stopped_counts(store: str) -> None:
+    address = replace(parse(store), statement_timeout=1)
+
+    def look() -> None:
+        with MessageQueue(address) as queue:
+            pid = os.getpid()
+            os.fork() or (time.sleep(0.3), os.kill(pid, signal.SIGSTOP), os._exit(0))  # type: ignore[func-returns-value]
+            with queue.store.loose() as unit:
+                unit.connection.execute("SELECT pg_sleep(0.6)")  # type: ignore[attr-defined]
+
+    child = start_child(look)
+    assert os.WIFSTOPPED(os.waitpid(child[0], os.WUNTRACED)[1])
+    time.sleep(4)
+    os.kill(child[0], signal.SIGCONT)
+    assert not end_child(child).error
+
+
+def test_the_command_line_gives_up_a_silent_server(wire: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    wire.fall_silent(b"SELECT")
+    with soon():
+        assert main(["--store", wire.uri, "footprint"]) == 4
+    assert known.NO_REPLY.text in capsys.readouterr().err

@@ -9,6 +9,10 @@ from ...core.errors import MessageQueueError
 from ...queue import MessageQueue
 from ...queue.looks.for_top import Look, Watcher
 from ...store import open_store
+from ...store.bounded import within
+
+#: Seconds after which a look at a store that does not answer is given up.
+LOOK_SECONDS = 30.0
 
 
 class Source:
@@ -23,14 +27,18 @@ class Source:
     def look(self, limit: int, search: str, sort: str) -> Look:
         """See how the ring stands; raises what is wrong with the store, and tries anew the next time."""
         try:
-            if self.queue is not None and self._file != _identity(self.queue):
-                self.close()
-            if self.queue is None:
-                self._take(MessageQueue(open_store(self.address), self.ring))
-            return self._watcher.look(limit, search=search, sort=sort)
+            with within(LOOK_SECONDS):
+                return self._look(limit, search, sort)
         except MessageQueueError:
             self.close()
             raise
+
+    def _look(self, limit: int, search: str, sort: str) -> Look:
+        if self.queue is not None and self._file != _identity(self.queue):
+            self.close()
+        if self.queue is None:
+            self._take(MessageQueue(open_store(self.address), self.ring))
+        return self._watcher.look(limit, search=search, sort=sort)
 
     def close(self) -> None:
         """Give back the connections."""

@@ -1,0 +1,82 @@
+"""Bounded waiting: a client waits for PostgreSQL's answer to a statement only so long.
+
+A server that is stopped, and a network that loses what it carries, take a statement and never answer. The server's own
+time-outs do not end that, and nor do those of TCP while the server's machine still acknowledges each packet.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import capabilities
+from psycopg.abc import PQGen
+
+from .postgres_errors import NoReply
+
+#: Seconds that an answer may come later than the server's own time-out lets it.
+GRACE = 2.0
+#: Seconds to spend on asking the server to cancel a statement that nobody waits for any more.
+CANCEL_SECONDS = 1.0
+RV = TypeVar("RV")
+_until: ContextVar[float] = ContextVar("airflow_mq_until", default=math.inf)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Bound everything that this thread asks of PostgreSQL here; afterwards it raises `StoreUnreachable`."""
+    token = _until.set(min(_until.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def seconds_left() -> float:
+    """Return for how long this thread may still wait."""
+    return max(_until.get() - time.monotonic(), 0.0)
+
+
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed when an answer does not come in time."""
+
+    #: Seconds to wait for the answer to one statement.
+    patience: float = math.inf
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait for an answer of the server; raise `NoReply` when it is late."""
+        try:
+            return super().wait(self._bounded(gen), *arguments, **options)
+        except NoReply:
+            self._give_up()
+            raise
+
+    def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+        until = min(time.monotonic() + self.patience, _until.get())
+        overdue = False
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if (now := time.monotonic()) > until:
+                    # An answer that came while this process was stopped is still taken; one that trickles is not.
+                    if overdue or not ready:
+                        raise NoReply("no reply in time")
+                    overdue, until = True, now + GRACE
+                state = gen.send(ready)
+        except StopIteration as done:
+            result: RV = done.value
+            return result
+
+    def _give_up(self) -> None:
+        with suppress(psycopg.Error, OSError):
+            # Older versions of libpq wait for a silent server here, too, without any bound.
+            if capabilities.has_cancel_safe():
+                self.cancel_safe(timeout=CANCEL_SECONDS)
+        with suppress(psycopg.Error):
+            self.close()
