@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -152,15 +153,36 @@ def cache_folder() -> Path:
     places = [Path(named) if named and os.path.isabs(named) else Path(os.path.expanduser("~")) / ".cache"]
     places.append(Path(tempfile.gettempdir()) / f"airflow_mq-{os.getuid()}")
     for place in places:
-        folder = place / "airflow_mq"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = folder.stat()
-        except OSError:
+            folder = place.resolve() / "airflow_mq"
+            _make_folders(folder)
+            if folder.stat().st_uid == os.getuid() and _is_safe(folder) and os.access(folder, os.W_OK):
+                return folder
+        except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
             continue
-        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
-            return folder
     raise MessageQueueError(
-        f"there is no folder for a cache: neither {' nor '.join(map(str, places))} belongs to this user alone; "
-        "set XDG_CACHE_HOME"
+        f"there is no folder for a cache: neither {' nor '.join(map(str, places))} can be changed by this user alone, "
+        "from the top of the file system down; set XDG_CACHE_HOME to a folder that can"
     )
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those around it, each for this user alone."""
+    for one in (*reversed(folder.parents), folder):
+        if not one.is_dir():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether no other user can put something else in the place of a folder, or of one around it.
+
+    Each belongs to this user or to the system, and others may write in none but those where they can neither rename
+    nor remove what is not theirs (with the sticky bit, as the temporary directory has it).
+    """
+    trusted = {0, os.getuid(), os.stat("/").st_uid}
+    for one in (folder, *folder.parents):
+        found = os.lstat(one)
+        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not (one != folder and found.st_mode & stat.S_ISVTX)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in trusted or shared:
+            return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,48 @@ def test_a_cache_that_others_may_write_is_not_used(
 
     assert folder.is_relative_to(tmp_path / "tmp")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("trick", ["writable", "foreign", "link to writable"])
+def test_a_folder_that_another_user_prepared_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trick: str
+) -> None:
+    """Whoever can change a folder around the cache can put a Java of their own in the place of ours."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    (tmp_path / "a file").touch()
+    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    prepared = tmp_path / "tmp" / f"airflow_mq-{os.getuid()}"
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    assert java.cache_folder() == prepared / "airflow_mq", "others may write in the temporary directory itself"
+    shutil.rmtree(prepared)
+
+    place = tmp_path / "elsewhere" if trick.startswith("link") else prepared
+    (place / "airflow_mq").mkdir(parents=True, mode=0o700)
+    if trick == "foreign":
+        lstat = os.lstat
+        monkeypatch.setattr(java.os, "lstat", lambda path: _owned_by(4711, lstat(path), Path(path) == place))
+    else:
+        place.chmod(0o777)
+    if place != prepared:
+        prepared.symlink_to(place)
+    with pytest.raises(MessageQueueError, match="can be changed by this user alone"):
+        java.cache_folder()
+
+
+def _owned_by(user: int, found: os.stat_result, other: bool) -> os.stat_result:
+    return os.stat_result((*found[:4], user, *found[5:])) if other else found
+
+
+def test_what_is_made_for_the_cache_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
+    before = os.umask(0)
+    try:
+        folder = java.cache_folder()
+    finally:
+        os.umask(before)
+    assert folder == tmp_path / "a" / "b" / "airflow_mq"
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (folder, *list(folder.parents)[:2])} == {0o700}
 
 
 def test_the_environment_of_spark_submit() -> None:
