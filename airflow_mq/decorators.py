@@ -6,6 +6,8 @@
 
     process()
 
+With a parameter `message` the function also gets the `Delivery`: id, address, attempt, headers, block, sent_at.
+
 The task services the ready queues within the weight, in its own process, and calls the function for each
 message; what it returns is the message's outcome. Mapped over the parts of a plan, it processes those instead:
 
@@ -28,10 +30,10 @@ from airflow_mq.operators.blocks.telling import checked_part, planned_block, pro
 from airflow_mq.processors import Processors
 
 if TYPE_CHECKING:
-    pass
+    from airflow_mq import Delivery
 
-#: What the function is called with, message by message.
-GIVEN = ("payload", "origin")
+#: What the function is called with, message by message; and what it may have besides.
+GIVEN, MESSAGE = ("payload", "origin"), "message"
 
 
 class MessageProcessorOperator(DecoratedOperator):
@@ -74,11 +76,8 @@ class MessageProcessorOperator(DecoratedOperator):
             return self._process_part(context, part, fixed)
         function = self.python_callable
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
-            done = queue.service_queues(
-                lambda delivery: function(delivery.payload, delivery.origin, **fixed),
-                weight_of(self.limit, "limit"),
-                server=server_name(self),
-            )
+            limit = weight_of(self.limit, "limit")
+            done = queue.service_queues(_calling(function, fixed), limit, server=server_name(self))
         self.log.info("%s", done)
         return {**vars(done), "weight": list(done.weight)}
 
@@ -91,20 +90,31 @@ class MessageProcessorOperator(DecoratedOperator):
         part, token = checked_part(given, processors), str(block["token"])
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, token)
-            function = self.python_callable
+            processor = _calling(self.python_callable, fixed)
             tally = run_in_place(
                 queue, token, processors, part,
-                function=lambda payload, origin: function(payload, origin, **fixed),
+                function=lambda payload, origin, message: processor(message),
             )  # fmt: skip
         self.log.info("%s: %s.", part["name"], tally)
         return {"done": tally.done, "failed": tally.failed, "back": tally.back}
+
+
+def _calling(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[[Delivery], Any]:
+    """Return a processor of deliveries that calls the function of an author."""
+    takes_message = MESSAGE in inspect.signature(function).parameters and MESSAGE not in fixed
+
+    def process(delivery: Delivery) -> Any:
+        more = {MESSAGE: delivery} if takes_message else {}
+        return function(delivery.payload, delivery.origin, **more, **fixed)
+
+    return process
 
 
 def _given_later(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as a DAG may call it: what it is given message by message, and its part, may be left out."""
     signature = inspect.signature(function)
     parameters = [
-        one.replace(default=None) if one.name in GIVEN and one.default is one.empty else one
+        one.replace(default=None) if one.name in (*GIVEN, MESSAGE) and one.default is one.empty else one
         for one in signature.parameters.values()
     ]
     missing = [name for name in GIVEN if name not in signature.parameters]

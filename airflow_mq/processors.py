@@ -12,11 +12,12 @@ origin, all of it, so that the order within an origin survives however the work 
 
 The shapes of a function:
 
-* `message`: `f(payload: bytes, origin: str)` returns an outcome; nothing returned means done. What it
+* `message`: `f(payload: bytes, origin: str)` returns an outcome; nothing returned means done. With a third parameter
+  `message` it also gets the `Delivery`: id, address, attempt, headers, block, sent_at. What it
   raises is an attempt that failed: the message goes back, and its neighbours are not concerned. With a `codec`
   (`shop.orders:Order`) it takes a value; what does not decode is wrong for good, and never gets there.
-* `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item,
-  payload and headers, and gives batches with origin, page, item and outcome: `done` or null, `failed`,
+* `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item, payload, headers, id,
+  address, attempt, sent_at and block, and gives batches with origin, page, item and outcome: `done` or null, `failed`,
   `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Further columns, if it likes: `reason`
   (of a yield), `time` and `size` (what was used, or what an overweight message needs).
 * `dataframe`: `f(df)` takes a DataFrame of the same columns and gives one of the same outcomes, or

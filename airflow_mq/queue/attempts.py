@@ -21,7 +21,7 @@ from ..core.shelf import Shelf
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from .base import current_delivery
-from .values import Batch, Delivery
+from .values import Batch, Delivery, Facts
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -242,6 +242,12 @@ class Calling(InPlace):
             ladder.credit.refund(total)
 
 
+def _facts_of(shelf: Shelf, name: str, page: Page) -> Facts:
+    reader = getattr(shelf, "sent_at", None)
+    attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+    return Facts(attempts, reader(name, page) if reader else {})
+
+
 class Batching(InPlace):
     """Try messages by handing neighbours to a batch processor together."""
 
@@ -258,8 +264,9 @@ class Batching(InPlace):
         shelf = ladder.shelf
         payloads = shelf.payloads(book.origin, page)[first : first + count]
         batch = Batch(
-            book.origin, payloads, page.index, first, partial(shelf.headers, book.origin, page, first, first + count)
-        )
+            book.origin, payloads, page.index, first, partial(shelf.headers, book.origin, page, first, first + count),
+            _facts=partial(_facts_of, shelf, book.origin, page),
+        )  # fmt: skip
         answers, sent = self._process(batch, shelf)
         if answers and shelf.traces:
             answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]

@@ -37,7 +37,7 @@ from . import measures
 from .base import QueueBase
 from .planning import VIEWED, Planner, new_block
 from .reports import answers_of, plain_reports
-from .values import Batch, Report, Serviced, moment
+from .values import Batch, Facts, Report, Serviced, moment
 
 log = logging.getLogger("airflow_mq.blocks")
 
@@ -76,7 +76,8 @@ class Block:
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """The messages to process: neighbours of one origin together, in the order of service."""
         wanted = None if origins is None else set(origins)
-        yield from self._queue.batches_of(one for one in self.claims if wanted is None or one.whose in wanted)
+        claims = (one for one in self.claims if wanted is None or one.whose in wanted)
+        yield from self._queue.batches_of(claims, self.id)
 
 
 class Blocks(QueueBase):
@@ -355,7 +356,7 @@ class Blocks(QueueBase):
             moment(row.planned_at),
         )  # fmt: skip
 
-    def batches_of(self, claims: Iterable[Claim]) -> Iterator[Batch]:
+    def batches_of(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
         """The messages of some of a block's claims, as they lie in the store."""
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
@@ -372,11 +373,17 @@ class Blocks(QueueBase):
                         later.append((origin, run))
                 shelf.fetch_payloads((origin, page) for origin, _, page in now)
                 headers = [shelf.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
+                sent = shelf.sent_of((origin, page) for origin, _, page in now)
                 scales = Scales(shelf)
             for (origin, run, page), said in zip(now, headers):
+                attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+                facts = partial(Facts, attempts, sent[origin, page.index])
                 for first, stop in _stretches(run):
                     times = [weight.time for weight in scales.weights(origin, page, first, stop)]
-                    yield Batch(origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times)
+                    yield Batch(
+                        origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times,
+                        block=block, _facts=facts,
+                    )  # fmt: skip
             runs = later
 
 

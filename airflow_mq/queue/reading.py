@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import reduce
 from itertools import chain, islice
 from typing import Any
@@ -291,7 +290,7 @@ def _peek_page(
         return []
     payloads, headers = shelf.payloads(origin, page), shelf.headers(origin, page, items[0], items[-1] + 1)
     found: list[Peeked] = []
-    sent = _sent_at(unit, shelf.ring_id, origin, page)
+    sent = shelf.sent_at(origin, page)
     for item in items:
         mark = page.marks[item]
         if (page.index, item) in reported:
@@ -302,18 +301,10 @@ def _peek_page(
             state = "set aside" if mark == ASIDE or page.index < shelf.book(origin).begin else "waiting"
         note = page.note(item)
         found.append(
-            Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}), sent.get(item),
-                   note.attempts, note.weight)
+            Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}),
+                   moment(sent[item]) if item in sent else None, note.attempts, note.weight)
         )  # fmt: skip
     return found
-
-
-def _sent_at(unit: Unit, ring: int, origin: str, page: Page) -> dict[int, datetime]:
-    """When each message of a page was sent, by index."""
-    mails = sorted({part.mail for part in page.slices})
-    known = dict(unit.rows_for("sent_at", {"origin": [origin] * len(mails), "id": mails}, ring=ring))
-    places = (part.mail for part in page.slices for _ in range(part.items))
-    return {item: moment(known[mail]) for item, mail in enumerate(places) if mail in known}
 
 
 def page_at(shelf: SqlShelf, address: Address) -> Page | None:

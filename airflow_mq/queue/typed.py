@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import failures
@@ -50,6 +51,26 @@ class TypedDelivery(Generic[T]):
         """Where it lies."""
         return self.delivery.address
 
+    @property
+    def id(self) -> bytes:
+        """Id of the message: the hash of its bytes."""
+        return self.delivery.id
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        return self.delivery.attempt
+
+    @property
+    def block(self) -> int | None:
+        """Id of the block that holds the message; none in a service in place."""
+        return self.delivery.block
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Time at which the message was enqueued."""
+        return self.delivery.sent_at
+
     def enqueue(self, origin: str, value: T) -> None:
         """Enqueue a value if, and only if, this message is done."""
         self.delivery.enqueue(origin, encoded(self._codec, value))
@@ -62,6 +83,13 @@ class TypedBatch(Generic[T]):
     origin: str
     values: Sequence[T]
     headers: Sequence[Mapping[str, str]]
+    #: Ids, addresses, numbers of this attempt and times of enqueuing, one for each value.
+    ids: Sequence[bytes] = ()
+    addresses: Sequence[Address] = ()
+    attempts: Sequence[int] = ()
+    sent_at: Sequence[datetime | None] = ()
+    #: Id of the block that holds the messages; none in a service in place.
+    block: int | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -155,7 +183,7 @@ def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequenc
         headers = batch.headers or ({},) * len(batch)
         good = [at for at, (_, wrong) in enumerate(found) if wrong is None]
         values = [found[at][0] for at in good]
-        answers = process(TypedBatch(batch.origin, values, [headers[at] for at in good])) if good else ()
+        answers = process(_typed_batch(batch, good, values, headers)) if good else ()
         if answers is None:
             answers = [DONE] * len(good)
         if len(answers) != len(good):
@@ -166,6 +194,16 @@ def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequenc
         return outcomes
 
     return BatchProcessor(process_batch)
+
+
+def _typed_batch(
+    batch: Batch, good: Sequence[int], values: Sequence[T], headers: Sequence[Mapping[str, str]]
+) -> TypedBatch[T]:
+    ids, addresses, attempts, sent_at = batch.ids, batch.addresses, batch.attempts, batch.sent_at
+    return TypedBatch(
+        batch.origin, values, [headers[at] for at in good], [ids[at] for at in good], [addresses[at] for at in good],
+        [attempts[at] for at in good], [sent_at[at] for at in good], batch.block,
+    )  # fmt: skip
 
 
 def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | None]:

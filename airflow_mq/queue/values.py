@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from io import BytesIO
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from ..core.blob import Reference
 from ..core.errors import BlobMissing, InvalidInput
 from ..core.groups import is_below
-from ..core.message import Address, check_origin, message_id
+from ..core.message import Address, check_origin, message_id, message_ids
 from ..core.outcome import DONE, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
@@ -69,6 +69,23 @@ class Delivery:
     def attempts(self) -> int:
         """How often it was tried before, without an outcome."""
         return self._page.note(self.index).attempts
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        return self.attempts + 1
+
+    @property
+    def block(self) -> int | None:
+        """Id of the block that holds the message; none in a service in place."""
+        return None
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Time at which the message was enqueued; none where the same service enqueues and processes it."""
+        reader = getattr(self._shelf, "sent_at", None)
+        sent = reader(self.book, self._page).get(self.index) if reader else None
+        return None if sent is None else moment(sent)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -139,6 +156,15 @@ class _OfBook:
         return book_name(self.origin, self.priority)
 
 
+class Facts(NamedTuple):
+    """Facts about the messages of a page beside their bytes, by item."""
+
+    #: Attempts without an outcome; of an item that is missing there were none.
+    attempts: Mapping[int, int]
+    #: Times of enqueuing, in microseconds of the store's clock.
+    sent: Mapping[int, int]
+
+
 @dataclass(frozen=True)
 class Batch(_OfBook):
     """Neighbours of one origin, as a batch processor gets them."""
@@ -151,6 +177,35 @@ class Batch(_OfBook):
     priority: str = REGULAR
     #: Milliseconds that each is expected to take, as its weight tells; nothing where that is not known.
     times: Sequence[int] = field(default=(), repr=False, compare=False)
+    #: Id of the block that holds the messages; none in a service in place.
+    block: int | None = None
+    _facts: Callable[[], Facts] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ids(self) -> Sequence[bytes]:
+        """Ids of the messages: the hashes of their bytes."""
+        return message_ids(self.payloads)
+
+    @property
+    def addresses(self) -> Sequence[Address]:
+        """Addresses of the messages."""
+        return [Address(self.origin, self.page, at, self.priority) for at in self._items]
+
+    @property
+    def attempts(self) -> Sequence[int]:
+        """Numbers of this attempt at each message, from 1."""
+        known = self._facts().attempts if self._facts else {}
+        return [known.get(at, 0) + 1 for at in self._items]
+
+    @property
+    def sent_at(self) -> Sequence[datetime | None]:
+        """Times at which the messages were enqueued."""
+        known = self._facts().sent if self._facts else {}
+        return [None if at not in known else moment(known[at]) for at in self._items]
+
+    @property
+    def _items(self) -> range:
+        return range(self.first, self.first + len(self.payloads))
 
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:

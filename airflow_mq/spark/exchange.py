@@ -38,10 +38,11 @@ from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
+from ..queue.values import Facts
 from ..store import codec
 from .reporting import patiently
 from .running import Manner, Tally, Task, groups_of, left_of
-from .store_side import live_block, manner_of, tasks_of, with_payloads
+from .store_side import block_name, live_block, manner_of, tasks_of, with_payloads
 from .tables import MESSAGES, batch_of
 
 #: Files of messages for each processor of a part: as many tasks work at once.
@@ -52,6 +53,7 @@ _OUTCOMES = pa.schema([
     pa.field("origin", pa.string()), pa.field("page", pa.int64()), pa.field("first", pa.int32()),
     pa.field("last", pa.int32()), pa.field("outcome", pa.string()),
 ])  # fmt: skip
+_READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
 
 
@@ -134,7 +136,7 @@ def _fsspec(path: str) -> tuple[Any, str]:
 
 def _block_folder(base: str, block: int, token: str) -> Folder:
     # The token itself would let everybody who sees the folder report to the block.
-    return Folder(base) / f"block-{block}-{sha256(token.encode()).hexdigest()[:16]}"
+    return Folder(base) / f"block-{block_name(block, token)}"
 
 
 def _part_folder(part: Part) -> str:
@@ -249,6 +251,8 @@ class FolderChannel:
             permit,
             said.get("log_texts", False),
             said.get("most_headers", MOST_HEADERS),
+            said.get("block"),
+            said.get("block_name", ""),
         )
 
     def tasks(self, processors: Processors) -> list[Task]:
@@ -275,8 +279,9 @@ class FolderSide:
     def batches(self) -> Iterator[Batch]:
         """The messages, neighbours together."""
         for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
-            rows = zip(*(table.column(name).to_pylist() for name in MESSAGES.names))
-            yield from _neighbours(rows)
+            columns = [table.column(name) for name in _READ]
+            sent = table.column("sent_at").cast(pa.int64())
+            yield from _neighbours(zip(*(column.to_pylist() for column in (*columns, sent))))
 
     def report(self, reports: Sequence[Report]) -> None:
         """Write down what became of some of them."""
@@ -301,7 +306,7 @@ class FolderSide:
         """Nothing is held open."""
 
 
-def _neighbours(rows: Iterable[tuple[str, int, int, bytes, Any]]) -> Iterator[Batch]:
+def _neighbours(rows: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
     group: list[Any] = []
     for row in rows:
         if group and (row[:2] != group[-1][:2] or row[2] != group[-1][2] + 1):
@@ -315,7 +320,9 @@ def _neighbours(rows: Iterable[tuple[str, int, int, bytes, Any]]) -> Iterator[Ba
 def _batch(rows: Sequence[Any]) -> Batch:
     origin, page, first = rows[0][:3]
     said = {row[2]: dict(row[4]) for row in rows if row[4]}
-    return Batch(origin, [row[3] for row in rows], page, first, lambda: said)
+    facts = Facts({row[2]: row[5] - 1 for row in rows}, {row[2]: row[7] for row in rows if row[7] is not None})
+    payloads = [row[3] for row in rows]
+    return Batch(origin, payloads, page, first, lambda: said, block=rows[0][6], _facts=lambda: facts)
 
 
 def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:

@@ -14,7 +14,9 @@ import signal
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+from inspect import signature
 from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 from typing import Any, NamedTuple, Protocol, cast
@@ -36,6 +38,7 @@ from ..queue import Batch, BatchProcessor, Delivery
 from ..queue.attempts import going_on, outcome_of
 from ..queue.base import current_delivery
 from ..queue.typed import decoding_batches, refused
+from ..queue.values import Facts, moment
 from .reporting import Reporter, flushed
 
 log = logging.getLogger("airflow_mq.spark")
@@ -55,6 +58,12 @@ class Item(NamedTuple):
     headers: Mapping[str, str]
     #: Milliseconds that it is expected to take, as its weight tells.
     time: int = 0
+    #: Number of this attempt, from 1.
+    attempt: int = 1
+    #: When it was enqueued, in microseconds of the store's clock.
+    sent: int | None = None
+    #: Id of the block that holds it.
+    block: int | None = None
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -74,6 +83,36 @@ class Item(NamedTuple):
         return book_name(self.origin, HIGH) if self.page < 0 else self.origin
 
 
+class ItemDelivery(Delivery):
+    """A message of a block, as a processor of messages gets it."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: Item) -> None:
+        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
+        self._item = item
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried before, without an outcome."""
+        return self._item.attempt - 1
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its sender said beside the payload."""
+        return self._item.headers or {}
+
+    @property
+    def block(self) -> int | None:
+        """Id of the block that holds the message."""
+        return self._item.block
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Time at which the message was enqueued."""
+        return None if self._item.sent is None else moment(self._item.sent)
+
+
 @dataclass(frozen=True)
 class Manner:
     """What the ring says about how its messages are tried."""
@@ -90,6 +129,9 @@ class Manner:
     log_texts: bool = False
     #: Bytes of all headers of one message that may be enqueued.
     most_headers: int = MOST_HEADERS
+    #: The block: its id, and a name for its output that no other block of any store has.
+    block: int | None = None
+    block_name: str = ""
 
     def stops(self, outcome: Outcome | None) -> bool:
         """Whether the later messages of the origin go back untried."""
@@ -169,7 +211,7 @@ def load_function(name: str) -> Any:
 
 def run_share(
     processor: Processor, side: Side, manner: Manner, *, careful: bool = False, again: bool = False,
-    function: Callable[[Any, str], Any] | None = None, timer: Timer = flushed,
+    function: Callable[..., Any] | None = None, timer: Timer = flushed,
 ) -> Tally:  # fmt: skip
     """Try the messages of one side, and report; nothing that a message does is raised.
 
@@ -199,25 +241,30 @@ def run_share(
     return tally
 
 
-def items_of(batches: Iterable[Batch]) -> Iterator[Item]:
-    """The messages of batches, one by one."""
+def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Item]:
+    """The messages of batches, one by one; of this block, where the batches do not say."""
+    nothing = Facts({}, {})
     for batch in batches:
+        facts, id_ = batch._facts() if batch._facts else nothing, batch.block if batch.block is not None else block
         headers = batch.headers or ({},) * len(batch)
         times = batch.times or (0,) * len(batch)
         for at, (payload, said, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
-            yield Item(batch.origin, signed(batch.page, batch.priority), at, payload, said, time)
+            attempt = facts.attempts.get(at, 0) + 1
+            page = signed(batch.page, batch.priority)
+            yield Item(batch.origin, page, at, payload, said, time, attempt, facts.sent.get(at), id_)
 
 
 def unanswered_items(side: Side, manner: Manner, tally: Tally, again: bool = True) -> Iterator[Item]:
     """The messages of a side; again: without those that have an answer, or are behind one that stops their origin."""
     # Asked for only when the first is wanted: a block that is not ours any more is told there.
-    yield from left_of(side.batches(), side.answered(), manner, tally) if again else items_of(side.batches())
+    batches = side.batches()
+    yield from left_of(batches, side.answered(), manner, tally) if again else items_of(batches, manner.block)
 
 
 def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], manner: Manner, tally: Tally) -> Iterator[Item]:
     """The messages of batches but those that have an answer, and those behind one that stops their origin."""
     stopped: set[str] = set()
-    for item in items_of(batches):
+    for item in items_of(batches, manner.block):
         known = answered.get(item.book)
         prior = known.get(item.address.page, item.at) if known else None
         if manner.stops(prior):
@@ -280,12 +327,22 @@ def attempts_of(processor: Processor, function: Any, manner: Manner) -> Attempts
     return OfMessages(function, manner, codec)
 
 
+def takes_message(function: Any) -> bool:
+    """Return whether a function has a parameter `message`, for the delivery."""
+    try:
+        return "message" in signature(function).parameters
+    except (TypeError, ValueError):
+        # Built-in functions do not tell.
+        return False
+
+
 class OfMessages(Attempts):
-    """One by one: `f(payload, origin)`, or `f(value, origin)`."""
+    """One by one: `f(payload, origin)`, or `f(value, origin)`; with a parameter `message`, that is the delivery."""
 
     def __init__(self, function: Any, manner: Manner, codec: Codec[Any] | None = None) -> None:
         super().__init__(function, manner)
         self.codec = codec
+        self.takes_message = takes_message(function)
 
     def outcomes(self, items: Iterator[Item], how: How) -> Answered:
         """Every message's outcome, up to where its origin stops."""
@@ -323,7 +380,7 @@ class OfMessages(Attempts):
             yield item, outcome
 
     def _try(self, item: Item) -> Outcome:
-        delivery = Delivery(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
+        delivery = ItemDelivery(item)
         if item.headers and tracing.is_traced(item.headers):
             with tracing.within(item.headers):
                 return self._try_as(item, delivery)
@@ -338,7 +395,8 @@ class OfMessages(Attempts):
                     value = self.codec.decode(value)
                 except ValueError as error:
                     return refused(str(item.address), error)
-            outcome = self.checked(self.function(value, item.origin))
+            more = {"message": delivery} if self.takes_message else {}
+            outcome = self.checked(self.function(value, item.origin, **more))
             if delivery.sent and isinstance(outcome, Done):
                 bounds = self.manner.most, self.manner.permit, self.manner.most_headers
                 sent = [check_sent(entry, *bounds) for entry in (*delivery.sent, *outcome.enqueue)]
@@ -431,7 +489,14 @@ class OfBatches(Together):
         group = list(items)
         first = group[0]
         said = {item.at: item.headers for item in group if item.headers}
-        batch = Batch(first.origin, [item.payload for item in group], first.page, first.at, lambda: said)
+        facts = Facts(
+            {item.at: item.attempt - 1 for item in group},
+            {item.at: item.sent for item in group if item.sent is not None},
+        )  # fmt: skip
+        batch = Batch(
+            first.origin, [item.payload for item in group], first.page, first.at, lambda: said, block=first.block,
+            _facts=lambda: facts,
+        )  # fmt: skip
         answers = self.function.process(batch)
         if answers is not None and len(answers) != len(group):
             raise InvalidOutcome(f"a batch of {len(group)} messages needs as many answers, not {len(answers)}")

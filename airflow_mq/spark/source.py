@@ -10,9 +10,10 @@ The store's address is in the environment of the driver, `AIRFLOW_MQ_STORE`, and
 shown in plans and in Spark's UI. `ring` names the ring (`default` if left out), `partitions` how many there are
 to be at most.
 
-**Reading** gives the columns origin, page, item, payload and headers. With `origins` it looks at the waiting
-messages of all origins that begin so, up to `limit` of each. With `block` it reads what a block claimed, for
-`report`: the block's token, or better `environment`, which means that it is in `AIRFLOW_MQ_BLOCK`.
+**Reading** gives the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. With
+`origins` it looks at the waiting messages of all origins that begin so, up to `limit` of each. With `block` it reads
+what a block claimed, for `report`: the block's token, or better `environment`, which means that it is in
+`AIRFLOW_MQ_BLOCK`.
 
 **Writing** takes the columns origin and payload, and key, headers and priority if it likes; the option
 `priority` counts for rows that say none. Rows are committed task by
@@ -53,6 +54,7 @@ from ..core.message import Message
 from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
+from ..queue.values import instant
 from .frames import record_batches
 from .job import BLOCK, STORE
 from .reporting import LeaseKeeper, patiently
@@ -136,9 +138,9 @@ class MessageQueueSource(DataSource):
 class Share(InputPartition):
     """What one task reads."""
 
-    def __init__(self, share: Any) -> None:
+    def __init__(self, share: Any, block: int | None = None) -> None:
         super().__init__(None)
-        self.share = share
+        self.share, self.block = share, block
 
     def __repr__(self) -> str:
         return "Share()"
@@ -161,18 +163,19 @@ class BlockReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The messages of a piece."""
-        yield from _read(self.channel, partition.share)
+        yield from _read(self.channel, partition.share, partition.block)
 
 
 def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     block = live_block(queue, token)
-    return [Share(task.share) for task in tasks_of(block, manner_of(queue, block), _ALL, _ALL_PART, most)]
+    tasks = tasks_of(block, manner_of(queue, block), _ALL, _ALL_PART, most)
+    return [Share(task.share, block.id) for task in tasks]
 
 
-def _read(channel: StoreChannel, share: Sequence[Claim]) -> Iterator[pa.RecordBatch]:
+def _read(channel: StoreChannel, share: Sequence[Claim], block: int) -> Iterator[pa.RecordBatch]:
     side = channel.open(share)
     try:
-        yield from record_batches(items_of(side.batches()))
+        yield from record_batches(items_of(side.batches(), block))
     finally:
         side.close()
 
@@ -202,7 +205,8 @@ class LookReader(DataSourceReader):
         with self.channel.connect() as queue:
             yield from record_batches(
                 Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
-                     peeked.payload, peeked.headers)
+                     peeked.payload, peeked.headers, 0, peeked.attempts + 1,
+                     None if peeked.sent_at is None else instant(peeked.sent_at))
                 for origin in partition.share
                 for peeked in queue.peek(origin, limit=self.said.limit)
                 if peeked.state == "waiting"
@@ -335,7 +339,7 @@ class BlockStream(DataSourceStreamReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The messages of a piece of a block."""
-        yield from _read(self.channel, partition.share)
+        yield from _read(self.channel, partition.share, partition.block)
 
     def commit(self, end: dict[str, int]) -> None:
         """Settle what Spark is through with."""

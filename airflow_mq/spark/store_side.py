@@ -6,6 +6,7 @@ import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from .. import failures
@@ -124,7 +125,13 @@ def manner_of(queue: MessageQueue, block: Block) -> Manner:
     limit = config.service_weight if config.service_weight is not None else block.limit
     largest = max_message_weight(limit, config.costs)
     bounds = config.max_message_len, largest, queue.permit
-    return Manner(config.ordered, *bounds, failures.texts_allowed(), config.max_headers)
+    name = block_name(block.id, block.token)
+    return Manner(config.ordered, *bounds, failures.texts_allowed(), config.max_headers, block.id, name)
+
+
+def block_name(block: int, token: str) -> str:
+    """Return a name for the output of a block that no other block of any store has; its token stays a secret."""
+    return f"{block}-{sha256(token.encode()).hexdigest()[:16]}"
 
 
 def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:
@@ -172,7 +179,7 @@ def _light(claim: Claim) -> Claim:
 
 def run_in_place(
     queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None,
-    function: Callable[[bytes, str], Any] | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> Tally:  # fmt: skip
     """Try a part of a block in this very process, without Spark; the block's lease is kept meanwhile.
 

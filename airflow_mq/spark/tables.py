@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.errors import InvalidInput
+from ..core.message import message_ids
 from ..core.outcome import (
     DONE,
     BadFormat,
@@ -27,9 +28,17 @@ MESSAGES = pa.schema([
     pa.field("item", pa.int32()),
     pa.field("payload", pa.binary()),
     pa.field("headers", pa.map_(pa.string(), pa.string())),
+    pa.field("id", pa.binary()),
+    pa.field("address", pa.string()),
+    pa.field("attempt", pa.int32()),
+    pa.field("sent_at", pa.timestamp("us", "UTC")),
+    pa.field("block", pa.int64()),
 ])  # fmt: skip
 #: The same for Spark. The page of a high message is below zero: origin, page and item name a message.
-MESSAGES_DDL = "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>"
+MESSAGES_DDL = (
+    "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>, "
+    "id BINARY, address STRING, attempt INT, sent_at TIMESTAMP, block BIGINT"
+)
 
 _WRONG: dict[str, Outcome] = {
     "done": DONE,
@@ -45,7 +54,11 @@ NAMES = (*_WRONG, "yield", "overweight")
 def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
     """Messages as a record batch."""
     origins, pages, indices, payloads, headers = zip(*(item[:5] for item in items)) if items else ((),) * 5
-    columns = [origins, pages, indices, payloads, [list(said.items()) for said in headers]]
+    columns = [
+        origins, pages, indices, payloads, [list(said.items()) for said in headers], message_ids(payloads),
+        [str(item.address) for item in items], [item.attempt for item in items], [item.sent for item in items],
+        [item.block for item in items],
+    ]  # fmt: skip
     return pa.RecordBatch.from_arrays(
         [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)], schema=MESSAGES
     )

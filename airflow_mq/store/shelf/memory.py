@@ -55,6 +55,7 @@ class Memory(Shelf):
         self.arrived: dict[Address, Arrival] = {}
         self.payload_cache: dict[tuple[str, int], list[bytes]] = {}
         self.header_cache: dict[tuple[str, int], tuple[range, Mapping[int, Mapping[str, str]]]] = {}
+        self.sent_cache: dict[tuple[str, int], tuple[int, Mapping[int, int]]] = {}
         #: Bytes of messages that were fetched since the last save.
         self.fetched = 0
         #: Whether pages are fetched with their messages.

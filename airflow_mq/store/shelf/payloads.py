@@ -65,6 +65,27 @@ class Payloads(Boxes):
         """A payload kept apart, as a file to read from."""
         return open_blob(self.unit.store, reference)
 
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        """Times at which the messages of a page were enqueued, by index; of those that are stored already."""
+        known = self.sent_cache.get((origin, page.index))
+        if known is not None and known[0] == len(page.slices):
+            return known[1]
+        found = self.sent_of([(origin, page)])[origin, page.index]
+        self.sent_cache[origin, page.index] = len(page.slices), found
+        return found
+
+    def sent_of(self, pages: Iterable[tuple[str, Page]]) -> dict[tuple[str, int], Mapping[int, int]]:
+        """The same of many pages at once, by origin and page."""
+        pages = list(pages)
+        mails = sorted({(origin, part.mail) for origin, page in pages for part in page.slices if part.mail < POSTED})
+        columns: dict[str, list[Any]] = {"origin": [origin for origin, _ in mails], "id": [mail for _, mail in mails]}
+        sent = dict(self.unit.rows_for("sent_at", columns, ring=self.ring_id)) if mails else {}
+        found: dict[tuple[str, int], Mapping[int, int]] = {}
+        for origin, page in pages:
+            places = (part.mail for part in page.slices for _ in range(part.items))
+            found[origin, page.index] = {item: sent[mail] for item, mail in enumerate(places) if mail in sent}
+        return found
+
     def headers(
         self, origin: str, page: Page, first: int = 0, stop: int | None = None
     ) -> Mapping[int, Mapping[str, str]]:

@@ -163,6 +163,7 @@ class Saving(Pages):
         self.fetched = 0
         self.tickets = {}
         self.header_cache = {}
+        self.sent_cache = {}
         for ring in (self.ring, self.high):
             ring.moved.clear()
             ring.favoured = []
