@@ -20,6 +20,7 @@ from .core.errors import (
     EmptyMessage,
     InvalidOutcome,
     MessageTooLong,
+    NotPermitted,
     ProcessorError,
     RecursiveDisallowed,
 )
@@ -59,7 +60,8 @@ def allowing_texts(allowed: bool = True) -> Iterator[None]:
 def reason_of(error: BaseException) -> str:
     """Return the reason that an event keeps: the error's type, and its text if that is safe."""
     name = type(error).__name__
-    return f"{name}: {error}" if isinstance(error, SAFE) else name
+    text = error.safe if isinstance(error, NotPermitted) else str(error) if isinstance(error, SAFE) else ""
+    return f"{name}: {text}" if text else name
 
 
 def loggable(error: BaseException, allowed: bool | None = None) -> BaseException:

@@ -173,7 +173,14 @@ class RingExists(Refused):
 
 
 class NotPermitted(Refused):
-    """Whoever made this connection did not permit to send like this; nothing was sent."""
+    """Whoever made this connection did not permit to send like this; nothing was sent.
+
+    `safe` is the part of the text that does not quote what was sent.
+    """
+
+    def __init__(self, message: str | None = None, safe: str = "") -> None:
+        super().__init__(message)
+        self.safe = safe
 
 
 class TooManyOrigins(Refused):

@@ -39,7 +39,8 @@ class Permit:
         if self.origins is not None and not _rule(self.origins).match(text):
             raise NotPermitted(
                 f"this connection may send with origins that match {self.origins!r}, and {text[:80]!r} does not; "
-                "send with one that does, or have the connection's origins widened"
+                "send with one that does, or have the connection's origins widened",
+                f"this connection may send with origins that match {self.origins!r}",
             )
         return text
 
@@ -48,7 +49,8 @@ class Permit:
         if self.priority is not None and priority != self.priority:
             raise NotPermitted(
                 f"this connection may send with the priority {self.priority}, not {str(priority)[:20]!r}; "
-                "leave the priority out, or have the connection's priority widened"
+                "leave the priority out, or have the connection's priority widened",
+                f"this connection may send with the priority {self.priority}",
             )
         return priority
 
