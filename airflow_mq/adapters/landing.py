@@ -6,8 +6,9 @@
 The pattern takes the origin from the path below the folder: `{origin}` is one part of it, `{origin*}` one or more,
 `*` and `?` stand for what is within a part, `**` for anything; or say a regular expression with a group `origin`.
 A file is a message, or each of its lines is one. It is taken once: its key is its path, its time of change (or the tag
-that an object store gives it) and its size. When the queue has it, it is moved below `.received`, or deleted; what can
-never be a message is moved below `.refused`, with a note beside it that says why. Such an error is the file's own: the
+that an object store gives it) and its size. When the queue has it, it is moved below `.received`, or deleted, or kept
+where it is, with a receipt below `.received`; what can never be a message is moved below `.refused`, with a note beside
+it that says why. Such an error is the file's own: the
 run goes on with the others.
 
 The origins take turns, so that the many files of one do not delay the one file of another. Within an origin, files come
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 import time
@@ -30,15 +32,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import IO, Any, cast
 
 from ..core.errors import InvalidInput, MessageQueueError
 from ..core.message import check_seconds
 from . import BATCH_BYTES, Arrived, Changed, key_for, log
+from .versions import Versions, version_tag, versions_of
 
 RECEIVED, REFUSED = ".received", ".refused"
-AFTER = ("move", "delete")
+MOVE, DELETE, KEEP = AFTER = "move", "delete", "keep"
 #: Files up to this size are read when they are fetched; of larger ones no more than a piece is ever in memory.
 INLINE = 64 << 10
 #: A line that is longer is none.
@@ -103,8 +105,16 @@ class Place(ABC):
         """Delete a file, unless it is another one now; return whether it is gone."""
 
     @abstractmethod
+    def ours(self, folder: str, path: str, suffix: str) -> str:
+        """The path below a folder of ours for a file, in as many bytes as a path may have."""
+
+    @abstractmethod
     def note(self, path: str, text: str) -> None:
         """Write a file of ours."""
+
+    @abstractmethod
+    def has(self, path: str) -> bool:
+        """Whether there is such a file of ours."""
 
 
 def origin_pattern(pattern: str | None, regex: str | None) -> re.Pattern[str]:
@@ -138,7 +148,8 @@ class Landing:
         :param regex: the same as a regular expression with a group `origin`, which has to match the whole path.
         :param lines: whether each line of a file is a message, and not the file.
         :param settle: seconds for which a file must not have changed.
-        :param after: what becomes of a file that the queue has: `move` it below `.received`, or `delete` it.
+        :param after: what becomes of a file that the queue has: `move` it below `.received`, `delete` it, or `keep` it
+            where it is, and write a receipt below `.received`.
         """
         self.place, self.lines, self.after = place, lines, after
         self._pattern = origin_pattern(pattern, regex)
@@ -183,7 +194,7 @@ class Landing:
 
     def _put_away(self, found: Found) -> None:
         try:
-            gone = self.place.drop(found) if self.after == "delete" else self.place.move(found, RECEIVED) is not None
+            gone = self._out(found)
         except OSError as error:
             self._done.add(found.path)
             self._not_moved, self._why_not = self._not_moved + 1, str(error)
@@ -193,6 +204,23 @@ class Landing:
             self._moved += 1
         else:
             log.warning("%s changed after it was received; it is received again as it is then", ascii(found.path))
+
+    def _out(self, found: Found) -> bool:
+        """Move or delete a file, or write its receipt; return whether it was still the one that was received."""
+        if self.after == DELETE:
+            return self.place.drop(found)
+        if self.after == MOVE:
+            return self.place.move(found, RECEIVED) is not None
+        self.place.note(self._receipt(found, RECEIVED), f"{_text(found.path)}@{found.stamp}\n")
+        return True
+
+    def _receipt(self, found: Found, folder: str) -> str:
+        """Where it says that this version of a file was received, or refused."""
+        return self.place.ours(folder, found.path, f".{_short(found)}{'.why' if folder == REFUSED else ''}")
+
+    def _is_known(self, found: Found) -> bool:
+        """Whether a file that is kept where it is was received, or refused, before."""
+        return any(self.place.has(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
 
     def _report_not_moved(self) -> None:
         """Raise an error if no file at all could be moved: then the place is at fault, and not a file."""
@@ -212,9 +240,11 @@ class Landing:
             return
         self._done.add(found.path)
         try:
-            where = self.place.move(found, REFUSED)
-            if where is not None:
-                self.place.note(f"{where}.why", f"{arrived.place}: {why}\n")
+            note = f"{arrived.place}: {why}\n"
+            if self.after == KEEP:
+                self.place.note(self._receipt(found, REFUSED), note)
+            elif (where := self.place.move(found, REFUSED)) is not None:
+                self.place.note(f"{where}.why", note)
         except OSError as error:
             log.error("%s cannot be moved below %s: %s", ascii(found.path), REFUSED, error)
 
@@ -278,7 +308,7 @@ class Landing:
 
     def _of_file(self, reading: _Reading) -> Generator[Arrived, None, None]:
         found = reading.found
-        if found.path in self._done:
+        if found.path in self._done or (self.after == KEEP and not reading.number and self._is_known(found)):
             return
         try:
             if self.lines:
@@ -316,31 +346,25 @@ class Landing:
 
     def _lines(self, reading: _Reading) -> Iterator[Arrived]:
         found = reading.found
-        with self.place.open(found) as file:
+        with self.place.open(found) as file, _changed_meanwhile(lambda: self.place.is_same(found, file)):
             file.seek(reading.offset)
-            waiting = reading.waiting
             for line in _read_lines(file, reading):
                 if found.path in self._done:
                     return
                 if not line.length:
                     continue
-                if waiting is not None:
-                    reading.waiting = None
-                    self._of[waiting.key] = found, False
-                    sent, waiting = waiting, self._line(reading, line)
-                    reading.waiting = waiting
-                    yield sent
-                else:
-                    waiting = reading.waiting = self._line(reading, line)
-                if waiting.unfit:
+                before, reading.waiting = reading.waiting, self._line(reading, line)
+                if before is not None:
+                    self._of[before.key] = found, False
+                    yield before
+                if reading.waiting.unfit:
                     break
             if not self.place.is_same(found, file):
                 raise Changed()
-            if waiting is None:
-                waiting = self._line(reading, _Line(1, 0, 0, b""))
+            last = reading.waiting or self._line(reading, _Line(1, 0, 0, b""))
             reading.is_done = True
-            self._of[waiting.key] = found, True
-            yield waiting
+            self._of[last.key] = found, True
+            yield last
 
     def _line(self, reading: _Reading, line: _Line) -> Arrived:
         found = reading.found
@@ -439,6 +463,17 @@ def _ends(piece: bytes) -> int:
     return len(piece) - len(piece.rstrip(b"\r\n"))
 
 
+@contextmanager
+def _changed_meanwhile(is_same: Callable[[], bool]) -> Iterator[None]:
+    """Raise `Changed` where reading fails for a file that is another one by now, or gone."""
+    try:
+        yield
+    except OSError as error:
+        if is_same():
+            raise
+        raise Changed() from error
+
+
 class _Stretch:
     """A stretch of an open file, to read from once or twice."""
 
@@ -452,12 +487,13 @@ class _Stretch:
         """The next bytes; raises `Changed` at the end if the file is another one now."""
         left = self._length - self._place
         wanted = left if most < 0 else min(most, left)
-        data = self._file.read(wanted) if wanted else b""
-        while len(data) < wanted:
-            more = self._file.read(wanted - len(data))
-            if not more:
-                raise Changed()
-            data += more
+        data = b""
+        with _changed_meanwhile(self._is_same):
+            while len(data) < wanted:
+                more = self._file.read(wanted - len(data))
+                if not more:
+                    raise Changed()
+                data += more
         self._place += len(data)
         if self._place == self._length and not self._is_unchanged():
             raise Changed()
@@ -623,6 +659,21 @@ class LocalPlace(Place):
             os.unlink(name, dir_fd=folder)
         return True
 
+    def ours(self, folder: str, path: str, suffix: str) -> str:
+        """The path below a folder of ours for a file, in as many bytes as a path may have."""
+        parent, _, name = path.rpartition("/")
+        return f"{folder}/{parent}{'/' if parent else ''}{_shortened(name, suffix, LONGEST_NAME)}"
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file of ours."""
+        try:
+            with self._parent(path) as (folder, name):
+                return _exists(name, folder)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return False
+            raise
+
     def note(self, path: str, text: str) -> None:
         """Write a file of ours."""
         with self._parent(path, make=True) as (folder, long):
@@ -710,8 +761,10 @@ class LandingFolder(Landing):
 class ObjectPlace(Place):
     """A prefix of an object store, through a file system of `fsspec`. What is there is complete when it is seen."""
 
-    def __init__(self, files: Any, prefix: str, name: str | None = None) -> None:
+    def __init__(self, files: Any, prefix: str, name: str | None = None, versions: Versions | None = None) -> None:
         self.fs, self.prefix = files, str(files._strip_protocol(prefix)).rstrip("/")
+        #: How one version of an object is deleted; none, where nothing is.
+        self.versions = versions
         protocol = files.protocol if isinstance(files.protocol, str) else files.protocol[0]
         self.name = name or f"{protocol}://{self.prefix.lstrip('/')}"
 
@@ -746,8 +799,9 @@ class ObjectPlace(Place):
         """Open a file; raises `Changed` if it is another one now."""
         if not self._is_there(found):
             raise Changed()
-        file: IO[bytes] = self.fs.open(self._full(found.path), "rb")
-        return file
+        file = self.fs.open(self._full(found.path), "rb")
+        # A file in memory is one for all who open it; those of other stores read no line of limited length.
+        return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else io.BufferedReader(file)
 
     def is_same(self, found: Found, file: IO[bytes]) -> bool:
         """Whether an open file is still as it was found."""
@@ -755,27 +809,31 @@ class ObjectPlace(Place):
 
     def move(self, found: Found, folder: str) -> str | None:
         """Move a file below a folder of ours, unless it is another one now; tell where it is then."""
-        if not self._is_there(found):
-            return None
-        to = self._kept(folder, found, "")
+        versions = self._versions()
+        to = self.ours(folder, found.path, "")
         if self.fs.exists(self._full(to)):
-            to = self._kept(folder, found, f".{_short(found)}")
+            to = self.ours(folder, found.path, f".{_short(found)}")
         self.fs.makedirs(self._full(to).rpartition("/")[0], exist_ok=True)
-        self.fs.mv(self._full(found.path), self._full(to))
-        return to
+        copied = versions.copy(self._full(found.path), found.stamp, self._full(to))
+        # The copy stays where the object is another version now: another reader may have made it, too.
+        return to if copied and versions.delete(self._full(found.path), found.stamp) else None
 
-    def _kept(self, folder: str, found: Found, suffix: str) -> str:
-        """The path below a folder of ours; one that leaves no room for `.why` is cut."""
-        return _shortened(f"{folder}/{found.path}", suffix, LONGEST_KEY - _bytes(f"{self.prefix}/.why"))
+    def _versions(self) -> Versions:
+        if self.versions is None:
+            raise InvalidInput("objects are neither moved nor deleted here: after='keep'")
+        return self.versions
+
+    def ours(self, folder: str, path: str, suffix: str) -> str:
+        """The path below a folder of ours for a file, in as many bytes as a path may have."""
+        return _shortened(f"{folder}/{path}", suffix, LONGEST_KEY - _bytes(f"{self.prefix}/.why"))
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file of ours."""
+        return bool(self.fs.exists(self._full(path)))
 
     def drop(self, found: Found) -> bool:
         """Delete a file, unless it is another one now; return whether it is gone."""
-        where = self.move(found, RECEIVED)
-        if where is None:
-            return False
-        with suppress(FileNotFoundError):
-            self.fs.rm_file(self._full(where))
-        return True
+        return self._versions().delete(self._full(found.path), found.stamp)
 
     def note(self, path: str, text: str) -> None:
         """Write a file of ours."""
@@ -793,25 +851,21 @@ class ObjectPlace(Place):
         return int(about.get("size") or 0) == found.size and version_tag(about) == found.stamp
 
 
-def version_tag(about: Any) -> str:
-    """Return what names the version of an object among the facts that a file system of `fsspec` reports."""
-    for name in ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created"):
-        if about.get(name):
-            # Some tell a time as a date here, and as a number there.
-            told = about[name].timestamp() if isinstance(about[name], datetime) else about[name]
-            text = f"{told:.6f}" if isinstance(told, float) else str(told).strip('"')
-            return f"{text}+{about.get('size')}"
-    return str(about.get("size"))
-
-
 class LandingPrefix(Landing):
-    """New files below a prefix of an object store, as messages."""
+    """New files below a prefix of an object store, as messages.
+
+    A store that others write to is told to delete the version that was received, and no other. Where no way is known to
+    do that, or the store does not, `move` and `delete` are refused.
+    """
 
     def __init__(
-        self, files: Any, prefix: str, pattern: str | None = None, *, name: str | None = None, **how: Any
-    ) -> None:
+        self, files: Any, prefix: str, pattern: str | None = None, *, name: str | None = None,
+        versions: Versions | None = None, after: str = MOVE, **how: Any,
+    ) -> None:  # fmt: skip
         protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
         # A folder by its address is a folder still, with links that lead out of it.
         local = "file" in protocols
-        place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, name)
-        super().__init__(place, pattern, **how)
+        place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, name, versions)
+        super().__init__(place, pattern, after=after, **how)
+        if isinstance(place, ObjectPlace) and after != KEEP and versions is None:
+            place.versions = versions_of(files, place.prefix)

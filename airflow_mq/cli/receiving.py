@@ -25,8 +25,10 @@ def folder(session: Session, args: Namespace) -> bool:
         "regex": args.regex,
         "lines": args.lines,
         "settle": args.settle,
-        "after": "delete" if args.delete else "move",
+        "after": "delete" if args.delete else "keep" if args.keep else "move",
     }
+    if args.delete and args.keep:
+        raise UsageError("--delete and --keep exclude each other: specify one of them")
     if "://" not in args.folder:
         return _receive(session, args, lambda: LandingFolder(args.folder, args.pattern, **how))
     try:
@@ -148,6 +150,7 @@ RECEIVE = Group(
                     help="leave alone what changed within so many (default: 2)",
                 ),
                 option("--delete", action="store_true", help="delete what was received; else it is moved to .received"),
+                option("--keep", action="store_true", help="leave files where they are; write receipts to .received"),
                 *_COMMON,
             ),
             about="A file is moved only when the queue has it; a file that was received is known by its path, its time "

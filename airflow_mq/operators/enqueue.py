@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq import lineage
 from airflow_mq.adapters import key_for
-from airflow_mq.adapters.landing import version_tag
+from airflow_mq.adapters.versions import version_tag
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR

@@ -140,7 +140,8 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
     :param regex: the same as a regular expression with a group `origin` (templated)
     :param lines: whether each line of a file is a message
     :param settle: seconds for which a file of a folder must not have changed
-    :param after: what becomes of a file that the queue has: `move` it below `.received`, or `delete` it
+    :param after: what becomes of a file that the queue has: `move` it below `.received`, `delete` it, or `keep` it
+        where it is, and write a receipt below `.received`
     """
 
     template_fields: Sequence[str] = (*ReceiveMessagesOperator.template_fields, "folder", "conn_id", "pattern", "regex")
