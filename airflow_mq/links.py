@@ -1,11 +1,15 @@
-"""Links from a task to what it did."""
+"""Links from a task to its block and to the plan of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
+
+#: The XCom in which a plan leaves its block.
+BLOCK = "block"
 
 
 class PlanLink(BaseOperatorLink):
@@ -19,16 +23,30 @@ class PlanLink(BaseOperatorLink):
 
 
 class BlockLink(BaseOperatorLink):
-    """What the planned block is: its id, weight and token, as kept by the planning task."""
+    """The Message queue page, at the block that this run planned."""
 
     name = "Block"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Address of what the planning task left behind."""
-        return task_url(ti_key, getattr(operator, "plan_task_id", None) or ti_key.task_id) + "/xcom"
+        """Address of the block on the page; of the ring's blocks where the run planned none."""
+        plan = getattr(operator, "plan_task_id", None) or ti_key.task_id
+        block = ti_key.xcom_pull(task_ids=plan, key=BLOCK) if hasattr(ti_key, "xcom_pull") else None
+        planned = block if isinstance(block, Mapping) else {}
+        return page_url(
+            "blocks", conn=operator.mq_conn_id, ring=planned.get("ring") or operator.ring, block=planned.get("id")
+        )
+
+
+def page_url(view: str, **of: Any) -> str:
+    """Address of a view of the Message queue page; a part that is None is left out."""
+    query = urlencode({name: value for name, value in of.items() if value is not None})
+    return f"{_base()}/plugin/airflow-mq#/{view}?{query}"
 
 
 def task_url(ti_key: Any, task_id: str) -> str:
     """Address of a task of the same run."""
-    base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
-    return f"{base}/dags/{quote(ti_key.dag_id)}/runs/{quote(ti_key.run_id, safe='')}/tasks/{quote(task_id)}"
+    return f"{_base()}/dags/{quote(ti_key.dag_id)}/runs/{quote(ti_key.run_id, safe='')}/tasks/{quote(task_id)}"
+
+
+def _base() -> str:
+    return str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")

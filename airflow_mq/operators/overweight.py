@@ -12,10 +12,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
+from airflow_mq.links import BLOCK
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, open_queue, release_finished, weight_of
 from airflow_mq.operators.blocks.processing import ProcessMessagesOperator
 from airflow_mq.operators.blocks.settling import SETTLED, readable, summary_of
-from airflow_mq.operators.blocks.telling import BLOCK, checked_part, processors_of, told
+from airflow_mq.operators.blocks.telling import checked_part, processors_of, told
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 

@@ -168,15 +168,27 @@ def test_every_operator_link_is_named_to_airflow() -> None:
     assert used == set(get_provider_info()["extra-links"])
 
 
-def test_links_lead_to_tasks_of_the_same_run() -> None:
-    from airflow_mq.links import BlockLink, PlanLink
+def test_the_link_to_the_plan_leads_to_a_task_of_the_same_run() -> None:
+    from airflow_mq.links import PlanLink
 
     key = SimpleNamespace(dag_id="d", run_id="scheduled__2026-11-21T00:00:00+00:00", task_id="block.settle")
-    operator = SimpleNamespace(plan_task_id="block.plan")
+    link = PlanLink().get_link(SimpleNamespace(plan_task_id="block.plan"), ti_key=key)
 
-    assert (
-        PlanLink()
-        .get_link(operator, ti_key=key)
-        .endswith("/dags/d/runs/scheduled__2026-11-21T00%3A00%3A00%2B00%3A00/tasks/block.plan")
-    )
-    assert BlockLink().get_link(operator, ti_key=key).endswith("/tasks/block.plan/xcom")
+    assert link.endswith("/dags/d/runs/scheduled__2026-11-21T00%3A00%3A00%2B00%3A00/tasks/block.plan")
+
+
+@pytest.mark.parametrize("plan_task_id", ["block.plan", None])
+def test_the_link_to_a_block_leads_to_the_page_at_that_block(plan_task_id: str | None) -> None:
+    from airflow_mq.links import BlockLink
+
+    told = {("block.plan", "block"): {"id": 17, "ring": "night & day", "token": "secret"}}
+    operator = SimpleNamespace(plan_task_id=plan_task_id, mq_conn_id="my queue", ring=None)
+
+    def ti(task_id: str) -> SimpleNamespace:
+        return SimpleNamespace(task_id=task_id, xcom_pull=lambda task_ids, key: told.get((task_ids, key)))
+
+    link = BlockLink().get_link(operator, ti_key=ti("block.settle" if plan_task_id else "block.plan"))
+    assert link.endswith("/plugin/airflow-mq#/blocks?conn=my+queue&ring=night+%26+day&block=17")
+    told.clear()
+    link = BlockLink().get_link(operator, ti_key=ti("block.plan"))
+    assert link.endswith("/plugin/airflow-mq#/blocks?conn=my+queue"), "no block was planned"

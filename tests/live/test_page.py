@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -262,6 +262,18 @@ def test_a_message_is_executed_to_the_end(seen: Seen, world: World) -> None:
     expect(seen.row("log/old-archive-0")).to_have_count(0)
     with world.queue(RING) as queue:
         assert_sound(queue)
+
+
+def test_the_link_of_a_task_opens_the_page_at_its_block(seen: Seen, world: World) -> None:
+    (run,) = [one["dag_run_id"] for one in world.airflow.runs("in_place") if one["conf"].get("ring") == RING]
+    settled = world.airflow.xcom("in_place", run, "block.settle", "settled")
+    for task in ("block.plan", "block.settle"):
+        asked = f"dags/in_place/dagRuns/{quote(run)}/taskInstances/{task}/links"
+        link = world.airflow.get(asked)["extra_links"]["Block"]
+        seen.page.goto("about:blank")
+        seen.page.goto(link)
+        shown = seen.page.get_by_role("region", name=f"Block {settled['block']}", exact=True)
+        expect(shown.get_by_role("link", name=run)).to_be_visible()
 
 
 def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:

@@ -10,10 +10,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import tracing
 from airflow_mq.core.errors import Busy
-from airflow_mq.links import BlockLink
+from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, server_name, weight_of
-from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
+from airflow_mq.operators.blocks.telling import processors_of, told
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 

@@ -10,10 +10,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Asset, Ass
 from airflow_mq import lineage
 from airflow_mq.core.errors import TokenRefused, UnknownBlock
 from airflow_mq.core.weight import Weight
-from airflow_mq.links import BlockLink, PlanLink
+from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators import watching
 from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.telling import BLOCK, processors_of, told
+from airflow_mq.operators.blocks.telling import processors_of, told
 from airflow_mq.words import many
 
 if TYPE_CHECKING:

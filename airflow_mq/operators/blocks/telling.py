@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_mq.core.errors import MessageQueueError, UnknownBlock
+from airflow_mq.links import BLOCK
 from airflow_mq.processors import Part, Processors
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
-
-#: The XCom in which a plan leaves its block.
-BLOCK = "block"
 
 
 def told(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> dict[str, Any]:
