@@ -43,7 +43,7 @@ class Accounting(Reading):
 def fairness_of(shelf: SqlShelf, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
     """What these pages of the ledger, the latest first, and those that wait, come to."""
     pages = [one.entries for one in reversed(ledger)]
-    blocks = [one.block for one in reversed(ledger)]
+    blocks = [one.id for one in reversed(ledger)]
     waiting = Waiting(shelf, parts_of(_limit(shelf.config.service_weight, pages)), blocks)
     if most is None:
         asks = waiting.of_all()

@@ -228,7 +228,7 @@ class Blocks(QueueBase):
             refuse_claimed_by_hand(unit, self.ring_id, address)
             weight = Scales(shelf).weight(address.book, page, address.index)
             claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight)
-            row = new_block(unit, key, seconds, shelf.now, by_hand=True, details={
+            row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.who,
             })  # fmt: skip
             unit.insert_block(self.ring_id, row, shelf.claims([claim]))
@@ -273,7 +273,7 @@ class Blocks(QueueBase):
         result = Serviced(
             weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
         )
-        shelf.block = row.id
+        shelf.block = row.number
         details = {**row.details_json, "result": result.__dict__}
         unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
         unit.run("delete_claims", block=row.id)
@@ -331,7 +331,7 @@ class Blocks(QueueBase):
         if row.state != state:
             done, wanted = STATES[row.state], "settled" if state == SETTLED else "released"
             raise TokenRefused(
-                f"block {row.id} was {done} before; it cannot be {wanted} any more, and nothing was changed"
+                f"block {row.number} was {done} before; it cannot be {wanted} any more, and nothing was changed"
             )
         plain = dict(row.details_json.get("result", {}))
         return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
@@ -341,7 +341,7 @@ class Blocks(QueueBase):
         if row is None:
             return UnknownBlock()
         fate = STATES[row.state] if row.state else "past its deadline"
-        return TokenRefused(f"block {row.id} is {fate}; it is too late to {what} it, and nothing was changed")
+        return TokenRefused(f"block {row.number} is {fate}; it is too late to {what} it, and nothing was changed")
 
     # Reading a block.
 
@@ -350,7 +350,7 @@ class Blocks(QueueBase):
             claims = [codec.unpack_claim(origin, data) for origin, data in unit.rows("claims", block=row.id)]
         said = row.details_json
         return Block(
-            row.id, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
+            row.number, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
             said["limit"], said["planned"], said["overhead"], said["messages"],
             claims or (), bytes.fromhex(said["seed"]) if "seed" in said else None, self,
             moment(row.planned_at),

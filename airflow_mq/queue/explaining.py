@@ -234,7 +234,7 @@ class _Asked:
                 sentence = f"{address} is set aside when {_named(held.block)}, is settled: {why}."
             return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
         if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.name)[1]:
-            sentence = f"{address} was answered for in block {held.block.id}, and goes when that is settled."
+            sentence = f"{address} was answered for in block {held.block.number}, and goes when that is settled."
             return Explanation(self.origin, address, "reported", sentence, None, (_UNHOLD,))
         doing = "is being executed by hand" if held.block.by_hand else "is being processed"
         sentence = f"{address} {doing} in {_named(held.block)}."
@@ -506,7 +506,7 @@ _UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq b
 
 
 def _named(block: BlockRow) -> str:
-    return f"block {block.id}, which lives until {when(moment(block.deadline))}"
+    return f"block {block.number}, which lives until {when(moment(block.deadline))}"
 
 
 def _messages(count: int, whose: str = "") -> str:

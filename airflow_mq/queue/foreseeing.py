@@ -231,7 +231,7 @@ class Foresight:
 
     def _settle(self, claims: Sequence[Claim], answers: Mapping[str, Answers], limit: Weight | None) -> None:
         details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
-        row = BlockRow(0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
+        row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
         shelf = self.shelf(passes_in_flight=True)
         self.queue._settle_claims(self.unit, shelf, claims, answers, row)
         shelf.save()

@@ -92,22 +92,24 @@ class Planner:
     def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
         claims, planned, overhead = self.held()
         messages = sum(claim.messages for claim in claims)
-        row = new_block(unit, self.key, self.lease, shelf.now, by_hand=False, details={
+        row = new_block(unit, self.queue.ring_id, self.key, self.lease, shelf.now, by_hand=False, details={
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
             "order": shelf.config.order, "by": self.queue.who, "server": self.server,
             **({"seed": self.seed.hex()} if self.seed else {}),
         })  # fmt: skip
         unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
         self.ledger.head = {"server": self.server}
-        write_ledger(unit, self.queue.ring_id, row.id, self.ledger, shelf.now)
+        write_ledger(unit, self.queue.ring_id, self.ledger, shelf.now, row)
         warn_of_stuck(self.queue.ring, self.server["name"], self.ledger, self.ladder)
         return self.queue._block(None, row, claims)
 
 
 def new_block(
-    unit: Unit, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
+    unit: Unit, ring: int, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
 ) -> BlockRow:
     """A block that begins now."""
     deadline = now + int(lease * 1_000_000)
     token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
-    return BlockRow(id_, key, token, PLANNED, by_hand, float(lease), deadline, now, None, details)
+    return BlockRow(
+        id_, unit.next_block(ring), key, token, PLANNED, by_hand, float(lease), deadline, now, None, details
+    )

@@ -186,15 +186,15 @@ class Reading(QueueBase):
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
     """The ledger's pages of these blocks, the latest first."""
     rows = unit.rows("ledger", ring=ring, before=last + 1, first=first, limit=limit)
-    return [_ledger_block(id_, at, bytes(data)) for id_, at, data in rows]
+    return [_ledger_block(block, at, bytes(data), id_) for block, at, data, id_ in rows]
 
 
-def _ledger_block(block: int, at: int, data: bytes) -> LedgerBlock:
+def _ledger_block(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
     entries, said = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
     if said is None:
-        return LedgerBlock(block, moment(at), entries)
+        return LedgerBlock(block, moment(at), entries, id=id_)
     server = server_of(said, block, at)
-    return LedgerBlock(block, moment(at), entries, server.name, server.limit)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit, id_)
 
 
 def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:

@@ -192,7 +192,7 @@ class Service:
             shelf.state = locked.state._replace(version=locked.state.version + 1)
             if last:
                 queue._forget_old(unit, locked.now)
-                write_ledger(unit, queue.ring_id, unit.fresh_ids(1)[0], self.ledger, locked.now)
+                write_ledger(unit, queue.ring_id, self.ledger, locked.now)
                 unit.run("drop_lease", ring=queue.ring_id, token=self.token)
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)

@@ -279,7 +279,7 @@ class Telling(QueueBase):
                 if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
                     who = str(block.details_json.get("by", "")) or None
                     by_hand = "to be executed by hand" if block.by_hand else ""
-                    path.steps.append(Step("planned", last, moment(block.planned_at), block.id, who, by_hand))
+                    path.steps.append(Step("planned", last, moment(block.planned_at), block.number, who, by_hand))
                     return "in flight"
         behind = last.page < shelf.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
@@ -293,7 +293,7 @@ class Telling(QueueBase):
         if block is None:
             return None
         rows = unit.blocks(self.ring_id, before=block + 1, limit=1)
-        return moment(rows[0].planned_at) if rows and rows[0].id == block else None
+        return moment(rows[0].planned_at) if rows and rows[0].number == block else None
 
 
 def _single(run: EventRun, offset: int) -> EventRun:

@@ -333,6 +333,8 @@ class LedgerBlock:
     #: The DAG or program that planned it, and the limit that it gave; none, where it left that to the ring.
     server: str | None = None
     limit: Weight | None = None
+    #: Its place among the ids of mails and events, which come from one counter.
+    id: int = field(default=0, repr=False)
 
     def below(self, name: str) -> tuple[int, Weight]:
         """What this block granted to a group, as paths go: so many messages, so much weight."""

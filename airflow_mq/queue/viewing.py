@@ -188,7 +188,7 @@ class View:
     def _write(self, unit: Unit, shelf: SqlShelf, claim: Claim) -> ReferenceToken:
         queue = self._queue
         lease = shelf.config.lease if self._lease is None else self._lease
-        row = new_block(unit, None, lease, shelf.now, by_hand=False, details={
+        row = new_block(unit, queue.ring_id, None, lease, shelf.now, by_hand=False, details={
             "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
             "by": queue.who,
         })  # fmt: skip

@@ -33,7 +33,7 @@ class Waiting:
     def __init__(self, shelf: SqlShelf, parts: Callable[[Weight], int], blocks: Sequence[int]) -> None:
         """
         :param parts: how much of a block a weight is.
-        :param blocks: those of the ledger, the oldest first.
+        :param blocks: the ids of those of the ledger, the oldest first.
         """
         self.shelf, self.parts, self.blocks = shelf, parts, blocks
         self._scales = Scales(shelf)

@@ -15,6 +15,7 @@ from ..core.paths import PathRounds
 from ..core.priority import origin_of, priority_of, queue_name
 from ..core.service import Ladder
 from ..store import codec
+from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from ..words import many
@@ -61,11 +62,15 @@ def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> Non
     )  # fmt: skip
 
 
-def write_ledger(unit: Unit, ring: int, block: int, ledger: Ledger, now: int) -> None:
-    """Keep what was offered and granted; a round in which nobody was ready leaves no page."""
+def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRow | None = None) -> None:
+    """Keep what was offered and granted; a round in which nobody was ready leaves no page.
+
+    :param block: the planned block; without one a round of service, which is numbered as a block is.
+    """
     if ledger.entries:
+        id_, number = (block.id, block.number) if block else (unit.fresh_ids(1)[0], unit.next_block(ring))
         data = codec.pack_ledger(list(ledger.entries.values()), ledger.head)
-        unit.run_for("insert_ledger", {"block": [block], "data": [data]}, ring=ring, at=now)
+        unit.run_for("insert_ledger", {"block": [number], "id": [id_], "data": [data]}, ring=ring, at=now)
 
 
 @contextmanager

@@ -34,9 +34,10 @@ _TAKEN = {Fate.PROCESSED, Fate.DECLINED, Fate.BAD_FORMAT, Fate.CORRUPT, Fate.UNS
 
 @dataclass(frozen=True)
 class _Page:
-    """A block of the ledger."""
+    """A block of the ledger: its number, and its place among the ids of mails and events."""
 
     block: int
+    id: int
     #: By the names of books.
     entries: Mapping[str, Entry]
 
@@ -51,10 +52,10 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     with queue._looking() as (unit, shelf):
         # One more than asked for: what is told begins behind it.
         pages = [
-            _Page(one.block, {book_name(its.origin, its.priority): its for its in one.entries})
+            _Page(one.block, one.id, {book_name(its.origin, its.priority): its for its in one.entries})
             for one in reversed(ledger_pages(unit, queue.ring_id, blocks + 1))
         ]
-        begin = pages.pop(0).block if len(pages) > blocks else 0
+        begin = pages.pop(0).id if len(pages) > blocks else 0
         # The book of no origin holds no messages.
         names = [name for name in all_origins(unit, queue.ring_id) if name != MARK]
         waiting = [one for name in names for one in _waiting(shelf, name, pages)]
@@ -76,15 +77,15 @@ def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Itera
             events.append(event)
         elif event.fate is Fate.EXECUTED:
             by_hand.add(event.address)
-    blocks = [page.block for page in pages]
+    numbers, ids = [page.block for page in pages], [page.id for page in pages]
     for event in events:
         if event.address in by_hand:
             continue
-        # What was processed in place has no block. The ledger's page of that is written last, and numbers are given
-        # out in order, to events and to blocks.
-        number = event.seq >> SEQ_BITS if event.block is None else event.block
-        at = min(bisect_left(blocks, number), len(pages) - 1)
-        if event.block not in (None, blocks[at]):
+        # What was processed in place has no block. The ledger's page of that is written last, and ids are given out in
+        # order, to events and to pages of the ledger.
+        after = bisect_left(ids, event.seq >> SEQ_BITS) if event.block is None else bisect_left(numbers, event.block)
+        at = min(after, len(pages) - 1)
+        if event.block not in (None, numbers[at]):
             continue  # A block before these, which was settled while they ran.
         size = min(max(event.weight.size, 1), queue.config.max_message_len) if event.weight else 1
         since_block = _backlog_since(pages, book_name(event.origin, event.priority), at) + 1
@@ -110,7 +111,7 @@ def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[A
     while shelf.pull(book):
         pass
     scales = Scales(shelf)
-    blocks = [page.block for page in pages]
+    ids = [page.id for page in pages]
     for index in range(book.begin, book.end):
         page = shelf.page(origin, index)
         if page is None:
@@ -118,7 +119,7 @@ def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[A
         for item, mail in enumerate(_mails(page)):
             if page.marks[item] == WAITING:
                 weight = scales.weight(origin, page, item)
-                before = bisect_left(blocks, mail) + 1
+                before = bisect_left(ids, mail) + 1
                 yield Arrival(before, origin_of(origin), 1, page.extent(item), weight, priority_of(origin))
 
 

@@ -94,7 +94,7 @@ class MailRow(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """When a message was sent, and the first block that was planned after that, if there was any."""
+    """When a message was sent, and the number of the first block that was planned after that, if there was any."""
 
     at: int
     block: int | None
@@ -119,9 +119,10 @@ class LoanRow(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A block."""
+    """A block; `id` is the store's, `number` counts the blocks of its ring and is what people see."""
 
     id: int
+    number: int
     key: str | None
     token: bytes
     state: int
@@ -135,7 +136,7 @@ class BlockRow(NamedTuple):
     @property
     def details_json(self) -> dict[str, Any]:
         """The details, which SQLite hands over as text."""
-        with codec.reading(f"what is stored of block {self.id}"):
+        with codec.reading(f"what is stored of block {self.number}"):
             plain = json.loads(self.details) if isinstance(self.details, str) else self.details
             weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}
             return {**plain, **weights, "messages": int(plain["messages"])}

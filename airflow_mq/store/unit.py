@@ -278,11 +278,17 @@ class Unit(ABC):
         """What live blocks hold of these origins."""
         return self.rows_for("claims_of", {"origin": origins}, ring=ring)
 
+    def next_block(self, ring: int) -> int:
+        """Return the number of a ring's next block. Under the ring's lock."""
+        number: int = self.only("next_block", ring=ring)[0]
+        return number
+
     def insert_block(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes, bool]]) -> None:
         """Write a block and what it claimed."""
         self.run(
-            "insert_block", ring=ring, id=block.id, key=block.key, token=block.token, by_hand=block.by_hand,
-            seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at, details=block.details,
+            "insert_block", ring=ring, id=block.id, number=block.number, key=block.key, token=block.token,
+            by_hand=block.by_hand, seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at,
+            details=block.details,
         )  # fmt: skip
         # What holds no message of the window does not hold up its queue.
         rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]

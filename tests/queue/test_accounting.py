@@ -150,9 +150,9 @@ def plainly(queue: MessageQueue) -> Fairness:
     """The same figures, looked up queue by queue, and reckoned from block to block."""
     with queue._looking() as (unit, shelf):
         rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=100)[::-1]
-        pages = [codec.unpack_ledger(bytes(data)) for _, _, data in rows]
+        pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
-        waiting = Waiting(shelf, parts, [row[0] for row in rows])
+        waiting = Waiting(shelf, parts, [row[-1] for row in rows])
         asks = waiting.of_some([*shelf.high, *shelf.ring])
         told = {}
         for level in (REGULAR, HIGH):

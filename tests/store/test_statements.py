@@ -155,7 +155,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "asides": {"page": PAGES},
     "set_ticket": {"ticket": ONES},
     "insert_block": {
-        "id": LATE, "key": "new", "token": b"new", "by_hand": False, "seconds": 1.0, "deadline": 1, "planned_at": 1,
+        "number": LATE, "id": LATE, "key": "new", "token": b"new", "by_hand": False, "seconds": 1.0, "deadline": 1, "planned_at": 1,
         "details": "{}",
     },
     "insert_claim": {"block": LATE, "by_hand": [False] * len(ORIGINS), "seq": PAGES, "data": BYTES},
@@ -163,7 +163,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "due": 1, "size": 1, "items": 1, "more": False, "origin": "a", "lengths": b"", "attributes": b"", "heap": b"x",
     },
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
-    "insert_ledger": {"at": 1, "block": [LATE], "data": [b"x"]},
+    "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_mail": {
         "size": ONES, "items": ONES, "more": [False] * len(ORIGINS), "lengths": BYTES, "attributes": BYTES,
         "heap": BYTES,
@@ -264,8 +264,8 @@ INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, re
 INSERT INTO {s}event (id, ring, origin, at, events, data)
     SELECT n, 1, 'o' || lpad((n % 2000)::text, 5, '0'), n, 1, convert_to(repeat('e', 100), 'UTF8')
     FROM generate_series(1, 20000) n;
-INSERT INTO {s}block (id, ring, key, token, state, seconds, deadline, planned_at, ended_at, details)
-    SELECT n, 1, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
+INSERT INTO {s}block (id, ring, number, key, token, state, seconds, deadline, planned_at, ended_at, details)
+    SELECT n, 1, n, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
            CASE WHEN n > 9000 THEN NULL ELSE n END, '{{}}'
     FROM generate_series(1, 10000) n;
 INSERT INTO {s}claim (block, seq, ring, origin, data)
@@ -273,8 +273,8 @@ INSERT INTO {s}claim (block, seq, ring, origin, data)
     FROM generate_series(0, 9999) n;
 INSERT INTO {s}outcome (id, block, data)
     SELECT n, 9001 + n / 20, convert_to(repeat('r', 200), 'UTF8') FROM generate_series(1, 20000) n;
-INSERT INTO {s}ledger (block, ring, at, data)
-    SELECT n, 1, n, convert_to(repeat('l', 200), 'UTF8') FROM generate_series(1, 10000) n;
+INSERT INTO {s}ledger (block, id, ring, at, data)
+    SELECT n, n, 1, n, convert_to(repeat('l', 200), 'UTF8') FROM generate_series(1, 10000) n;
 INSERT INTO {s}sent_key (ring, key, origin, digest, at)
     SELECT 1, 'k' || n, 'o' || lpad(n::text, 5, '0'), decode(md5(n::text), 'hex'), n FROM generate_series(1, 20000) n;
 INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap)

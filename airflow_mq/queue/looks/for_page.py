@@ -92,7 +92,7 @@ class Glancing(Accounting):
             rows = unit.blocks(self.ring_id, before=top, limit=limit)
             pages = {}
             if rows:
-                found = ledger_pages(unit, self.ring_id, limit, rows[-1][0], rows[0][0])
+                found = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number)
                 pages = {page.block: page.entries for page in found}
         return blocks_of(rows, pages)
 

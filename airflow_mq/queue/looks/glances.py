@@ -184,7 +184,7 @@ def living(unit: Unit, ring: int) -> list[BlockGlance]:
 
 def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockGlance]:
     """Blocks by their rows, and their pages of the ledger."""
-    return [_block(row, (pages or {}).get(row.id, ())) for row in rows]
+    return [_block(row, (pages or {}).get(row.number, ())) for row in rows]
 
 
 def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:
@@ -192,7 +192,7 @@ def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:
     result = dict(said.get("result", {}))
     used = result.pop("weight", None)
     return BlockGlance(
-        row.id, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
+        row.number, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
         None if row.ended_at is None else moment(row.ended_at), moment(row.deadline), said["limit"],
         said["planned"].plus(said["overhead"]), None if used is None else Weight(int(used[0]), int(used[1])),
         said["messages"], str(said.get("by", "")), result, entries,
