@@ -14,9 +14,9 @@ or knows. Hence
 
 * one host, over TCP: through a Unix socket the server would trust the account that the process runs under;
 * no other libpq option, and nothing lent from around: neither `PGPASSWORD`, `PGOPTIONS` and `PGHOSTADDR`, nor the
-  password file, nor a client certificate (`StoreAddress.conninfo`). What can only make a connection stricter or tells
-  whom to trust stays with the environment: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE`
-  where the address names no sslmode;
+  password file, nor a client certificate, nor a Kerberos ticket (`StoreAddress.conninfo`). What can only make a
+  connection stricter or tells whom to trust stays with the environment: `PGSSLROOTCERT`, `PGCHANNELBINDING`,
+  `PGREQUIREAUTH`, and `PGSSLMODE` where the address names no sslmode;
 * no parameter of SQLite's own, no `file:` address, no store in memory, no file behind a symbolic link.
 
 What is refused is refused with `AddressRefused`. Its text never repeats a part of the address that could hold a
@@ -40,6 +40,8 @@ from airflow_mq.store.files import SQLITE_FORM, checked_file, refuse_network_fil
 
 __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]
 
+#: Kinds of login for which an address has all that is needed; none is lent from the process, as a ticket would be.
+LOGINS = ("scram-sha-256", "md5", "password", "none")
 DEFAULT_SCHEMA = "airflow_mq"
 DEFAULT_PORT = 5432
 DEFAULT_CONNECT_TIMEOUT = 10
@@ -172,6 +174,8 @@ class StoreAddress:
             "keepalives_count": self.keepalives_count,
             "tcp_user_timeout": self.tcp_user_timeout * 1000,
         }
+        if _can_require_auth():
+            settings["require_auth"] = _logins()
         return settings if self.sslmode is None else {**settings, "sslmode": self.sslmode}
 
     def file_uri(self, mode: Literal["ro", "rw", "rwc"]) -> str:
@@ -317,6 +321,25 @@ def _check_postgres(address: StoreAddress) -> None:
         if not least <= getattr(address, name) <= most:
             unit = "probes" if name == "keepalives_count" else "seconds"
             raise AddressRefused(f"the {name} of the address is a number of {unit} from {least} to {most}")
+
+
+def _can_require_auth() -> bool:
+    """Whether libpq can be told which kinds of login a server may ask for."""
+    from psycopg import pq
+
+    return pq.version() >= 160_000
+
+
+def _logins() -> str:
+    """Kinds of login that a server may ask for; of `LOGINS` those that `PGREQUIREAUTH` leaves."""
+    named = [one.strip() for one in os.environ.get("PGREQUIREAUTH", "").split(",") if one.strip()]
+    refused = [one[1:] for one in named if one.startswith("!")]
+    left = [one for one in LOGINS if one not in refused and (refused or not named or one in named)]
+    if not left:
+        raise AddressRefused(
+            f"PGREQUIREAUTH leaves no kind of login: a store is reached by {', '.join(LOGINS)}; add one of these to it"
+        )
+    return ",".join(left)
 
 
 def _check_host(host: str) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import struct
+import threading
 from pathlib import Path
 
 import psycopg
@@ -11,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_attempts
 
-from airflow_mq.core.errors import AddressRefused
+from airflow_mq import MessageQueue
+from airflow_mq.core.errors import AddressRefused, StoreUnreachable
 from airflow_mq.provider import SSL_MODES as SSL_MODES_OF_THE_FORM
 from airflow_mq.store.address import NUMBERS, SSL_MODES, StoreAddress, parse
 
@@ -315,8 +319,70 @@ def test_libpq_takes_nothing_from_around_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_makes_a_connection_stricter_stays_with_the_environment() -> None:
     assert "sslmode" not in parse("postgresql://u@h/d").conninfo()
-    assert not {"sslrootcert", "channel_binding", "require_auth"} & set(parse("postgresql://u@h/d").conninfo())
+    assert not {"sslrootcert", "channel_binding"} & set(parse("postgresql://u@h/d").conninfo())
     assert parse("postgresql://u@h/d?sslmode=verify-full").conninfo()["sslmode"] == "verify-full"
+
+
+@pytest.mark.parametrize(("said", "left"), [
+    (None, "scram-sha-256,md5,password,none"),
+    ("", "scram-sha-256,md5,password,none"),
+    ("scram-sha-256", "scram-sha-256"),
+    ("gss, md5,scram-sha-256", "scram-sha-256,md5"),
+    ("!password,!md5", "scram-sha-256,none"),
+    ("!gss", "scram-sha-256,md5,password,none"),
+])  # fmt: skip
+def test_the_environment_can_only_narrow_the_kinds_of_login(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, left: str
+) -> None:
+    monkeypatch.delenv("PGREQUIREAUTH", raising=False)
+    if said is not None:
+        monkeypatch.setenv("PGREQUIREAUTH", said)
+    assert parse("postgresql://u@h/d").conninfo()["require_auth"] == left
+
+
+def test_an_environment_that_leaves_no_kind_of_login_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGREQUIREAUTH", "gss")
+    with pytest.raises(AddressRefused, match="PGREQUIREAUTH leaves no kind of login"):
+        parse("postgresql://u@h/d").conninfo()
+
+
+def test_a_libpq_that_cannot_require_one_is_not_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.pq, "version", lambda: 150_000)
+    assert "require_auth" not in parse("postgresql://u@h/d").conninfo()
+
+
+#: What a server may ask for that an address has nothing for: a ticket (GSSAPI, SSPI), a token of OAuth.
+TICKETS = {
+    "GSSAPI": (7).to_bytes(4, "big"),
+    "SSPI": (9).to_bytes(4, "big"),
+    "OAuth": (10).to_bytes(4, "big") + b"OAUTHBEARER\0\0",
+}
+
+
+@pytest.mark.parametrize("kind", TICKETS)
+def test_a_server_that_asks_for_a_ticket_gets_nothing(kind: str) -> None:
+    said: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(30)
+            while True:
+                (length,) = struct.unpack(">I", connection.recv(4))
+                if struct.unpack(">I", connection.recv(length - 4)[:4])[0] != 80877103:
+                    break
+                connection.sendall(b"N")  # no TLS here; now comes the startup packet
+            connection.sendall(b"R" + struct.pack(">I", 4 + len(TICKETS[kind])) + TICKETS[kind])
+            said.append(connection.recv(65_536))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,), daemon=True)
+        server.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(StoreUnreachable, match="asked for another kind of login than is permitted"):
+            MessageQueue(f"postgresql://u:{CANARY}@127.0.0.1:{port}/d")
+        server.join(30)
+    assert said == [b""], "the client closes the connection without a word"
 
 
 @pytest.mark.postgres
