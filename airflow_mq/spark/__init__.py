@@ -8,10 +8,14 @@ or twice at once, does no harm. A message that fails is an outcome; only a job t
 
 Where a cluster cannot reach the store, messages and outcomes are exchanged as Parquet below a path
 (`exchange`). `source` lets Spark read, write and stream a queue as any other format. `java` finds a Java, or
-makes do with the one that Python's package index has.
+makes do with the one that Python's package index has. `write_block` writes Parquet that a repeated block replaces.
 
 The address and its password reach a job by the environment alone, and executors inside of what Spark
 ships to them as code; they are in no argument, no configuration and no log.
 """
 
 from __future__ import annotations
+
+from .writing import write_block
+
+__all__ = ["write_block"]

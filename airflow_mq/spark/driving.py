@@ -137,7 +137,7 @@ class Spark:
         if frames and not total.refused:
             from .frames import run_frames
 
-            total.add(run_frames(self.session, channel, frames, manner, again))
+            total.add(run_frames(self.session, channel, frames, manner, self.part))
         return total
 
     def _run_plain(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:

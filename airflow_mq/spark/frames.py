@@ -11,24 +11,31 @@ import pyarrow as pa
 from .. import failures
 from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
-from ..processors import Processor
+from ..processors import Part, Processor
 from .reporting import Reporter, flushed
-from .running import Manner, Tally, Task, groups_of, load_function, unanswered_items
+from .running import Manner, Tally, Task, groups_of, items_of, load_function
 from .tables import MESSAGES_DDL, answers_in, batch_of
+from .writing import writing_for
 
 log = logging.getLogger("airflow_mq.spark")
 
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 
 
-def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
-    """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back."""
+def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner, part: Part) -> Tally:
+    """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back.
+
+    Repeated, a processor gets all messages of its part again, also those that have an answer: so what it writes can
+    take the place of what it wrote (`writing`). The first answer counts.
+    """
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
         shares = [task.share for task in tasks if task.processor == processor]
         function = load_function(processor.function)
+        name = f"{processor.name}-{part['part'] + 1}-of-{part['parts']}"
         try:
-            total.add(_run_frame(session, channel, processor, function, shares, manner, again))
+            with writing_for(manner.block_name, name):
+                total.add(_run_frame(session, channel, processor, function, shares, manner))
         except Exception as error:
             log.error(
                 "processor %r failed on its DataFrame", processor.name,
@@ -40,11 +47,11 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner
 
 
 def _run_frame(
-    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], manner: Manner, again: bool
+    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], manner: Manner
 ) -> Tally:
     total = Tally()
     numbers = session.range(0, len(shares), 1, len(shares))
-    messages = numbers.mapInArrow(Messages(channel, shares, manner, again), MESSAGES_DDL)
+    messages = numbers.mapInArrow(Messages(channel, shares, manner), MESSAGES_DDL)
     outcomes = function(messages)
     if outcomes is None:
         answers = numbers.mapInArrow(AllDone(channel, shares, manner), TALLY)
@@ -63,14 +70,14 @@ def _run_frame(
 class Messages:
     """Gives each partition the messages of its share."""
 
-    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner, again: bool) -> None:
-        self.channel, self.shares, self.manner, self.again = channel, shares, manner, again
+    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner) -> None:
+        self.channel, self.shares, self.manner = channel, shares, manner
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
             side = self.channel.open(self.shares[number])
             try:
-                yield from record_batches(unanswered_items(side, self.manner, Tally(), self.again))
+                yield from record_batches(items_of(side.batches(), self.manner.block))
             finally:
                 side.close()
 

@@ -138,7 +138,7 @@ def test_a_dataframe_has_the_facts(queue: MessageQueue) -> None:
     tasks = tasks_of(block, manner, routes, part, 1)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})
 
-    for batch in Messages(channel, [task.share for task in tasks], manner, False)([numbers]):
+    for batch in Messages(channel, [task.share for task in tasks], manner)([numbers]):
         see_rows(batch)
 
     check_seen(block.id)

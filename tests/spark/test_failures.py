@@ -135,7 +135,7 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     tasks = tasks_of(block, manner, routes, part, 1)
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
-        run_frames(Frame(), None, tasks, manner, False)
+        run_frames(Frame(), None, tasks, manner, part)
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text

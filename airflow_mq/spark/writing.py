@@ -1,0 +1,118 @@
+"""Output of DataFrame processors: Parquet files that a repeated block replaces.
+
+    <path>/mq_block=17-<hash>/mq_part=orders-1-of-3/<partition columns>/part-….parquet
+
+Each part of a block writes to a folder of its own, so that the jobs of a block do not share Spark's `_temporary`. It is
+written aside, below `<path>/_staging`, and renamed when it is complete: a reader sees all of a part or nothing. Done
+again for the same block and part, the new folder takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import InvalidInput, StoreError
+
+#: Columns that the folders' names give to a reader.
+BLOCK, PART = "mq_block", "mq_part"
+#: Below a path: what is not complete. Readers of Parquet skip names that begin with an underscore.
+STAGING = "_staging"
+
+
+@dataclass(frozen=True)
+class Output:
+    """The names of what is written now, and the folders that were written already."""
+
+    block: str
+    part: str
+    written: set[str] = field(default_factory=set)
+
+
+_current: ContextVar[Output | None] = ContextVar("airflow_mq_output", default=None)
+
+
+@contextmanager
+def writing_for(block: str, part: str) -> Iterator[None]:
+    """Have `write_block` write for this part of a block while this is open."""
+    mark = _current.set(Output(block, part))
+    try:
+        yield
+    finally:
+        _current.reset(mark)
+
+
+def write_block(
+    df: Any, path: str, partition_by: str | Sequence[str] = (), *, block: str | None = None, part: str | None = None,
+    **options: Any,
+) -> str:  # fmt: skip
+    """Write a DataFrame as Parquet, for the part of the block that is processed now; return the folder.
+
+    Once for each path in a part: a second call would replace what the first wrote. Where Spark gives no way to rename
+    (Spark Connect), the part is overwritten in its place, and complete when `_SUCCESS` is in its folder.
+
+    :param df: the rows, of any columns but `mq_block` and `mq_part`
+    :param path: a folder that Spark can write, the same for all blocks
+    :param partition_by: columns that become folders below the part's, as `partitionBy` has it
+    :param block: outside of a `dataframe` processor: a name of the block, the same when it is repeated
+    :param part: outside of a `dataframe` processor: a name of the part within the block
+    :param options: of Spark's Parquet writer, say `compression="zstd"`
+    """
+    output = _output(block, part)
+    columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    taken = [name for name in df.columns if name.lower() in (BLOCK, PART)]
+    if taken:
+        raise InvalidInput(f"reserved column {taken[0]!r}: {BLOCK} and {PART} come from folder names; rename it")
+    base = f"{path.rstrip('/')}"
+    below = f"{BLOCK}={output.block}/{PART}={output.part}"
+    final = f"{base}/{below}"
+    if final in output.written:
+        raise InvalidInput(
+            f"path written twice in one part ({path!r}): write one DataFrame to each path; unite them first"
+        )
+    writer = df.write.options(**options).partitionBy(*columns)
+    session = df.sparkSession
+    if getattr(session, "_jvm", None) is None:
+        writer.mode("overwrite").parquet(final)
+    else:
+        aside = f"{base}/{STAGING}/{below}"
+        staging = f"{aside}/_{secrets.token_hex(8)}"
+        writer.mode("overwrite").parquet(staging)
+        _replace(session, staging, final, aside)
+    output.written.add(final)
+    return final
+
+
+def _output(block: str | None, part: str | None) -> Output:
+    if block is not None and part is not None:
+        for name in (block, part):
+            if not name or "/" in name or name.startswith((".", "_")):
+                raise InvalidInput(
+                    f"invalid name for output ({name[:80]!r}): expected text without '/', '.' or '_' in front"
+                )
+        return Output(block, part)
+    found = _current.get()
+    if found is None:
+        raise InvalidInput(
+            "no block is processed here: call write_block in a dataframe processor, or pass block and part"
+        )
+    return found
+
+
+def _replace(session: Any, staging: str, final: str, aside: str) -> None:
+    """Rename a complete folder to its place, and remove the one that was there."""
+    place = session._jvm.org.apache.hadoop.fs.Path
+    files = place(final).getFileSystem(session._jsc.hadoopConfiguration())
+    files.mkdirs(place(final).getParent())
+    if files.exists(place(final)):
+        files.rename(place(final), place(f"{staging}-replaced"))
+    if not files.rename(place(staging), place(final)):
+        raise StoreError(
+            f"output could not be renamed to {final!r}: another attempt writes the same part; retry the task"
+        )
+    # With what attempts that were killed left there.
+    files.delete(place(aside), True)
