@@ -77,7 +77,7 @@ class MessageProcessorOperator(DecoratedOperator):
         function = self.python_callable
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
             limit = weight_of(self.limit, "limit")
-            done = queue.service_queues(_calling(function, fixed), limit, server=server_name(self))
+            done = queue.service_queues(_calling(function, fixed), limit, server=server_name(context))
         self.log.info("%s", done)
         return {**vars(done), "weight": list(done.weight)}
 

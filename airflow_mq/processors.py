@@ -42,7 +42,7 @@ from .core.errors import InvalidInput
 
 SHAPES = ("message", "arrow", "dataframe")
 WHERE = ("spark", "in place")
-UNROUTED = ("pause", "refuse")
+UNROUTED = ("skip", "pause", "refuse")
 #: More jobs at once than this are hardly meant.
 MOST_SPLIT = 1000
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
@@ -180,11 +180,12 @@ class Processors:
     """Processors in their order: the first that matches an origin takes it.
 
     :param processors: in the order in which they are asked.
-    :param unrouted: what becomes of an origin that nobody takes: `pause` it and serve the others, or
-        `refuse` the block.
+    :param unrouted: what a block does about origins that no processor takes. `skip`: it leaves them to other DAGs, and
+        they keep their places. `pause`: it pauses them, until a processor takes them or this rule is gone. `refuse`: it
+        fails.
     """
 
-    def __init__(self, processors: Iterable[Processor], unrouted: str = "pause") -> None:
+    def __init__(self, processors: Iterable[Processor], unrouted: str = "skip") -> None:
         self.all = tuple(processors)
         self.unrouted = unrouted
         if not self.all:
@@ -193,7 +194,7 @@ class Processors:
             if not isinstance(one, Processor):
                 raise InvalidInput(f"processors are Processor objects, not {type(one).__name__}")
         if unrouted not in UNROUTED:
-            raise InvalidInput(f"unrouted is {' or '.join(map(repr, UNROUTED))}, not {_short(unrouted)}")
+            raise InvalidInput(f"unrouted is {', '.join(map(repr, UNROUTED[:-1]))} or 'refuse', not {_short(unrouted)}")
         self._named = {one.name: one for one in self.all}
         if len(self._named) < len(self.all):
             names = [one.name for one in self.all]
@@ -230,6 +231,11 @@ class Processors:
             if rule.match(origin):
                 return processor
         return None
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns of all processors."""
+        return list(dict.fromkeys(pattern for one in self.all for pattern in one.origins))
 
     def unrouted_of(self, origins: Iterable[str]) -> list[str]:
         """The origins that nobody takes."""
@@ -283,7 +289,7 @@ class Processors:
         unknown = [str(key) for key in plain if key not in ("processors", "unrouted")]
         if unknown:
             raise InvalidInput(f"beside processors and unrouted there is no {', '.join(unknown)[:80]}")
-        return cls(map(Processor.from_plain, plain["processors"]), plain.get("unrouted", "pause"))
+        return cls(map(Processor.from_plain, plain["processors"]), plain.get("unrouted", "skip"))
 
     def to_json(self) -> str:
         """Everything, as JSON."""

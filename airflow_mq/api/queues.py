@@ -13,7 +13,7 @@ from fastapi import APIRouter, HTTPException, Query
 
 from airflow_mq.core.message import message_id
 from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
-from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance
+from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance, Server
 from airflow_mq.queue.looks.for_page import Received
 from airflow_mq.queue.looks.glances import LATELY
 from airflow_mq.words import when
@@ -34,7 +34,9 @@ MOST_PAUSED = 500
 #: The latest blocks, of which shares are told.
 BLOCKS = 20
 
-_shares: dict[tuple[str, str], tuple[int | None, Mapping[tuple[str, str], Received]]] = {}
+#: What queues got of the latest blocks, and which DAGs and programs planned them, as of a page of the ledger.
+Lately = tuple[int | None, Mapping[tuple[str, str], Received], Sequence[Server]]
+_shares: dict[tuple[str, str], Lately] = {}
 _lock = Lock()
 
 
@@ -48,19 +50,19 @@ def queues(
     everything was counted when it was sorted."""
     place = _read_cursor(after, sort if not search else f"{sort}?")
     with opened(conn_id, ring) as queue:
-        got = _received(conn_id, queue)
+        got, servers = _received(conn_id, queue)
         if sort == "origin" and not search:
             found = queue.glances(prefix, str(place or ""), limit + 1)
             origins = list(dict.fromkeys(one.origin for one in found))
             more = len(origins) > limit
             found = [one for one in found if one.origin in set(origins[:limit])]
-            return {"rows": _rows(queue, found, got), "next": _cursor(sort, origins[limit - 1]) if more else None,
-                    "total": None, "counted": True}  # fmt: skip
+            following = _cursor(sort, origins[limit - 1]) if more else None
+            return {"rows": _rows(queue, found, got, servers), "next": following, "total": None, "counted": True}
         survey = counted(conn_id, queue, WAIT)
         names = _chosen(dict(survey.depths), got, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.glance_at(wanted), got, survey.depths)
+        rows = _rows(queue, queue.glance_at(wanted), got, servers, survey.depths)
     more = start + limit < len(names)
     key = sort if not search else f"{sort}?"
     following = _cursor(key, start + limit) if more else None
@@ -106,34 +108,36 @@ def _read_cursor(text: str, sort: str) -> str | int | None:
     raise HTTPException(422, "after: go on with what `next` said, under the same sort and search")
 
 
-def _received(conn_id: str, queue: MessageQueue) -> Mapping[tuple[str, str], Received]:
-    """What queues got of the latest blocks: it changes when a block is planned, and not before."""
+def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str], Received], Sequence[Server]]:
+    """What queues got of the latest blocks, and of whom: it changes when a block is planned, and not before."""
     latest = queue.latest_in_ledger()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
     if known is None or known[0] != latest:
-        known = queue.shares(BLOCKS)
+        known = (*queue.shares(BLOCKS), queue.servers())
         with _lock:
             if len(_shares) > 64:
                 _shares.clear()
             _shares[conn_id, queue.ring] = known
-    return known[1]
+    return known[1:]
 
 
 def _rows(
     queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
-    depths: Mapping[str, QueueDepth] | None = None,
+    servers: Sequence[Server], depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[answers.Queue]:  # fmt: skip
     paused = {one.origin: one for one in queue.paused()}
     depths = depths or {}
     return [
-        row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()),
+        row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()), servers,
             depths.get(book_name(one.origin, one.priority)))
         for one in found
     ]  # fmt: skip
 
 
-def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth | None = None) -> answers.Queue:
+def row(
+    one: QueueGlance, pause: Paused | None, got: Received, servers: Sequence[Server], depth: QueueDepth | None = None
+) -> answers.Queue:  # fmt: skip
     """A line of the table."""
     minutes = LATELY / 60
     # Where nothing old is left, what blocks took lately came lately, too.
@@ -147,7 +151,7 @@ def row(one: QueueGlance, pause: Paused | None, got: Received, depth: QueueDepth
         "oldest": shapes.moment(one.oldest), "paused": None if pause is None else _paused(pause), "share": one.share,
         "promised": got.promised, "received": got.received,
         "in_rate": (one.lately + (0 if old else got.messages)) / minutes, "out_rate": got.messages / minutes,
-        "why": _why(one, pause),
+        "why": _why(one, pause, servers),
     }  # fmt: skip
 
 
@@ -156,7 +160,7 @@ def _paused(pause: Paused) -> answers.Pause:
             "until": shapes.moment(pause.until), "below": pause.below}  # fmt: skip
 
 
-def _why(one: QueueGlance, pause: Paused | None) -> str:
+def _why(one: QueueGlance, pause: Paused | None, servers: Sequence[Server]) -> str:
     """Why it waits, as far as it is seen at a glance; `explain` of the queue itself says more."""
     if one.passed_by == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
@@ -167,6 +171,8 @@ def _why(one: QueueGlance, pause: Paused | None) -> str:
         return "all of it is set aside" if one.set_aside else "all of it is in flight"
     if one.passed_by == "in flight":
         return "a block that has not ended holds its first messages"
+    if servers and not any(server.takes(one.origin) for server in servers):
+        return "no DAG that services this ring takes it"
     return "waits for its turn"
 
 
@@ -187,9 +193,9 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
         settings = opened_queue.settings_of(origin)
         if not found and not pages:
             raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
-        got = _received(conn_id, opened_queue)
+        got, servers = _received(conn_id, opened_queue)
         nothing = QueueGlance(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
-        (told,) = _rows(opened_queue, found or [nothing], got)
+        (told,) = _rows(opened_queue, found or [nothing], got, servers)
         explained = _explained(opened_queue, origin, priority)
     return {
         **told,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..words import when
 from .command import Command
 from .finding import OK, WRONG, Finding, fine, note, span, wrong
 from .session import Session, store_now
@@ -109,7 +110,9 @@ def _servers(queue: MessageQueue) -> Iterator[Finding]:
     check, servers, config = f"servers of {queue.ring}", queue.servers(), queue.config
     for one in servers:
         limit = one.limit_in(config)
-        yield fine(check, f"{one.name} services it, with {'no limit' if limit is None else f'a limit of {limit}'}")
+        takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
+        limited = "no limit" if limit is None else f"a limit of {limit}"
+        yield fine(check, f"{one.name} services {takes} with {limited}, last at {when(one.at)}")
     if servers:
         for told in queue.stuck(LOOKED_AT):
             yield wrong(check, told.sentence, "; or ".join(told.remedies))

@@ -50,7 +50,9 @@ def dry_run(session: Session, args: Namespace) -> None:
 def _tell_stuck(session: Session, block: ForeseenBlock) -> None:
     """Name the server whose limit counts, and the queues that wait behind a message which is heavier than that."""
     if block.server is not None:
-        session.out.remark(f"with the limit of {block.server}; --limit names another")
+        session.out.remark(
+            f"as a block of {block.server}: with its limit, and of its origins; --limit is for all origins"
+        )
     for one in block.queues:
         if one.needs is not None:
             session.out.remark(

@@ -33,6 +33,7 @@ had given what was promised.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -46,6 +47,10 @@ from .weight import Weight
 #: Why a block stopped at a queue that would have taken more, and why it did not come to one at all.
 STOPPED = ("limit", "spent")
 PASSED_BY = ("paused", "in flight", "backoff")
+
+
+#: Whether a block services an origin; none: it services all.
+Takes = Callable[[str], bool] | None
 
 
 @dataclass(frozen=True)
@@ -164,20 +169,27 @@ def _blocks(count: int) -> str:
 
 
 def rounds_of(
-    pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, int]
-) -> list[Round]:
+    pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, int],
+    takes: Sequence[Takes] = (),
+) -> list[Round]:  # fmt: skip
     """The blocks of a ledger, the oldest first.
 
     A queue that a block left wanting is wanting in the blocks that do not mention it, up to its
     next line, unless that says that it was passed by. Behind its last line, what is ready now
     tells: from which of these blocks on, counted from 0, a queue had something to service.
+
+    :param takes: for each block, which origins it services, if any block services only some. A queue is wanting in no
+        block that does not service it.
     """
     wanting: list[set[str]] = [set() for _ in pages]
     lines = lines_of(pages)
     for origin in lines.keys() | ready.keys():
-        for stretch in wanting_in(lines.get(origin, ()), ready.get(origin), len(pages)):
+        own = [at for at, its in enumerate(takes) if its is None or its(origin)] if takes else range(len(pages))
+        mine = [(bisect_left(own, at), entry) for at, entry in lines.get(origin, ())]
+        since = bisect_left(own, ready[origin]) if origin in ready else None
+        for stretch in wanting_in(mine, since, len(own)):
             for at in stretch:
-                wanting[at].add(origin)
+                wanting[own[at]].add(origin)
     return [
         Round(
             {entry.origin: parts(entry.granted) for entry in page},

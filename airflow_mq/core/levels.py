@@ -94,7 +94,7 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
         regular.start()
         _owe(shelf, 0)
         return
-    kept = int(shelf.config.kept_for_regular * BLOCK_PARTS) + shelf.book(MARK).deficit
+    kept = int(shelf.config.kept_for_regular * BLOCK_PARTS) + _owed(shelf)
     if kept < BLOCK_PARTS:
         meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
         high.start()
@@ -123,8 +123,16 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
     return part
 
 
+def _owed(shelf: Shelf) -> int:
+    """Return what high owes to regular."""
+    return shelf.book(MARK).deficit if shelf.own_debt is None else shelf.own_debt
+
+
 def _owe(shelf: Shelf, parts: int) -> None:
     """Remember what high owes to regular."""
+    if shelf.own_debt is not None:
+        shelf.own_debt = parts
+        return
     book = shelf.book(MARK)
     if book.deficit != parts:
         book.deficit = parts

@@ -239,8 +239,10 @@ class PathRounds:
             queue = self.tree.queues[origin]
             assert queue.parent is not None
             entry.deficit = (queue.deficit - queue.parent.level) * GRAIN
-        if self.shelf.owed != self.owed:
-            self.shelf.owed = self.owed
+        # Who is owed a turn that this block could not give is owed it in the next one that services it.
+        owed = [*(one for one in self.shelf.owed if not self.shelf.takes(one)), *self.owed]
+        if self.shelf.owed != owed:
+            self.shelf.owed = owed
             self._keep_group(self.tree.root)
 
 

@@ -30,8 +30,16 @@ class Ring:
         #: Who enters, while somebody wants to hear of it; and who is wanted soon, where the walk knows better.
         self.entrants: list[str] | None = None
         self.soon: Sequence[str] = ()
+        #: Which origins this walk services: the others keep their places, and are not in the circle for it.
+        self.takes: Callable[[str], bool] | None = None
         #: Origins that were met before the walk came to the stretch in which they stand.
         self._early: set[str] = set()
+
+    def only(self, takes: Callable[[str], bool]) -> None:
+        """Leave out of the circle the origins that this walk does not service; their places stay as they are."""
+        self.takes = takes
+        for origin in [one for one in self._next if one not in (_START, _GAP) and not takes(one)]:
+            self._unlink(origin)
 
     def __contains__(self, origin: str) -> bool:
         """Whether the part that is loaded holds this origin."""
@@ -63,16 +71,17 @@ class Ring:
 
     def knit(self, origin: str) -> None:
         """Enter at the end, which is just before the head."""
-        self._link(origin, before=_START)
+        if self.takes is None or self.takes(origin):
+            self._link(origin, before=_START)
+            if self.entrants is not None:
+                self.entrants.append(origin)
         self.unknitted.discard(origin)
         self.moved.pop(origin, None)
         self.moved[origin] = None
-        if self.entrants is not None:
-            self.entrants.append(origin)
 
     def meet(self, origin: str) -> None:
         """Take in a ready origin to which the walk has not come yet. It keeps its place."""
-        if origin not in self._next:
+        if origin not in self._next and (self.takes is None or self.takes(origin)):
             self._link(origin, before=_START)
             self._early.add(origin)
 
@@ -104,7 +113,7 @@ class Ring:
     def _after(self, origin: str) -> str | None:
         while (following := self._next[origin]) is _GAP:
             fresh = self._more()
-            for one in fresh:
+            for one in fresh if self.takes is None else filter(self.takes, fresh):
                 if one in self._early and one in self._next and one not in self.moved:
                     self._unlink(one)
                     self._link(one, before=_GAP)

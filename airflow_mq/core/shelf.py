@@ -21,6 +21,7 @@ from .page import Mail, Page
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of
 from .ring import Ring
+from .taking import OriginPatterns
 from .weight import Weight
 
 
@@ -57,6 +58,10 @@ class Shelf(ABC):
         self.pages: dict[tuple[str, int], Page | None] = {}
         #: Of a ring with paths: its groups, as far as they were asked for, and who comes first in the next block.
         self.branches: dict[str, Branch] = {}
+        #: Which origins this walk services; all, where nothing is said. And what high messages of these owe to regular
+        #: ones, where that is not kept for the whole ring.
+        self.patterns: OriginPatterns | None = None
+        self.own_debt: int | None = None
         self.changed_branches: set[str] = set()
         self.owed: list[str] = []
         self.forget_changes()
@@ -153,6 +158,16 @@ class Shelf(ABC):
         self.changed_branches.add(ROOT)
 
     # What is the same for everybody.
+
+    def only(self, patterns: OriginPatterns) -> None:
+        """Service only the origins that match these patterns: for this walk, the others are in no ring."""
+        self.patterns = patterns
+        for ring in (self.high, self.ring):
+            ring.only(patterns.takes)
+
+    def takes(self, name: str) -> bool:
+        """Return whether this walk services a book."""
+        return self.patterns is None or self.patterns.takes(name)
 
     def circle(self, origin: str) -> Ring:
         """The ring in which this book has its place."""

@@ -165,7 +165,7 @@ class Tree:
 
     def __init__(self, shelf: Shelf, guaranteed: Iterable[str] = ()) -> None:
         self.shelf = shelf
-        line = shelf.line()
+        line = [one for one in shelf.line() if shelf.takes(one[0])]
         branches = shelf.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)

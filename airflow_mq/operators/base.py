@@ -62,9 +62,10 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) ->
             tracing.flush()
 
 
-def server_name(operator: BaseOperator) -> str:
-    """Return the DAG and the task of an operator, as the ledger names what services a ring."""
-    return f"DAG {operator.dag_id!r}, task {operator.task_id!r}"
+def server_name(context: Mapping[str, Any]) -> str:
+    """Return the DAG and the task that run, as the ledger names what services a ring."""
+    ti = context["ti"]
+    return f"DAG {ti.dag_id!r}, task {ti.task_id!r}"
 
 
 def who(context: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from math import inf
 
 from ..core.clock import Asks, judge_shares
 from ..core.errors import InvalidInput
-from ..core.fairness import Fairness, Promise, judge, rounds_of, together
+from ..core.fairness import Fairness, Promise, Takes, judge, rounds_of, together
 from ..core.message import check_number
 from ..core.orders import Entry, parts_of
 from ..core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
@@ -51,11 +51,17 @@ def fairness_of(shelf: SqlShelf, ledger: Sequence[LedgerBlock], most: int | None
         rings = (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,)
         asks = waiting.of_some(name for ring in rings for name in islice(ring, most) if most)
     levels = (REGULAR, HIGH) if shelf.config.high else (REGULAR,)
-    return together({level: _judge_level(shelf, level, pages, waiting, asks) for level in levels})
+    takes = [None if one.patterns is None else one.patterns.takes for one in reversed(ledger)]
+    return together({level: _judge_level(shelf, level, pages, waiting, asks, takes) for level in levels})
 
 
 def _judge_level(
-    shelf: SqlShelf, priority: str, pages: Sequence[Sequence[Entry]], waiting: Waiting, asks: Mapping[str, Asks]
+    shelf: SqlShelf,
+    priority: str,
+    pages: Sequence[Sequence[Entry]],
+    waiting: Waiting,
+    asks: Mapping[str, Asks],
+    takes: Sequence[Takes],
 ) -> Fairness:
     """The figures of the queues of one priority."""
     own = [[entry for entry in page if entry.priority == priority] for page in pages]
@@ -67,9 +73,11 @@ def _judge_level(
     def left(origin: str) -> float:
         return waiting.left(book_name(origin, priority))
 
-    if not paths and all(not promise.least and promise.most == inf for promise in promises.values()):
+    some = any(not its(origin) for its in set(filter(None, takes)) for origin in origins)
+    if not paths and not some and all(not promise.least and promise.most == inf for promise in promises.values()):
         return judge_shares(own, waiting.parts, ready, promises, left, priority)
-    rounds = rounds_of(own, waiting.parts, {origin: its.since for origin, its in ready.items()})
+    rounds = rounds_of(own, waiting.parts, {origin: its.since for origin, its in ready.items()},
+                       takes if some else ())  # fmt: skip
     rest = {origin: its.parts if its.all else left(origin) for origin, its in ready.items()}
     return judge(rounds, promises, left=rest, paths=paths)
 

@@ -27,6 +27,7 @@ from ..core.page import PROCESSED, Page
 from ..core.paths import charge_overrun
 from ..core.service import overweight_limit
 from ..core.settle import Answers, ClaimSettler, Settlement
+from ..core.taking import OriginPatterns
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Weight
 from ..store import codec
@@ -92,6 +93,7 @@ class Blocks(QueueBase):
         weigher: WeighPayloads | None = None,
         seed: bytes | None = None,
         server: str | None = None,
+        origins: Iterable[str] | None = None,
     ) -> Block:
         """Claim what fits a block, and move nothing else.
 
@@ -100,10 +102,12 @@ class Blocks(QueueBase):
         :param limit: what the block may cost; the ring's service weight where it is not said.
         :param lease: seconds until anybody may release the block, unless it is renewed.
         :param weigher: tells the weights of one origin's payloads, instead of the ring's.
+        :param origins: shell patterns of the origins to service; others keep their places and what they have earned.
         :param server: the DAG that plans, as `explain` and `doctor` name it; without it, the queue's `who`.
         """
         self._refuse_nested()
         seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
+        patterns = OriginPatterns.of(origins)
         if key is not None:
             check_key(key)
             with self.store.reading() as unit:
@@ -112,10 +116,10 @@ class Blocks(QueueBase):
                     return known
         self.release_dead_blocks()
         if weigher is None:
-            return Planner(self, key, limit, seconds, None, seed, server).plan_at_once()
+            return Planner(self, key, limit, seconds, None, seed, server, patterns).plan_at_once()
         for left in reversed(range(PLANS)):
             try:
-                return Planner(self, key, limit, seconds, weigher, seed, server).plan_holding()
+                return Planner(self, key, limit, seconds, weigher, seed, server, patterns).plan_holding()
             except InFlight:
                 # Another block settled while the weigher ran: what it looked at is not what is there now.
                 if not left:

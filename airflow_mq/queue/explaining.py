@@ -41,8 +41,9 @@ class Explanation:
     #: The message; of a queue, the first one that waits.
     address: Address | None
     #: In a word: `next` (it does not wait for long), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`,
-    #: `paused`, `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, or
-    #: `stuck` (its queue waits behind a message that is heavier than any block that services it).
+    #: `paused`, `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`,
+    #: `stuck` (its queue waits behind a message that is heavier than any block that services it), or `unserved` (no DAG
+    #: or program that services the ring takes this origin).
     reason: str
     #: The same in a sentence.
     sentence: str
@@ -160,7 +161,9 @@ class _Asked:
         self.origin = origin_of(origin)
         self.known = seed is not None or asker._remember_config(unit.ring(asker.ring).config).order != "shuffle"
         self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
-        self.servers = servers_of(unit, asker.ring_id) if limit is None else []
+        #: All servers of the ring, and those that take this origin.
+        self.all_servers = servers_of(unit, asker.ring_id) if limit is None else []
+        self.servers = [one for one in self.all_servers if one.takes(self.origin)]
         if self.servers:
             self.server = self.servers[0]
             self.conditions = self.conditions.of(self.server)
@@ -184,9 +187,10 @@ class _Asked:
         return self._waits(address, f"the first message of {self.origin}, {address},")
 
     def stuck(self) -> Explanation | None:
-        """Explain that the queue waits behind a message that no server carries; nothing, if it does not."""
+        """Explain that no server takes the queue, or carries its first message; nothing, if one does."""
         address = None if self.book.passed_by else self._first_waiting()
-        return None if address is None else self._stuck(address, f"the first message of {self.origin}, {address},")
+        subject = f"the first message of {self.origin}, {address},"
+        return None if address is None else self._unserved(address, subject) or self._stuck(address, subject)
 
     def message(self, address: Address) -> Explanation:
         """Why this message waits."""
@@ -269,9 +273,9 @@ class _Asked:
         if self.book.passed_by:
             reason, sentence, *remedies = self._passed_by()
             return Explanation(self.origin, address, reason, sentence, None, remedies)
-        stuck = self._stuck(address, subject)
-        if stuck is not None:
-            return stuck
+        hindered = self._unserved(address, subject) or self._stuck(address, subject)
+        if hindered is not None:
+            return hindered
         if not self.known:
             return Explanation(
                 self.origin, address, "chance",
@@ -287,6 +291,19 @@ class _Asked:
         reason, why = self._reason(address, first)
         sentence = f"{subject} is not tried in the next {self.ahead:,} blocks: {why}."
         return Explanation(self.origin, address, reason, sentence, None, self._remedies(address, reason, self.ahead))
+
+    def _unserved(self, address: Address, subject: str) -> Explanation | None:
+        """Explain that no server of the ring takes this origin; nothing, if one does, or if none is known."""
+        if self.servers or not self.all_servers:
+            return None
+        named = "; ".join(f"{one.name} takes {one.patterns}" for one in self.all_servers[:_NAMED])
+        more = f"; and {len(self.all_servers) - _NAMED:,} more" if len(self.all_servers) > _NAMED else ""
+        return Explanation(
+            self.origin, address, "unserved",
+            f"{subject} waits for a processor: no DAG or program that services this ring takes {self.origin} "
+            f"({named}{more}).", None,
+            (f"a processor whose origins match {self.origin}, in one of these DAGs or in another",),
+        )  # fmt: skip
 
     def _stuck(self, address: Address, subject: str) -> Explanation | None:
         """Explain that the first message of this queue is heavier than the blocks that service it; nothing, if not."""
@@ -502,6 +519,8 @@ _LIMITS = (OVERWEIGHT, MOST, FRACTION, SIZE)
 #: By how much a limit is widened to see whether that helps.
 _WIDER = (2, 8, 64)
 _ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
+#: How many servers an explanation names.
+_NAMED = 4
 _UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq blocks list --state planned"
 
 

@@ -20,6 +20,7 @@ from ..core.outcome import DONE
 from ..core.page import Page
 from ..core.priority import REGULAR, origin_of, priority_of
 from ..core.settle import Answers
+from ..core.taking import OriginPatterns
 from ..core.weight import ZERO, Weight
 from ..store import codec
 from ..store.pretend import PretendUnit
@@ -125,6 +126,8 @@ class Conditions:
     mosts: Mapping[str, Weight] = field(default_factory=dict)
     #: The DAG or program whose blocks these are.
     server: str | None = None
+    #: Which origins these blocks service; all, where nothing is said.
+    patterns: OriginPatterns | None = None
 
     def __post_init__(self) -> None:
         if self.limit is not None:
@@ -139,7 +142,7 @@ class Conditions:
 
     def of(self, server: Server) -> Conditions:
         """Return these conditions in blocks of a server."""
-        return replace(self, limit=server.limit, server=server.name)
+        return replace(self, limit=server.limit, server=server.name, patterns=server.patterns)
 
     def standings(self) -> dict[str, dict[str, Any]]:
         """What is said of origins, as it would be stored."""
@@ -165,6 +168,8 @@ class Foresight:
 
     def __init__(self, queue: Blocks, unit: Unit, conditions: Conditions) -> None:
         self.queue, self.conditions, self.number = queue, conditions, 0
+        #: What high messages of these blocks owe to regular ones, once a block is planned.
+        self.debt: int | None = None
         config = queue._remember_config(unit.ring(queue.ring).config)
         self.config: RingConfig = config.changed(**conditions.changes)
         self.limit = limit_of(self.config, conditions.limit)
@@ -206,8 +211,11 @@ class Foresight:
     def _plan(self, seed: bytes | None = None) -> ForeseenBlock:
         self.number += 1
         shelf = self.shelf()
-        planner = Planner(self.queue, None, self.limit, 0.0, None, seed or self.conditions.seed)
+        said = self.conditions
+        planner = Planner(self.queue, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
+        planner.debt = self.debt
         planner.walk(shelf)
+        self.debt = planner.debt
         claims, planned, overhead = planner.held()
         shelf.save()
         return ForeseenBlock(
@@ -218,6 +226,8 @@ class Foresight:
     def _is_idle(self) -> bool:
         """Whether every ready queue is passed by: then no later block will find more."""
         shelf = self.shelf()
+        if self.conditions.patterns is not None:
+            shelf.only(self.conditions.patterns)
         return all(shelf.book(name).passed_by for ring in (shelf.high, shelf.ring) for name in ring)
 
     def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
@@ -292,7 +302,9 @@ class Foreseeing(Blocks, Reading):
     def _served(self, unit: Unit, conditions: Conditions) -> Conditions:
         """Return the conditions, under the limit that blocks of this ring really have where the caller names none."""
         servers = servers_of(unit, self.ring_id) if conditions.limit is None else []
-        return conditions.of(servers[0]) if servers and servers[0].limit is not None else conditions
+        if not servers or (servers[0].limit is None and servers[0].patterns is None):
+            return conditions
+        return conditions.of(servers[0])
 
 
 def _conditions(

@@ -9,13 +9,14 @@ from ..core.claims import Claim, Claiming, Scales
 from ..core.errors import InFlight
 from ..core.orders import Ledger
 from ..core.service import Ladder, overweight_limit
+from ..core.taking import OriginPatterns
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight
 from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .base import limit_of
-from .servers import server_record
+from .servers import server_record, servers_of
 from .walking import renewing, walk_ring, warn_of_stuck, write_ledger
 
 if TYPE_CHECKING:
@@ -31,9 +32,13 @@ class Planner:
     def __init__(
         self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
         weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
+        patterns: OriginPatterns | None = None,
     ) -> None:  # fmt: skip
         self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
-        self.server = server_record(server or queue.who, limit, is_dag=server is not None)
+        self.patterns = patterns
+        self.server = server_record(server or queue.who, limit, patterns, is_dag=server is not None)
+        #: What high messages of a block of these origins owe to regular ones; none: it is to be looked up.
+        self.debt: int | None = None
         self.meter = Meter(limit_of(queue.config, limit, "what the block may cost"))
 
     def plan_at_once(self) -> Block:
@@ -71,11 +76,23 @@ class Planner:
         """Claim what fits, in the ring's order; what lies on the shelf is as before then."""
         config = shelf.config
         shelf.planning = True
+        if self.patterns is not None:
+            shelf.only(self.patterns)
+            shelf.own_debt = self._debt(shelf) if config.high else None
         self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
         self.ledger = Ledger()
         ladder = self.ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
         shelf.forget_plan()
+        if shelf.own_debt is not None:
+            self.debt = self.server["debt"] = shelf.own_debt
+
+    def _debt(self, shelf: SqlShelf) -> int:
+        """Return what high messages owe to regular ones, by the latest block of this server."""
+        if self.debt is None:
+            servers = servers_of(shelf.unit, shelf.ring_id)
+            self.debt = next((one.debt for one in servers if one.name == self.server["name"]), 0)
+        return self.debt
 
     def held(self) -> tuple[list[Claim], Weight, Weight]:
         """What the walk came to: the claims, what is planned for them, and what servicing itself costs."""

@@ -194,7 +194,7 @@ def _ledger_block(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
     if said is None:
         return LedgerBlock(block, moment(at), entries, id=id_)
     server = server_of(said, block, at)
-    return LedgerBlock(block, moment(at), entries, server.name, server.limit, id_)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, id_)
 
 
 def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core.config import RingConfig
+from ..core.taking import OriginPatterns
 from ..core.weight import Weight, max_message_weight
 from ..store import codec
 from ..store.rows import LATEST
@@ -28,9 +29,17 @@ class Server:
     is_dag: bool
     #: What a block may cost; none, if the server leaves that to the ring.
     limit: Weight | None
+    #: Which origins it services; none, if it services all.
+    patterns: OriginPatterns | None
     #: The latest block that it planned, or call that it made, and when.
     block: int
     at: datetime
+    #: What its high messages owe to regular ones, in parts of a block.
+    debt: int = 0
+
+    def takes(self, origin: str) -> bool:
+        """Return whether its blocks service this origin."""
+        return self.patterns is None or self.patterns.takes(origin)
 
     def limit_in(self, config: RingConfig) -> Weight | None:
         """Return what its blocks may cost now; nothing, where neither it nor the ring has a limit."""
@@ -42,9 +51,12 @@ class Server:
         return None if limit is None else max_message_weight(limit, config.costs) or Weight(0, 0)
 
 
-def server_record(name: str, limit: Weight | None, *, is_dag: bool) -> dict[str, Any]:
+def server_record(
+    name: str, limit: Weight | None, patterns: OriginPatterns | None = None, *, is_dag: bool
+) -> dict[str, Any]:
     """Return what a block records of its server, as JSON has it."""
-    return {"name": name[:MOST_NAME], "dag": is_dag, "limit": None if limit is None else list(limit)}
+    origins = {} if patterns is None else {"origins": list(patterns.patterns)}
+    return {"name": name[:MOST_NAME], "dag": is_dag, "limit": None if limit is None else list(limit), **origins}
 
 
 def servers_of(unit: Unit, ring: int) -> list[Server]:
@@ -69,4 +81,7 @@ def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
 def server_of(said: Any, block: int, at: int) -> Server:
     """Return the server that a block or a page of the ledger records."""
     limit = said["limit"]
-    return Server(str(said["name"]), bool(said["dag"]), None if limit is None else Weight(*limit), block, moment(at))
+    return Server(
+        str(said["name"]), bool(said["dag"]), None if limit is None else Weight(*limit),
+        OriginPatterns.of(said.get("origins")), block, moment(at), int(said.get("debt", 0)),
+    )  # fmt: skip

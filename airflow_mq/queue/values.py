@@ -16,6 +16,7 @@ from ..core.outcome import DONE, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
 from ..core.shelf import Shelf
+from ..core.taking import OriginPatterns
 from ..core.weight import ZERO, Meter, Weight, total_weight
 
 _LAST_MOMENT = 253_402_300_799_000_000
@@ -333,6 +334,8 @@ class LedgerBlock:
     #: The DAG or program that planned it, and the limit that it gave; none, where it left that to the ring.
     server: str | None = None
     limit: Weight | None = None
+    #: Which origins it services; none, if it services all.
+    patterns: OriginPatterns | None = None
     #: Its place among the ids of mails and events, which come from one counter.
     id: int = field(default=0, repr=False)
 

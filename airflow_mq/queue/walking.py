@@ -32,7 +32,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
     guaranteed: list[str] = []
     if order == "deficit":
-        guaranteed = [row[0] for row in shelf.unit.rows("guaranteed", ring=shelf.ring_id)]
+        rows = shelf.unit.rows("guaranteed", ring=shelf.ring_id)
+        guaranteed = [row[0] for row in rows if shelf.takes(row[0]) or shelf.config.paths]
         shelf.load_books(guaranteed)
     if shelf.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)

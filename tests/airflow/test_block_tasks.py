@@ -109,6 +109,59 @@ def test_what_nobody_takes_is_refused_if_the_author_says_so(queue: MessageQueue,
     assert queue.paused() == []
 
 
+def only(pattern: str, *, unrouted: str = "skip") -> Processors:
+    return Processors([Processor("one", FUNCTION, origins=(pattern,), where="in place")], unrouted=unrouted)
+
+
+def whole(run: Run, processors: Processors, **kwargs: Any) -> Any:
+    """A run of a DAG with these processors."""
+    for index in range(len(run.plan(processors, **kwargs))):
+        run.process(index, processors)
+    return run.settle(processors=processors)
+
+
+def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) -> None:
+    airflow = Airflow()
+    fill(queue, {"a": [b"x"] * 4, "b": [b"y"] * 4, "zebra": [b"?"]})
+
+    first = whole(airflow.run("r1", "orders"), only("a*"), limit=[2, 1 << 20])
+    second = whole(airflow.run("r1", "mail"), only("b*"))
+
+    assert (first["processed"], first["went_back"], second["processed"], second["went_back"]) == (2, 0, 4, 0)
+    assert [queue.footprint(one).count for one in ("a", "b", "zebra")] == [2, 0, 1]
+    assert queue.paused() == []
+    assert {one.name: one.limit for one in queue.servers()} == {
+        "DAG 'orders', task 'plan'": Weight(2, 1 << 20), "DAG 'mail', task 'plan'": None
+    }  # fmt: skip
+    assert queue.explain("a").sentence.endswith("runs in the next block of DAG 'orders', task 'plan'.")
+    unserved = queue.explain("zebra")
+    assert unserved.reason == "unserved" and "DAG 'mail', task 'plan' takes b*" in unserved.sentence
+
+
+@pytest.mark.parametrize(
+    "later",
+    [("mail", only("z*")), ("dag", only("a*")), ("dag", only("*", unrouted="pause"))],
+    ids=["another DAG takes it", "the rule is gone", "the processor takes it"],
+)
+def test_a_pause_made_by_a_rule_ends_with_the_rule(queue: MessageQueue, later: tuple[str, Processors]) -> None:
+    airflow = Airflow()
+    fill(queue, {"a": [b"x"], "zebra": [b"?"]})
+    queue.pause("zoo", "a person's")
+    whole(airflow.run(), only("a*", unrouted="pause"))
+    (first,) = (one for one in queue.paused() if one.origin == "zebra")
+    assert first.until is not None
+    airflow.run("r2").plan(only("a*", unrouted="pause"))
+    (again,) = (one for one in queue.paused() if one.origin == "zebra")
+    assert again.until is not None and again.until > first.until
+
+    dag_id, processors = later
+    run = airflow.run("r3", dag_id)
+    run.plan(processors)
+
+    assert [one.origin for one in queue.paused()] == ["zoo"]
+    run.settle()
+
+
 def test_whoever_waits_too_long_has_nothing_to_do(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

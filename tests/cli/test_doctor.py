@@ -205,3 +205,14 @@ def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.Monkey
             time.sleep(0.2)
 
         assert "table mail has 500 dead rows" in bad(postgres)[0]["what"]
+
+
+def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
+    mq("enqueue", "zebra", "x")
+    with MessageQueue(mq.uri) as queue:
+        queue.settle_block(queue.plan_block(server="DAG 'orders', task 'plan'", origins=["a*"]))
+
+    (found,) = bad(mq)
+
+    assert found["check"] == "servers of default" and "DAG 'orders', task 'plan' takes a*" in found["what"]
+    assert "DAG 'orders', task 'plan' services the origins a* with a limit of" in mq("doctor", code=1).out

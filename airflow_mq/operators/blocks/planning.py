@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 #: How often a plan is begun anew because what it claimed had no processor.
 PLANS = 3
+#: Why a plan pauses an origin, and for how many seconds: each plan renews its pauses, and ends those of a rule that
+#: is gone. A pause of a DAG that is gone ends by itself.
+UNROUTED_PAUSE = "no processor takes this origin"
+PAUSED_FOR = 86_400
 
 
 class ServiceQueuesOperator(QueueOperator):
@@ -57,12 +62,15 @@ class ServiceQueuesOperator(QueueOperator):
         self.lease = lease
         self.share_below = share_below
         self.patience = patience
+        self.server: str | None = None
 
     def execute(self, context: Any) -> list[Part]:
         """Plan, and return the parts."""
         processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
         with self.opened(context) as queue:
             release_finished(queue, ti, self.log)
+            self._end_pauses(queue, processors, f"{ti.dag_id}.{ti.task_id}")
+            self.server = server_name(context)
             block = self._plan(queue, processors, key_of(context))
             trace = {} if block is None else watching.planned(queue, block, began)
             ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block, trace))
@@ -74,7 +82,7 @@ class ServiceQueuesOperator(QueueOperator):
     def _plan(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
         block: Block | None = None
         for _ in range(PLANS):
-            block = self._plan_patiently(queue, key)
+            block = self._plan_patiently(queue, processors, key)
             nobody = processors.unrouted_of(block.origins) if block else []
             if block is None or not nobody:
                 return block
@@ -83,14 +91,15 @@ class ServiceQueuesOperator(QueueOperator):
                 # The others are served; what nobody takes goes back when the block settles.
                 return block
             queue.release_block(block)
-        return block and self._plan_patiently(queue, key)
+        return block and self._plan_patiently(queue, processors, key)
 
-    def _plan_patiently(self, queue: MessageQueue, key: str) -> Block | None:
+    def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
+        origins = processors.patterns if processors.unrouted == "skip" else None
         limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
         give_up = time.monotonic() + self.patience
         while True:
             try:
-                return queue.plan_block(key, limit, lease=lease, server=server_name(self))
+                return queue.plan_block(key, limit, lease=lease, server=self.server, origins=origins)
             except Busy as error:
                 if time.monotonic() > give_up:
                     return None
@@ -102,11 +111,26 @@ class ServiceQueuesOperator(QueueOperator):
             queue.release_block(block)
             raise AirflowFailException(
                 f"no processor takes {shown}; the block was released. Add a processor for them, or let "
-                "Processors(unrouted='pause') pause such queues"
+                "Processors(unrouted='skip') leave such queues to other DAGs"
             )
         for origin in nobody:
-            queue.pause(origin, "no processor takes this origin")
-        self.log.warning("Paused %s: no processor takes them. Resume them when there is one.", shown)
+            queue.pause(origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+        self.log.warning(
+            "Paused %s: no processor takes them. The pauses end when one does, or when this DAG does not renew them.",
+            shown,
+        )
+
+    def _end_pauses(self, queue: MessageQueue, processors: Processors, ours: str) -> None:
+        """End the pauses of a rule that is gone, and renew those of the rule that this DAG still has."""
+        for one in queue.paused():
+            if one.reason != UNROUTED_PAUSE:
+                continue
+            whose = one.who.rpartition(" by ")[2]
+            if processors.route(one.origin) or (whose == ours and processors.unrouted != "pause"):
+                queue.resume(one.origin)
+                self.log.info("Resumed %r, which %s paused because no processor took it.", one.origin, whose)
+            elif whose == ours:
+                queue.pause(one.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
 
     def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
         counts: dict[str, int] = {}

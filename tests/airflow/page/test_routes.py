@@ -92,6 +92,21 @@ def test_a_queue_is_told_with_its_pages_and_why_it_waits(ask: Ask, ring: Message
     assert ask("viewer", "GET", f"{of(ring)}/queue?origin=nobody").status_code == 404
 
 
+def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b"heavy", weight=Weight(70_000, 1))
+    ring.enqueue_message("zebra", b"x")
+    ring.release_block(
+        ring.plan_block(limit=Weight(60_000, 1 << 20), server="DAG 'orders', task 'plan'", origins=["acme"])
+    )
+
+    acme, zebra = (ask("viewer", "GET", f"{of(ring)}/queue?origin={one}").json() for one in ("acme", "zebra"))
+    (block,) = ask("viewer", "POST", f"{of(ring)}/dry-run", json={}).json()["blocks"]
+
+    assert acme["explain"]["reason"] == "stuck" and "blocks of DAG 'orders', task 'plan'" in acme["explain"]["sentence"]
+    assert (zebra["why"], zebra["explain"]["reason"]) == ("no DAG that services this ring takes it", "unserved")
+    assert "needs 70,000/1 of 60,000/1,048,576, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
+
+
 def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_message("acme", b'{"a": [1, 2]}', headers={"Content-Type": "application/json", "key": "secret"})
     (told,) = ask("op", "GET", f"{of(ring)}/messages?origin=acme").json()["rows"]
