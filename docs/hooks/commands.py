@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from functools import partial
 
 from airflow_mq.cli.command import COMMON, EXIT_CODES, Command, Entry, Option
 from airflow_mq.cli.tree import TREE
 
-PAGE = "reference/commands.md"
 INTRODUCTION = """\
 # Commands
 
@@ -27,12 +24,6 @@ def page() -> str:
     for entry in TREE:
         parts += _told(entry, "airflow-mq", 2)
     return "\n".join(parts)
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page."""
-    files.append(File.generated(config, PAGE, content=page()))
-    return files
 
 
 def _index(entries: Sequence[Entry]) -> str:
@@ -58,7 +49,10 @@ def _told(entry: Entry, before: str, level: int) -> Iterable[str]:
 
 
 def _usage(command: Command, name: str) -> str:
-    parser = argparse.ArgumentParser(prog=name, add_help=False)
+    # The same in every terminal.
+    parser = argparse.ArgumentParser(
+        prog=name, add_help=False, formatter_class=partial(argparse.HelpFormatter, width=100)
+    )
     for one in command.options:
         parser.add_argument(*one.flags, **one.settings)
     return parser.format_usage().removeprefix("usage: ").strip().replace("\n       ", "\n")

@@ -72,8 +72,12 @@ class Example(NamedTuple):
     line: int
 
 
+#: What `make reference` writes: examples of docstrings, and commands whose arguments are somebody's own.
+GENERATED = re.compile(r"^<!-- `make reference` writes.*\Z|^<!--\n:::.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+
+
 def examples(page: Path) -> list[Example]:
-    text = page.read_text("utf-8")
+    text = GENERATED.sub(lambda part: "\n" * part[0].count("\n"), page.read_text("utf-8"))
     return [
         Example(
             found[2], re.sub(f"^{found[1]}", "", found[3], flags=re.MULTILINE), text[: found.start()].count("\n") + 2
