@@ -185,6 +185,7 @@ def _on_sqlite(store: SqliteStore, connection: Any, begun: bool, known: bool) ->
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
     _refuse_closed(connection)
     with sqlite.translated():
+        store.refuse_replaced()
         if not known:
             _check_file(store, plain)
         _refuse_no_transaction(connection, plain, begun)

@@ -116,9 +116,13 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     def lent(self) -> Lent[sqlite3.Connection]:
         """This thread's connection, while the file that was opened is still where it was."""
+        self.refuse_replaced()
+        return super().lent()
+
+    def refuse_replaced(self) -> None:
+        """Raise an error if the file that was opened is not where it was."""
         if self._is_replaced():
             raise self._replaced()
-        return super().lent()
 
     def _is_replaced(self) -> bool:
         assert self.address.path is not None

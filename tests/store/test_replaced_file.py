@@ -64,6 +64,17 @@ def test_nothing_is_acknowledged_or_read(queue: MessageQueue, change: Callable[[
             use()
 
 
+def test_no_command_is_written_into_it(queue: MessageQueue) -> None:
+    with closing(sqlite3.connect(place(queue), isolation_level=None)) as connection:
+        commands = queue.commands(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        commands.push("acme", b"kept").execute()
+        replace(queue)
+        with pytest.raises(StoreReplaced, match="was replaced"):
+            commands.push("acme", b"lost").execute()
+        connection.execute("ROLLBACK")
+
+
 def test_a_file_that_is_replaced_at_the_commit_is_in_doubt(queue: MessageQueue) -> None:
     queue.store.probe = lambda name: replace(queue) if name == "commit" else None
     with pytest.raises(CommitInDoubt, match="replaced by another one"):

@@ -299,10 +299,10 @@ def test_what_a_person_applies_by_hand_calls_none(hostile_uri: str) -> None:
 
 
 def test_every_connection_is_opened_in_one_place() -> None:
-    opened = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"^ +[^`\n]*=.*psycopg\.(?:AsyncConnection\.)?connect\b", path.read_text("utf-8"), re.MULTILINE)
-    }
+    def using(pattern: str) -> set[str]:
+        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+        return {name for name, text in texts.items() if re.search(pattern, text, re.MULTILINE)}
+
+    assert using(r"connect\(.*conninfo\b|= .*psycopg\.connect\b") == {"store/postgres.py", "triggers.py"}
     # The hook's engine is the caller's, and so is its search path: see `airflow_mq.store.guest`.
-    assert opened == {"store/postgres.py", "triggers.py", "hooks.py"}
+    assert using(r"\bplain_connection\b") == {"store/postgres.py", "hooks.py"}
