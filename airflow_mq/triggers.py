@@ -23,7 +23,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_mq import metrics
 from airflow_mq.core.errors import MessageQueueError
-from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.hooks import MessageQueueHook, told_safely
 from airflow_mq.store.bounded import within
 
 #: Seconds between two looks when nobody notifies.
@@ -170,7 +170,8 @@ async def looks(mq_conn_id: str, ring: str | None, poll_interval: float) -> Asyn
                         retry = FIRST_RETRY
                         await poller.sleep(poll_interval)
             except (MessageQueueError, OSError) as error:
-                poller.log(f"The queue cannot be looked at ({type(error).__name__}); trying again in {retry:.0f} s.")
+                cause = told_safely(error)
+                poller.log(f"Could not look at connection {mq_conn_id!r}: {cause}. Trying again in {retry:.0f} s.")
             await asyncio.sleep(retry)
             retry = min(retry * 2, LAST_RETRY)
     finally:

@@ -165,3 +165,24 @@ def test_what_is_enqueued_to_a_silent_server_is_given_up(wire: Proxy, monkeypatc
         wire.fall_silent(b"INSERT")
         with pytest.raises(StoreUnreachable):
             timed(lambda: queue.enqueue_message("a", b"y", key="k"))
+
+
+def test_a_trigger_logs_why_it_cannot_look(
+    wire: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow_mq import triggers
+
+    fields = json.loads(connection_of(wire.uri))
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", json.dumps({**fields, "password": "c4n4ry"}))
+
+    async def look() -> None:
+        looking = triggers.looks("mq_stage", None, 5.0)
+        waiting = asyncio.ensure_future(anext(looking))
+        while not caplog.records:
+            await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await looking.aclose()
+
+    timed(lambda: asyncio.run(look()))
+    assert f"connection 'mq_stage': {known.LOGIN.text}. Trying again" in caplog.text and "c4n4ry" not in caplog.text
