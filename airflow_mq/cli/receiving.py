@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from ..core.message import read_number
 from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
 from .command import Command, Group, UsageError, option
@@ -113,9 +114,10 @@ def _tell(session: Session, done: Received, unmatched: str) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 1 << 40:
-        raise ArgumentTypeError(f"a number of messages is at least 1, not {text!r}")
-    return int(text)
+    number = read_number(text, 1 << 40)
+    if not number:
+        raise ArgumentTypeError(f"a number of messages is at least 1, not {text[:40]!r}")
+    return number
 
 
 def _seconds(text: str) -> float:

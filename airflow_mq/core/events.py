@@ -77,8 +77,8 @@ WRONG = {
 
 _DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
 _SENT = re.compile(r"; sent (\S+)$")
-_MOVED = re.compile(r"; goes on at (\d+):(\d+)")
-_UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to (\d+):(\d+)")
+_MOVED = re.compile(r"; goes on at ([0-9]{1,19}):([0-9]{1,19})")
+_UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to ([0-9]{1,19}):([0-9]{1,19})")
 
 
 def decided(why: str, who: str) -> str:

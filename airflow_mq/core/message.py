@@ -17,6 +17,9 @@ MOST_ORIGIN_BYTES = 255
 MOST_KEY_BYTES = 1_000
 MOST_TEXT_BYTES = 65_536
 MOST_NUMBER = 2**63 - 1
+#: What names a process.
+MOST_PID = 2**31 - 1
+_MOST_DIGITS = len(str(MOST_NUMBER))
 
 
 @total_ordering
@@ -52,13 +55,14 @@ class Address:
     def parse(cls, text: str) -> Address:
         """The address that `str(address)` wrote."""
         plain = text.removesuffix(f":{HIGH}")
-        origin, _, rest = plain.rpartition(":")
-        origin, _, page = origin.rpartition(":")
-        if not (origin and page.isdigit() and rest.isdigit()):
+        origin, _, last = plain.rpartition(":")
+        origin, _, before = origin.rpartition(":")
+        page, index = read_number(before), read_number(last)
+        if not origin or page is None or index is None:
             raise InvalidOrigin(
                 f"an address reads ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high of a high message, not {text[:80]!r}"
             )
-        return cls(origin, int(page), int(rest), REGULAR if plain == text else HIGH)
+        return cls(origin, page, index, REGULAR if plain == text else HIGH)
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,17 @@ def check_number(number: object, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
         raise InvalidInput(f"{what} is a whole number from 0 to {MOST_NUMBER}, not {str(number)[:40]!r}")
     return number
+
+
+def read_number(text: str, most: int = MOST_NUMBER) -> int | None:
+    """Return the whole number from 0 to `most` that a text writes in ASCII digits, or None if it writes none.
+
+    `str.isdigit` also accepts digits that `int` refuses, and `int` refuses texts of more than 4,300 digits.
+    """
+    if not (len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal()):
+        return None
+    number = int(text)
+    return number if number <= most else None
 
 
 def check_seconds(seconds: object, what: str) -> float:

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import errors, sql
 
 from ..core.errors import Refused
+from ..core.message import MOST_PID, read_number
 from ..store import StoreAddress, upgrade
 from ..store.postgres import connect, translated
 from ..store.sqlite import translated as translated_sqlite
@@ -38,8 +39,8 @@ def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     assert address.path is not None
     folder, name = address.path.parent, f"{address.path.name}{_FILE}"
     for left in folder.glob(f"{_escaped(name)}*"):
-        pid = left.name.removeprefix(name).partition("-")[0]
-        if pid.isdigit() and not _lives(int(pid)):
+        pid = read_number(left.name.removeprefix(name).partition("-")[0], MOST_PID)
+        if pid and not _lives(pid):
             left.unlink(missing_ok=True)
     path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
     try:

@@ -80,7 +80,7 @@ def _count(value: Any, what: str) -> int | None:
     found = number_of(value, what, "a number of blocks")
     if found is None:
         return None
-    if found < 0 or found != int(found):
+    if not 0 <= found < 1 << 63 or found != int(found):
         raise AirflowFailException(f"{what} is a whole number of blocks, not {value!r}")
     return int(found)
 

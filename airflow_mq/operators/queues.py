@@ -95,7 +95,7 @@ class ReapPageOperator(QueueOperator):
         """Reap it."""
         try:
             page = int(self.page)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise AirflowFailException(f"a page is a whole number, not {self.page!r}") from None
         with self.opened(context) as queue:
             queue.reap_page(self.origin, page, self.why, priority=self.priority)

@@ -81,7 +81,7 @@ class ReceiveMessagesOperator(QueueOperator):
         """Receive everything that is there."""
         try:
             most = int(self.most) if self.most not in (None, "") else None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise AirflowFailException(f"most is a number of messages, not {self.most!r}") from None
         with self.opened(context) as queue, watching.sending(queue):
             try:

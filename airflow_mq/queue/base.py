@@ -14,7 +14,7 @@ from typing import Any
 from .. import tracing
 from ..core.config import RingConfig
 from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, StoreBusy, StoreError
-from ..core.message import Footprint, check_origin, check_text
+from ..core.message import MOST_PID, Footprint, check_origin, check_text, read_number
 from ..core.permit import OPEN
 from ..core.weight import Weight
 from ..store import Store, StoreAddress, open_store
@@ -287,10 +287,11 @@ def _is_dead(holder: str) -> bool:
     """Whether a holder was a process of this machine that is gone: nobody needs to wait for it."""
     _, _, place = holder.rpartition(", process ")
     pid, _, host = place.partition(" on ")
-    if host != socket.gethostname() or not pid.isdigit():
+    process = read_number(pid, MOST_PID)
+    if host != socket.gethostname() or not process:
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
     except OSError:

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.blob import Reference
 from ..core.errors import InvalidInput
 from ..core.events import ERRORS, Event, EventRun, Fate
-from ..core.message import Address, check_address, check_origin, message_id
+from ..core.message import Address, check_address, check_origin, message_id, read_number
 from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import books_of
 from ..core.weight import Weight
@@ -317,7 +317,8 @@ def _concerns(run: EventRun, place: Address) -> bool:
     """Whether what is told of another message, or of the queue, happened to this message, too."""
     if run.fate is Fate.SWEPT:
         last = run.detail.partition(" to ")[2].partition(" ")[0]
-        return run.page <= place.page and (not last.isdigit() or place.page <= int(last))
+        until = read_number(last)
+        return run.page <= place.page and (until is None or place.page <= until)
     if run.fate is Fate.WENT_BACK:
         up_to = next(run.unroll()).untried_up_to
         here = (place.page, place.index)

@@ -50,7 +50,7 @@ from pyspark.sql.datasource import (
 
 from ..core.claims import Claim
 from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
-from ..core.message import Message
+from ..core.message import Message, read_number
 from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
@@ -97,9 +97,10 @@ class Options:
 
     def _number(self, said: Any, name: str, default: int) -> int:
         text = str(said.get(name) or default)
-        if not text.isdigit() or not 1 <= int(text) <= 1 << 31:
+        number = read_number(text, 1 << 31)
+        if not number:
             raise InvalidInput(f"the option {name} is a whole number of at least 1, not {text[:40]!r}")
-        return int(text)
+        return number
 
     def channel(self, token: str = "") -> StoreChannel:
         """The way to the store, whose address the environment says."""

@@ -9,12 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ...core.message import read_number
 from ...queue.looks.for_top import Look
 from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
 from .view import View
 
 #: As wide as a frame is where no terminal says so.
 _WIDTH = 100
+_WIDEST = 10_000
 
 
 def marks_of(stream: Any) -> Marks:
@@ -30,7 +32,7 @@ def print_frame(look: Look, store: str, search: str, sort: str) -> None:
     """Print it, as wide as the terminal, if there is one."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not sys.stdout.isatty():
-        console.width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else _WIDTH
+        console.width = read_number(os.environ.get("COLUMNS", ""), _WIDEST) or _WIDTH
     width, marks = console.width, marks_of(sys.stdout)
     view = View(look, search=search, sort=sort, pointing=False)
     lines = [*header(look, store, width), Text(), *ring(look, width, len(look.turns), marks, view)]

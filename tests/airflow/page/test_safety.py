@@ -473,3 +473,23 @@ def test_tasks_pay_nothing_for_the_page() -> None:
     fresh = set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split())
     assert "airflow_mq.plugin" in fresh
     assert fresh <= {"airflow_mq", "airflow_mq.api", "airflow_mq.plugin", "airflow_mq.provider"}
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("digits", ["²", "٣", "1" * 5_000, "1" * 20])
+def test_an_address_with_strange_digits_is_the_callers_mistake(ask: Ask, digits: str) -> None:
+    listed = ask("admin", "GET", f"{R}/set-aside", params={"after": f"acme:{digits}:0"})
+    asked = ask(
+        "admin", "POST", f"{R}/set-aside/discard", headers={"X-Airflow-Mq": "1", "Sec-Fetch-Site": "same-origin"},
+        json={"addresses": [f"acme:0:{digits}"], "why": "a reason"},
+    )  # fmt: skip
+    body = '{"addresses": [{"origin": "acme", "page": 0, "index": DIGITS}], "why": "a reason"}'
+    raw = ask(
+        "admin", "POST", f"{R}/set-aside/discard", content=body.replace("DIGITS", digits).encode(),
+        headers={"X-Airflow-Mq": "1", "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"},
+    )  # fmt: skip
+    assert (listed.status_code, asked.status_code) == (422, 422), (listed.text, asked.text)
+    # JSON that has so many digits cannot even be read.
+    assert raw.status_code == (400 if len(digits) > 4_300 else 422), raw.text
