@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TextIO
 
 from ..core.blob import Reference
-from ..core.message import Address
+from ..core.message import Address, is_invisible
 from ..core.weight import Weight
 from ..words import when
 from .progress import Tell, progress, silent
@@ -118,7 +118,7 @@ def shown(value: Any, most: int | None = None) -> str:
 
 
 def _visible(character: str) -> str:
-    if character.isprintable():
+    if character.isprintable() and not is_invisible(character):
         return character
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or _escaped(ord(character))
 

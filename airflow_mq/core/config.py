@@ -65,6 +65,8 @@ class RingConfig:
     #: How many origins may have something stored at a time; and how many of one first part of the path.
     max_origins: int | None = None
     max_origins_per_group: int | None = None
+    #: Whether senders may use origins with characters that are invisible or change the direction of text.
+    invisible_origins: bool = False
     #: The fraction of each block that is kept for regular messages, however many high ones wait.
     kept_for_regular: float = 0.5
     #: Whether anything was ever sent with high priority; the first such message says so, and so it stays.
@@ -92,7 +94,7 @@ class RingConfig:
             raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
         if self.set_aside_above not in SET_ASIDE_ABOVE:
             raise ConfigRefused(f"set_aside_above is {' or '.join(SET_ASIDE_ABOVE)}, not {self.set_aside_above!r}")
-        for name in ("ordered", "discard_unreadable", "high"):
+        for name in ("ordered", "discard_unreadable", "high", "invisible_origins"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"{name} is true or false, not {getattr(self, name)!r}")
         self._check_thresholds()

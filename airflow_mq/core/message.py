@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
@@ -19,6 +20,12 @@ MOST_TEXT_BYTES = 65_536
 MOST_NUMBER = 2**63 - 1
 #: What names a process.
 MOST_PID = 2**31 - 1
+#: Characters without a shape of their own, and those that change the direction of text: an origin with one of them can
+#: look like another origin.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _MOST_DIGITS = len(str(MOST_NUMBER))
 
 
@@ -151,6 +158,23 @@ def check_origin(origin: object) -> str:
         raise InvalidOrigin(f"an origin has 1 to {MOST_ORIGIN_BYTES} bytes, not {length}: {origin[:40]!r}")
     if not origin.isprintable() and any(_is_control(character) for character in origin):
         raise InvalidOrigin(f"the origin {origin[:40]!r} holds a control character")
+    return origin
+
+
+def is_invisible(text: str) -> bool:
+    """Whether a text holds characters that have no shape of their own, or change the direction of others."""
+    return not text.isascii() and _INVISIBLE.search(text) is not None
+
+
+def check_visible(origin: str) -> str:
+    """Return an origin that its sender may use where origins have to be visible, or raise `InvalidOrigin`."""
+    found = None if origin.isascii() else _INVISIBLE.search(origin)
+    if found:
+        raise InvalidOrigin(
+            f"the origin {origin[:40]!a} holds U+{ord(found[0]):04X}, which is invisible or changes the direction of "
+            "text, so that it may look like another origin: leave it out, or permit such origins with the ring's "
+            "invisible_origins (`airflow-mq ring change RING --set invisible_origins=true`)"
+        )
     return origin
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from .. import tracing
 from ..core.config import RingConfig
 from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, StoreBusy, StoreError
-from ..core.message import MOST_PID, Footprint, check_origin, check_text, read_number
+from ..core.message import MOST_PID, Footprint, check_origin, check_text, check_visible, read_number
 from ..core.permit import OPEN
 from ..core.weight import Weight
 from ..store import Store, StoreAddress, open_store
@@ -54,9 +54,8 @@ class QueueBase:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
         self.ring = check_text(ring, "the name of a ring")
         self.busy_timeout = busy_timeout
-        #: Who may send, and the check of an origin that goes with it.
+        #: Who may send.
         self.permit = self.store.address.permit
-        self.check_sender = check_origin if self.permit is OPEN else self.permit.check_origin
         self.listeners = list(listeners)
         self.who = check_text(who or _somebody(), "who")
         #: Whether what is sent carries the trace that is active.
@@ -80,6 +79,14 @@ class QueueBase:
         """How the ring is set, as far as this object has heard."""
         assert self._config is not None
         return self._config[1]
+
+    def check_sender(self, origin: object) -> str:
+        """Return an origin that may be sent with to this ring over this connection, or raise the reason why not.
+
+        What is stored already is serviced, whatever its origin.
+        """
+        checked = check_origin(origin) if self.permit is OPEN else self.permit.check_origin(origin)
+        return checked if checked.isascii() or self.config.invisible_origins else check_visible(checked)
 
     def close(self) -> None:
         """Give back the connections."""

@@ -98,6 +98,7 @@ def starving(told: list[str], **bounds: Any) -> Any:
 
 def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
     serve(queue, "rotation", 6)
+    queue.change_ring(invisible_origins=True)
     queue.enqueue_message("evil {{ 1/0 }}\u202e", b"x")
     told: list[str] = []
 

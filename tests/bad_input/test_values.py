@@ -112,6 +112,7 @@ STRANGE = [
 @pytest.mark.parametrize("text", STRANGE)
 def test_strange_text_arrives_as_it_is(queue: MessageQueue, text: str) -> None:
     payload = text.encode() + b"\0\xff\xfe"
+    queue.change_ring(invisible_origins=True)
     queue.enqueue_message(text, payload, key=text, headers={text: text})
     queue.pause(text, text)
     (peeked,) = queue.peek(text)

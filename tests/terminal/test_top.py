@@ -164,6 +164,7 @@ def test_a_store_that_goes_away_and_comes_back(top: Emulated, uri: str) -> None:
 
 def test_nothing_of_a_name_reaches_the_terminal(uri: str) -> None:
     with MessageQueue(uri) as queue:
+        queue.change_ring(invisible_origins=True)
         queue.enqueue_message("漢字\u202eevil\u200b", b"x")
     with Emulated(TOP, {**os.environ, "AIRFLOW_MQ_STORE": uri}) as top:
         assert "\\u202eevil\\u200b" in top.until("漢字")

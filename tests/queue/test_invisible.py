@@ -1,0 +1,78 @@
+"""Origins that look like others: refused from senders, serviced where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.adapters import Received, receive
+from airflow_mq.adapters.landing import LandingFolder
+from airflow_mq.cli.output import shown
+from airflow_mq.core.errors import ConfigRefused, InvalidOrigin
+from airflow_mq.core.message import Message
+from airflow_mq.store import parse, upgrade
+
+
+@pytest.fixture
+def sqlite_queue(sqlite_uri: str) -> Iterator[MessageQueue]:
+    """A queue for what does not depend on the store."""
+    upgrade(parse(sqlite_uri))
+    with MessageQueue(sqlite_uri) as queue:
+        yield queue
+
+
+INVISIBLE = [
+    "\u00ad", "\u034f", "\u061c", "\u115f", "\u200b", "\u200d", "\u200e", "\u202e", "\u2060", "\u2066", "\u3164",
+    "\ufe0f", "\ufeff", "\uffa0", "\U000e0041",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_no_sender_uses_what_nobody_sees(sqlite_queue: MessageQueue, character: str) -> None:
+    queue, origin = sqlite_queue, f"ac{character}me"
+    for send in (
+        lambda: queue.enqueue_message(origin, b"x"),
+        lambda: queue.enqueue_message(origin, b"x", key="k"),
+        lambda: queue.enqueue_messages(origin, [b"x"]),
+        lambda: queue.enqueue_messages([("acme", b"x"), (origin, b"x")]),
+        lambda: queue.enqueue_messages([("acme", b"x"), (origin, Message(b"x", "k"))]),
+        lambda: queue.enqueue_blob(origin, b"x"),
+    ):
+        with pytest.raises(InvalidOrigin, match=f"U\\+{ord(character):04X}") as refused:
+            send()
+        assert str(refused.value).isprintable()
+    assert list(queue.footprints()) == []
+    assert character not in shown(origin) and f"{ord(character):x}" in shown(origin)
+
+
+def test_names_of_all_languages_are_visible(sqlite_queue: MessageQueue) -> None:
+    for origin in ("zürich", "東京", "القاهرة", "नई दिल्ली", "Ωμέγα", "e\u0301", "😀", "a b/c:d"):
+        assert sqlite_queue.enqueue_message(origin, b"x").count == 1
+
+
+def test_what_is_stored_is_serviced_and_a_setting_permits_more(queue: MessageQueue) -> None:
+    origin = "ac\u200bme"
+    queue.change_ring(invisible_origins=True)
+    queue.enqueue_messages(origin, [b"one", b"two"])
+    queue.change_ring(invisible_origins=False)
+    with pytest.raises(InvalidOrigin, match="invisible_origins"):
+        queue.enqueue_message(origin, b"three")
+    assert [one.payload for one in queue.peek(origin)] == [b"one", b"two"]
+    queue.pause(origin, "why")
+    queue.resume(origin)
+    seen: list[bytes] = []
+    queue.service_queues(lambda delivery: seen.append(delivery.payload))
+    assert seen == [b"one", b"two"] and queue.check() == []
+    with pytest.raises(ConfigRefused, match="true or false"):
+        queue.change_ring(invisible_origins="yes")
+
+
+def test_a_landed_file_is_refused(sqlite_queue: MessageQueue, tmp_path: Path) -> None:
+    for name in ("ac\u202eme", "acme"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1").write_bytes(b"x")
+    assert receive(sqlite_queue, LandingFolder(tmp_path, "{origin}/*", settle=0)) == Received(1, 1, refused=1)
+    assert "U+202E" in (tmp_path / ".refused" / "ac\u202eme" / "1.why").read_text()
