@@ -33,5 +33,6 @@ def _comment_above(obj: griffe.Object) -> str:
 
 def _fenced(match: re.Match[str]) -> str:
     lines = [line.removeprefix("    ") for line in match["code"].rstrip().splitlines()]
-    before = f"{match['before'].rstrip()}:\n\n" if match["before"].strip() else ""
+    said = match["before"].rstrip()
+    before = f"{said}{'' if said.endswith('.') else ':'}\n\n" if said.strip() else ""
     return "\n".join([f"{before}```python", *lines, "```", "", ""])
