@@ -34,6 +34,7 @@ TOGETHER = (
     "tests/spark/test_source.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_job.py",
+    "tests/spark/test_connect.py",
     "tests/adapters/test_kafka.py",
 )
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]

@@ -73,6 +73,11 @@ class Claim:
     origin: str
     runs: list[ClaimRun] = field(default_factory=list)
     planned: Weight = Weight(0, 0)
+    #: Whether its messages are processed one after the other. Resolved by the plan, and not again while the block
+    #: lives; None in a claim that was planned before claims recorded it.
+    ordered: bool | None = None
+    #: The *most* of its origin, when it was planned.
+    most: Weight | None = None
 
     @property
     def whose(self) -> str:
@@ -278,7 +283,8 @@ class Claiming(Stretches):
         """A claim for each visit, or one for all visits to a queue."""
         claim = self._latest.get(book.origin) if self.merge else None
         if claim is None:
-            claim = self._latest[book.origin] = Claim(book.origin)
+            claim = Claim(book.origin, ordered=self.scales.shelf.is_ordered(book), most=book.standing.most)
+            self._latest[book.origin] = claim
             self.claims.append(claim)
         self._claim = claim
 

@@ -109,10 +109,13 @@ class ClaimSettler:
         self.scales = Scales(shelf)
         #: Ordered queues in which a message went back: everything after it goes back untried.
         self.stopped: set[str] = set()
+        #: Whether the claim being settled was planned as ordered.
+        self.ordered = True
 
     def settle(self, claim: Claim, answers: Answers) -> Settlement:
         """Settle one claim, in the order of its runs."""
         shelf, book = self.shelf, self.shelf.book(claim.origin)
+        self.ordered = shelf.is_ordered(book) if claim.ordered is None else claim.ordered
         result = Settlement()
         for run in claim.runs:
             page = shelf.page(claim.origin, run.page)
@@ -146,8 +149,7 @@ class ClaimSettler:
     ) -> None:
         if page.marks[item]:
             return
-        ordered = book.standing.ordered if book.standing.ordered is not None else self.shelf.config.ordered
-        stopped = ordered and book.origin in self.stopped
+        stopped = self.ordered and book.origin in self.stopped
         decision = run.decisions.get(item)
         if decision:
             if not stopped:
@@ -202,8 +204,7 @@ class ClaimSettler:
             return
         self.stopped.add(book.origin)
         last = self.ends.get(book.origin, (0, 0))
-        ordered = book.standing.ordered if book.standing.ordered is not None else self.shelf.config.ordered
-        if ordered and last > (page.index, item):
+        if self.ordered and last > (page.index, item):
             told = self.shelf.events[-1]
             told.detail = with_untried(told.detail, *last)
 

@@ -141,6 +141,11 @@ class Shelf(ABC):
         """What is set under this name, for a queue or for a group."""
         return self.book(origin).standing
 
+    def is_ordered(self, book: Book) -> bool:
+        """Whether a queue's messages are processed one after the other: as set for its origin, else for the ring."""
+        own = book.standing.ordered
+        return self.config.ordered if own is None else own
+
     @abstractmethod
     def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
         """Enqueue a stored message once more, behind everything that was sent, with all that is known of it.

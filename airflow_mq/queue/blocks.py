@@ -228,10 +228,10 @@ class Blocks(QueueBase):
             known = self._planned_under(unit, key)
             if known is not None:
                 return known
-            _, page = find_set_aside(shelf, address)
+            book, page = find_set_aside(shelf, address)
             refuse_claimed_by_hand(unit, self.ring_id, address)
             weight = Scales(shelf).weight(address.book, page, address.index)
-            claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight)
+            claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight, shelf.is_ordered(book))
             row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.who,
             })  # fmt: skip

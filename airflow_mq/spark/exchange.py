@@ -164,9 +164,13 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
         name = f"{number:06}"
         _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), answered, manner)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
-    manifest = {"block": block.id, "manner": asdict(manner), "shares": shares}
+    manifest = {"block": block.id, "manner": _plain_manner(manner), "shares": shares}
     folder.write("manifest.json", json.dumps(manifest).encode())
     return folder.path
+
+
+def _plain_manner(manner: Manner) -> dict[str, Any]:
+    return {**asdict(manner), "exceptions": sorted(manner.exceptions)}
 
 
 def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
@@ -244,6 +248,9 @@ class FolderChannel:
         said = self.manifest()["manner"]
         largest = said["largest"]
         permit = Permit(**said.get("permit", {}))
+        # An earlier version wrote neither exceptions nor the weights of single origins.
+        exceptions = frozenset(said.get("exceptions", ()))
+        largest_of = {origin: Weight(*weight) for origin, weight in said.get("largest_of", {}).items()}
         return Manner(
             said["ordered"],
             said["most"],
@@ -253,6 +260,8 @@ class FolderChannel:
             said.get("most_headers", MOST_HEADERS),
             said.get("block"),
             said.get("block_name", ""),
+            exceptions,
+            largest_of,
         )
 
     def tasks(self, processors: Processors) -> list[Task]:

@@ -115,7 +115,7 @@ class ItemDelivery(Delivery):
 
 @dataclass(frozen=True)
 class Manner:
-    """What the ring says about how its messages are tried."""
+    """How the messages of a block are tried, as the plan resolved it for each origin."""
 
     #: Whether an origin stops at the first message that goes back.
     ordered: bool
@@ -132,13 +132,22 @@ class Manner:
     #: The block: its id, and a name for its output that no other block of any store has.
     block: int | None = None
     block_name: str = ""
+    #: Origins of which `ordered` is the opposite.
+    exceptions: frozenset[str] = frozenset()
+    #: The `largest` of origins that have a *most* of their own.
+    largest_of: Mapping[str, Weight] = field(default_factory=dict)
 
-    def stops(self, outcome: Outcome | None) -> bool:
+    def is_ordered(self, origin: str) -> bool:
+        """Whether an origin's messages are processed one after the other."""
+        return self.ordered != (origin in self.exceptions)
+
+    def stops(self, origin: str, outcome: Outcome | None) -> bool:
         """Whether the later messages of the origin go back untried."""
-        if not self.ordered or outcome is None:
+        if outcome is None or not self.is_ordered(origin):
             return False
         if isinstance(outcome, Overweight):
-            return self.largest is None or not outcome.weight.exceeds(self.largest)
+            largest = self.largest_of.get(origin, self.largest)
+            return largest is None or not outcome.weight.exceeds(largest)
         return isinstance(outcome, Yield)
 
 
@@ -267,7 +276,7 @@ def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], manner: M
     for item in items_of(batches, manner.block):
         known = answered.get(item.book)
         prior = known.get(item.address.page, item.at) if known else None
-        if manner.stops(prior):
+        if manner.stops(item.origin, prior):
             stopped.add(item.book)
         tally.before += prior is not None
         if prior is None and item.book not in stopped:
@@ -356,7 +365,7 @@ class OfMessages(Attempts):
                 try:
                     for item, outcome in how(self._call, left):
                         answered.add(item.place)
-                        if self.manner.stops(outcome):
+                        if self.manner.stops(item.origin, outcome):
                             stopped.add(item.book)
                         yield item, outcome
                         self.expect(ahead.time_after(item))
@@ -364,7 +373,7 @@ class OfMessages(Attempts):
                 except ChildDied as error:
                     culprit, fate = _first(left, answered, stopped), Yield(str(error))
                 answered.add(culprit.place)
-                if self.manner.stops(fate):
+                if self.manner.stops(culprit.origin, fate):
                     stopped.add(culprit.book)
                 yield culprit, fate
                 left = [item for item in left if item.place not in answered and item.book not in stopped]
@@ -375,7 +384,7 @@ class OfMessages(Attempts):
             if item.book in stopped:
                 continue
             outcome = self._try(item)
-            if self.manner.stops(outcome):
+            if self.manner.stops(item.origin, outcome):
                 stopped.add(item.book)
             yield item, outcome
 

@@ -13,9 +13,10 @@ from .. import failures
 from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
 from ..core.errors import BlobMissing, InvalidInput, TokenRefused
+from ..core.judging import bounds_of
 from ..core.outcome import Unsupported
 from ..core.settle import Answers
-from ..core.weight import max_message_weight
+from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
 from ..queue import Batch, Block, MessageQueue, Report
 from .job import BLOCK, STORE
@@ -120,13 +121,21 @@ def live_block(queue: MessageQueue, token: str) -> Block:
 
 
 def manner_of(queue: MessageQueue, block: Block) -> Manner:
-    """How the messages of a block are to be tried."""
+    """How the messages of a block are to be tried: as their claims record it."""
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
-    largest = max_message_weight(limit, config.costs)
-    bounds = config.max_message_len, largest, queue.permit
-    name = block_name(block.id, block.token)
-    return Manner(config.ordered, *bounds, failures.texts_allowed(), config.max_headers, block.id, name)
+    bounds = bounds_of(config, max_message_weight(limit, config.costs) or ZERO)
+    exceptions = frozenset(one.whose for one in block.claims if _is_ordered(queue, one) != config.ordered)
+    largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
+    return Manner(
+        config.ordered, config.max_message_len, bounds.limit, queue.permit, failures.texts_allowed(),
+        config.max_headers, block.id, block_name(block.id, block.token), exceptions, largest_of,
+    )  # fmt: skip
+
+
+def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
+    # A claim that was planned before claims recorded it goes by what is set now.
+    return bool(queue.settings_of(claim.whose).ordered) if claim.ordered is None else claim.ordered
 
 
 def block_name(block: int, token: str) -> str:
@@ -149,7 +158,7 @@ def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, w
 
 
 def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width: int) -> Iterator[Task]:
-    units = _whole(claims) if manner.ordered else _cut(claims)
+    units = _units(claims, manner)
     loads: list[tuple[int, int]] = [(0, place) for place in range(min(width, len(units)))]
     shares: list[list[Claim]] = [[] for _ in loads]
     for unit in units:
@@ -160,21 +169,24 @@ def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width
         yield Task(processor, share, sum(claim.messages for claim in share))
 
 
-def _whole(claims: Iterable[Claim]) -> list[list[Claim]]:
-    units: dict[str, list[Claim]] = {}
-    for claim in claims:
-        units.setdefault(claim.whose, []).append(_light(claim))
-    return list(units.values())
-
-
-def _cut(claims: Iterable[Claim]) -> list[list[Claim]]:
-    return [[Claim(claim.origin, [run])] for claim in map(_light, claims) for run in claim.runs]
+def _units(claims: Iterable[Claim], manner: Manner) -> list[list[Claim]]:
+    """What one executor takes at least: all claims of an ordered origin, one run of a relaxed one."""
+    units: list[list[Claim]] = []
+    whole: dict[str, list[Claim]] = {}
+    for claim in map(_light, claims):
+        if not manner.is_ordered(claim.whose):
+            units += [[replace(claim, runs=[run])] for run in claim.runs]
+        elif claim.whose in whole:
+            whole[claim.whose].append(claim)
+        else:
+            units.append(whole.setdefault(claim.whose, [claim]))
+    return units
 
 
 def _light(claim: Claim) -> Claim:
     """A claim without what only settling needs."""
     runs: list[ClaimRun] = [replace(run, weights=[]) for run in claim.runs]
-    return Claim(claim.origin, runs)
+    return Claim(claim.origin, runs, ordered=claim.ordered)
 
 
 def run_in_place(

@@ -248,7 +248,9 @@ def pack_claim(claim: Claim) -> bytes:
         for run in claim.runs
         if run.count or run.closed
     ]  # fmt: skip
-    return json.dumps({"planned": claim.planned, "runs": runs}, separators=(",", ":")).encode()
+    manner = {"ordered": claim.ordered, "most": claim.most}
+    said = {name: value for name, value in manner.items() if value is not None}
+    return json.dumps({"planned": claim.planned, **said, "runs": runs}, separators=(",", ":")).encode()
 
 
 def _plain_decision(decision: Decision) -> list[Any]:
@@ -270,7 +272,8 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
         )
         for run in plain["runs"]
     ]  # fmt: skip
-    return Claim(origin, runs, Weight(*plain["planned"]))
+    most = plain.get("most")
+    return Claim(origin, runs, Weight(*plain["planned"]), plain.get("ordered"), Weight(*most) if most else None)
 
 
 _CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[StackLimitReached]] = {

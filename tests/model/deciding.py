@@ -16,7 +16,7 @@ from airflow_mq.core.weight import Meter as RealMeter
 from airflow_mq.testing import RecordingProcessor, Script
 
 from .clock import SECOND
-from .drawn import fractions, limits, origins, sizes, troubled
+from .drawn import fractions, limits, origins, sizes, standings, troubled
 from .ground import Ground
 from .ladder import Meter, answered
 from .plain import Item, Pair, Refusal, exceeds, plus
@@ -214,9 +214,11 @@ class Deciding(Ground):
             assert found == self.plain.config
         assert all(side.queue.config == self.plain.config for side in self.sides.all)
 
-    @rule(origin=origins, share=st.none() | st.integers(1, 4), most=st.none() | st.just((5, 6)),
-          least=st.none() | st.just((4, 4)), ordered=st.none() | st.booleans())  # fmt: skip
-    def set_origin(
+    @rule(origin=origins, said=standings)
+    def set_origin(self, origin: str, said: dict[str, Any]) -> None:
+        self.set_origin_at(origin, **said)
+
+    def set_origin_at(
         self, origin: str, share: int | None, most: Pair | None, least: Pair | None, ordered: bool | None
     ) -> None:
         self.happened()

@@ -59,6 +59,11 @@ configs = st.builds(
     key_window=st.just(100.0),
     weigher=st.sampled_from([LinearWeigher(Weight(1, 1), Weight(0, 0)), LinearWeigher(Weight(1, 0), Weight(0, 100))]),
 )
+#: What is set for an origin.
+standings = st.fixed_dictionaries({
+    "share": st.none() | st.integers(1, 4), "most": st.none() | st.just((5, 6)), "least": st.none() | st.just((4, 4)),
+    "ordered": st.none() | st.booleans(),
+})  # fmt: skip
 outcomes = st.one_of(
     st.builds(Done, success=st.booleans()),
     st.just(Done()),

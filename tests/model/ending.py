@@ -8,17 +8,47 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from airflow_mq import (
-    Done,
-    Report,
-)
+from airflow_mq import Done, Overweight, Report, Weight, Yield
+from airflow_mq.core.outcome import Outcome
+from airflow_mq.processors import Part, Processor, Processors
+from airflow_mq.spark.running import run_share
+from airflow_mq.spark.store_side import StoreSide, live_block, manner_of, tasks_of
+from airflow_mq.testing import Script
 
 from .clock import SECOND
-from .drawn import origins, outcomes
+from .drawn import origins, outcomes, standings
 from .plain import Refusal
 from .planning import Planning
-from .settling import Held, settle
+from .settling import Held, processed, settle
 from .sides import Side
+
+ALL = Processors([Processor("all", "airflow_mq:Done")])
+WHOLE = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="in place")
+
+
+#: What stops an ordered queue, unless a limit of its origin or of the ring sets the message aside.
+STOPPING = [Yield("later"), Overweight(Weight(2, 2)), Overweight(Weight(6, 7))]
+
+
+def answer_to(payload: bytes, chance: int) -> Outcome:
+    """What the message says, or for one of three something that stops its queue."""
+    lot = sum(payload) * chance
+    return Script.read(payload).outcome() if lot % 3 != 1 else STOPPING[sum(payload) % len(STOPPING)]
+
+
+def process_in_pieces(side: Side, number: int, width: int, chance: int) -> list[tuple[str, bytes]]:
+    """Call a processor for a block's messages, as jobs do; return what it was called for."""
+    block, tried = live_block(side.queue, side.blocks[number].token), []
+
+    def process(payload: bytes, origin: str) -> object:
+        tried.append((origin, payload))
+        return answer_to(payload, chance)
+
+    manner = manner_of(side.queue, block)
+    for task in tasks_of(block, manner, ALL, WHOLE, width):
+        share = StoreSide(side.queue, block.token, task.share, owned=False)
+        assert run_share(task.processor, share, manner, again=True, function=process).refused is None
+    return sorted(tried)
 
 
 class Ending(Planning):
@@ -72,6 +102,29 @@ class Ending(Planning):
         """A block from its plan to its end; steps drawn one by one seldom come to that."""
         self.plan_one(None, None, scripted, None)
         self.settle_one(data, self.held[-1])
+
+    @rule(data=st.data(), origin=origins, said=standings, count=st.integers(3, 6),
+          width=st.sampled_from([1, 2, 8]), begun=st.sampled_from([False, False, True]), chance=st.integers(0, 6))  # fmt: skip
+    def process(
+        self, data: st.DataObject, origin: str, said: dict[str, Any], count: int, width: int, begun: bool,
+        chance: int,
+    ) -> None:  # fmt: skip
+        """Processors are called for a block's messages, in pieces; perhaps somebody reported on some before."""
+        self.set_origin_at(origin, **said)
+        self.send_row(origin, count)
+        self.plan_one((200, 200), None, False, None)
+        block = self.held[-1]
+        if begun:
+            self.report_on(data, block)
+        self.interleave(data)
+        if self.living(block):
+            tried = self.sides.do(lambda side: process_in_pieces(side, block.number, width, chance))
+            found = processed(self.plain, block, lambda payload: answer_to(payload, chance))
+            assert tried == sorted((run.origin, item.payload) for run, _, item, _ in found)
+            for run, at, _, outcome in found:
+                block.answer(run.origin, run.page, at, outcome)
+            self.met["processed, ordered alone"] += any(run.ordered != self.plain.config.ordered for run in block.runs)
+        self.end_one(block, False)
 
     def settle_one(self, data: st.DataObject, block: Held) -> None:
         if not block.meanwhile or data.draw(st.booleans(), "something more happens"):

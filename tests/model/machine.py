@@ -15,7 +15,7 @@ from airflow_mq import (
 from airflow_mq.core.config import BLOCK_PARTS
 from airflow_mq.core.orders import parts_of
 
-from .drawn import ORIGINS, configs, limits, origins, troubled
+from .drawn import ORIGINS, configs, limits, origins, standings, troubled
 from .ending import Ending
 from .judging import Judging
 from .plain import GONE, Plain
@@ -39,13 +39,15 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
         self.held: list[Held] = []
         self.keyed: list[tuple[str, str, bytes]] = []
         self.widest = 0
+        for origin in data.draw(st.sets(origins, max_size=2), "origins with settings of their own"):
+            self.set_origin_at(origin, **data.draw(standings))
         for _ in range(data.draw(st.integers(0, 3), "calls before the first step")):
             self.send(data)
 
     def interleave(self, data: st.DataObject) -> None:
         """At least one other thing happens between a plan and its settling."""
         name = data.draw(st.sampled_from([
-            "send", "pause", "sweep", "reap", "execute", "force", "change", "plan", "release",
+            "send", "pause", "sweep", "reap", "execute", "force", "change", "plan", "release", "set",
         ]), "meanwhile")  # fmt: skip
         draw = data.draw
         if name == "send":
@@ -62,6 +64,8 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
             self.force_head(draw(origins), None)
         elif name == "change":
             self.change(data)
+        elif name == "set":
+            self.set_origin_at(draw(origins), **draw(standings))
         elif name == "plan":
             self.plan_one(draw(st.none() | limits), None, False, None)
         elif others := [block for block in self.held if block.state == "planned"][:-1]:

@@ -157,7 +157,11 @@ class Plain:
 
     def whys(self, origin: str, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
         """Every reason to set a message aside, and the limit that it exceeds."""
-        config, own = self.config, self.book(origin).most
+        return self.whys_under(self.book(origin).most, weight, limit, length)
+
+    def whys_under(self, own: Pair | None, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
+        """The same, for an origin with this *most*."""
+        config = self.config
         parts = [a - b for a, b in zip(config.service_weight or limit, self.overhead)]
         full = (0, 0) if min(parts) < 0 else (parts[0], parts[1])
         found: dict[str, Any] = {}

@@ -113,7 +113,7 @@ class Planning(Ground):
             assert not plain.is_paused(book) and book.wake_at <= self.clock.now
             assert not (plain.is_ordered(origin) and origin in held_before), "two blocks hold an ordered origin"
             for page, first, count, closed, decisions in runs:
-                run = Run(origin, page, closed, [])
+                run = Run(origin, page, closed, [], plain.is_ordered(origin), book.most)
                 decided = {at: {"SET_ASIDE": "aside", "EXPIRED": "expired"}[name] for at, name in decisions}
                 for at in range(first, first + count):
                     free = next((p, i) for p, i, item in book.window() if item.state == WAITING and item.held is None)

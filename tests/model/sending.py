@@ -53,6 +53,21 @@ class Sending(Ground):
         room = max(self.plain.config.heap_size - 5 - len(text) - 1, 0)
         return (text + data.draw(st.sampled_from(["", "", "#" + "x" * min(room, 12), "#" + "x" * room]))).encode()
 
+    def send_row(self, origin: str, count: int) -> None:
+        """Enqueue so many plain messages of an origin, in one call."""
+        before = list(self.plain.ring)
+        late = bool(self.plain.delayed)
+        row = [f"w=1,1;u{next(self.serial)}".encode() for _ in range(count)]
+
+        def real(side: Side) -> tuple[int, int, int]:
+            told = side.queue.enqueue_messages(origin, row)
+            return told.count, told.size, told.repeated
+
+        self.both(real, lambda: self.plain.enqueue([(origin, payload, None, None) for payload in row]))
+        if late:
+            self.joins()
+        self.adopt_newcomers(before)
+
     def send(self, data: st.DataObject) -> None:
         draw = data.draw
         self.happened()

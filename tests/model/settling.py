@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_mq import Done, Overweight, StackLimitReached, Yield
@@ -19,6 +20,9 @@ class Run:
     page: int
     closed: bool
     items: list[tuple[int, Item, str]]
+    #: How its origin was set when the block was planned.
+    ordered: bool = True
+    most: Pair | None = None
 
 
 @dataclass(eq=False)
@@ -51,6 +55,24 @@ class Held:
                 item.reported = True
 
 
+def processed(plain: Plain, block: Held, answer: Callable[[bytes], Outcome]) -> list[tuple[Run, int, Item, Outcome]]:
+    """Which messages a processor is handed, one after the other or all of a queue, and what it answers."""
+    found: list[tuple[Run, int, Item, Outcome]] = []
+    stopped: set[str] = set()
+    for run in block.runs:
+        for at, item, decision in run.items:
+            known = block.answers.get((run.origin, run.page, at))
+            if decision != "process" or (run.ordered and run.origin in stopped):
+                continue
+            outcome = answer(item.payload) if known is None else known
+            if known is None:
+                found.append((run, at, item, outcome))
+            heavy = isinstance(outcome, Overweight) and plain.whys_under(run.most, tuple(outcome.weight), block.limit)
+            if isinstance(outcome, (Yield, Overweight)) and not heavy:
+                stopped.add(run.origin)
+    return found
+
+
 def settle(plain: Plain, block: Held, state: str) -> None:
     """Each claimed message gets its outcome; what has none goes back."""
     if block.state == state:
@@ -75,7 +97,7 @@ def settle(plain: Plain, block: Held, state: str) -> None:
 def _settle(
     plain: Plain, block: Held, run: Run, at: int, item: Item, decision: str, stopped: set[str]
 ) -> None:  # fmt: skip
-    halted = plain.is_ordered(run.origin) and run.origin in stopped
+    halted = run.ordered and run.origin in stopped
     if item.state != WAITING:
         return
     if decision != "process":

@@ -55,6 +55,12 @@ class GroupMachine(QueueMachine):
         self.plain.groups.pop(name, None)
         book.paused, book.until = False, None
 
+    def set_origin_at(
+        self, origin: str, share: int | None, most: Any, least: Pair | None, ordered: bool | None
+    ) -> None:
+        """A *most* would be the group's."""
+        super().set_origin_at(origin, share, None, least, ordered)
+
     @rule(origin=st.sampled_from(ORIGINS), share=st.integers(1, 4), least=st.none() | st.just((4, 4)))
     def set_origin(self, origin: str, share: int, least: Pair | None) -> None:
         self.happened()

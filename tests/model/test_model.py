@@ -61,6 +61,7 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: No
         return  # So few that are drawn anew need not come to everything.
     for what in ("overweight", "most", "fraction", "size", "attempts", "swept"):
         assert met[f"set aside: {what}"], f"never met: {what}"
+    assert met["processed, ordered alone"]
     assert met["Rejudged"] and met["Executed"] and met["held by two blocks"]
 
 

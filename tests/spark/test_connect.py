@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +15,23 @@ from tests.spark.connecting import connect_server
 MakeRing = Callable[..., MessageQueue]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with connect_server(tmp_path) as port:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with connect_server(tmp_path_factory.mktemp("server")) as port:
         yield f"sc://127.0.0.1:{port}"
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_job_on_a_warm_server(server: str, make_ring: MakeRing, tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'store.db'}"
-    queue = make_ring(uri)
+def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeRing) -> None:
+    queue = make_ring(either_store)
     queue.enqueue_messages("a", [b"1", b"poison", b"2"])
     queue.enqueue_messages("b", [b"1", b"die", b"2"])
     queue.enqueue_messages("{{ c }}", [b"bad", b"used"])
     queue.enqueue_messages("arrow", [b"1", b"bad"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
+    queue.set_origin("relaxed", ordered=False)
+    queue.enqueue_messages("relaxed", [b"later", b"1", b"2"])
     routes = processors(
         Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"),
         Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"),
@@ -39,9 +39,12 @@ def test_a_job_on_a_warm_server(server: str, make_ring: MakeRing, tmp_path: Path
     block = queue.plan_block()
     words = ["--ring", "test", "--routes", routes.routes_json(), "--processors", "arrow,frame,all"]
 
-    code, said = run_job([sys.executable, job.__file__, *words], job_environment(uri, block.token, SPARK_REMOTE=server))
+    code, said = run_job(
+        [sys.executable, job.__file__, *words], job_environment(either_store, block.token, SPARK_REMOTE=server)
+    )
 
     assert code == 0, said
     settled = queue.settle_block(block)
-    assert (settled.processed, settled.failed, settled.went_back) == (5, 3, 4)
+    assert (settled.processed, settled.failed, settled.went_back) == (7, 3, 5)
+    assert [p.payload for p in queue.peek("relaxed")] == [b"later"]
     assert [(p.payload, p.attempts) for p in queue.peek("b")] == [(b"die", 1), (b"2", 0)]

@@ -65,6 +65,8 @@ def test_a_block_end_to_end(
     queue.enqueue_messages("arrow", [b"1", b"bad", b"used"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
     queue.enqueue_messages("nothing", [b"1", b"2"])
+    queue.set_origin("relaxed", ordered=False)
+    queue.enqueue_messages("relaxed", [b"later", b"1", b"2"])
     routes = processors(
         Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"),
         Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"),
@@ -94,8 +96,9 @@ def test_a_block_end_to_end(
         assert list(dict.fromkeys(payload for whose, payload in tried if whose == origin)) == [
             origin.encode(), bytes(range(256)), b"{{ var.value.x }}"]  # fmt: skip
     assert settled.failed == 3
-    assert settled.processed == 3 * len(ODD) + 1 + 1 + 3 + 2 + 1 + 2
+    assert settled.processed == 3 * len(ODD) + 1 + 1 + 3 + 2 + 1 + 2 + 2
     assert [p.payload for p in queue.peek("poisoned")] == [b"poison {{ x }}", b"2"]
+    assert [p.payload for p in queue.peek("relaxed")] == [b"later"]
     assert [(p.payload, p.attempts) for p in queue.peek("deadly")] == [(b"die", 1), (b"2", 0)]
     assert queue.footprint("later/new").count == 2
     for secret in (canary, block.token):

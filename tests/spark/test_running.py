@@ -15,12 +15,12 @@ import pytest
 from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.queue import Report
-from airflow_mq.spark import reporting
+from airflow_mq.spark import exchange, reporting
 from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
 from airflow_mq.spark.running import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
 from tests.spark.conftest import processors, whole
-from tests.spark.functions import all_tried
+from tests.spark.functions import all_tried, process
 from tests.waiting import eventually
 
 MakeRing = Callable[..., MessageQueue]
@@ -71,6 +71,87 @@ def test_an_ordered_origin_stops_where_a_message_goes_back(make_ring: MakeRing, 
         ("b", "overweight"),
     ]
     assert left(queue, "a")[-1] == b"3"
+
+
+WAYS = ["service", "in place", "pieces", "folder"]
+
+
+def work_through(queue: MessageQueue, way: str, folder: Path) -> None:
+    """Service the queue once, in one of the ways in which messages reach processors."""
+    if way == "service":
+        queue.service_queues(lambda delivery: process(delivery.payload, delivery.origin))
+        return
+    routes, block = processors(), queue.plan_block()
+    part = whole(routes)
+    # The settings that the plan read hold until the block ends.
+    for origin in ("strict", "loose"):
+        queue.set_origin(origin)
+    if way == "in place":
+        run_in_place(queue, block.token, routes, part)
+    elif way == "pieces":
+        manner = manner_of(queue, block)
+        for task in tasks_of(block, manner, routes, part, 8):
+            run_share(task.processor, StoreSide(queue, block.token, task.share), manner)
+    else:
+        place = exchange.hand_over(queue, block.token, routes, part, str(folder))
+        channel = exchange.FolderChannel(place)
+        for task in channel.tasks(routes):
+            run_share(task.processor, channel.open(task.share), channel.manner())
+        exchange.take_back(queue, block.token, place)
+    queue.settle_block(block)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_ordered_origin_of_a_relaxed_ring_stops_where_a_message_goes_back(
+    either_store: str, make_ring: MakeRing, tried_folder: Path, tmp_path: Path, way: str
+) -> None:
+    queue = make_ring(either_store, ordered=False, heap_size=64)
+    queue.set_origin("strict", ordered=True)
+    for origin in ("strict", "other"):
+        queue.enqueue_messages(origin, [b"later".ljust(50), *(b"%d".ljust(50) % number for number in range(3))])
+    assert queue.footprint("strict").pages == 4
+
+    work_through(queue, way, tmp_path / "folder")
+
+    strict = [payload.split()[0] for origin, payload in all_tried(tried_folder) if origin == "strict"]
+    assert strict == [b"later"]
+    assert [(one.payload.split()[0], one.attempts) for one in queue.peek("strict")] == [
+        (b"later", 1), (b"0", 0), (b"1", 0), (b"2", 0)
+    ]  # fmt: skip
+    if way != "service":
+        # Servicing in place leaves a relaxed queue, too, at the first message that goes back.
+        assert [payload.split()[0] for payload in left(queue, "other")] == [b"later"]
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_a_relaxed_origin_of_an_ordered_ring_goes_on(
+    either_store: str, make_ring: MakeRing, tmp_path: Path, way: str
+) -> None:
+    queue = make_ring(either_store, heap_size=64)
+    queue.set_origin("loose", ordered=False)
+    for origin in ("loose", "strict"):
+        queue.enqueue_messages(origin, [b"later".ljust(50), *(b"%d".ljust(50) % number for number in range(3))])
+
+    work_through(queue, way, tmp_path / "folder")
+
+    assert (len(left(queue, "loose")), len(left(queue, "strict"))) == (1, 4)
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("settings", [{"most_of_limit": 0.5}, {}])
+def test_an_ordered_origin_goes_on_behind_a_message_that_its_own_limit_sets_aside(
+    make_ring: MakeRing, tmp_path: Path, way: str, settings: dict[str, Any]
+) -> None:
+    queue = make_ring(service_weight=Weight(10**13, 10**6), **settings)
+    if not settings:
+        queue.set_origin("a", most=Weight(10**11, 10**6))
+    queue.enqueue_messages("a", [b"1", b"heavy", b"2"])
+    queue.change_ring(service_weight=Weight(int(1.5 * 10**12), 10**6))
+
+    work_through(queue, way, tmp_path / "folder")
+
+    assert [one.reason for one in queue.overweight("a")] == ["fraction" if settings else "most"]
+    assert [one.payload for one in queue.peek("a") if one.state == "waiting"] == []
 
 
 @pytest.mark.parametrize("function", ["batched", "arrow"])

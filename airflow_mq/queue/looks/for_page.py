@@ -113,8 +113,8 @@ class Glancing(Accounting):
     def settings_of(self, origin: str) -> Standing:
         """How an origin is served, with the ring's defaults where nothing is set for it."""
         with self._looking() as (_, shelf):
-            found = shelf.book(check_origin(origin)).standing
-            return replace(found, ordered=shelf.config.ordered if found.ordered is None else found.ordered)
+            book = shelf.book(check_origin(origin))
+            return replace(book.standing, ordered=shelf.is_ordered(book))
 
     def recent_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None

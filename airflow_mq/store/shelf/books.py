@@ -47,13 +47,12 @@ class Books(Groups):
             )
         standing = standing_of(row.standing)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
-        ordered = standing.ordered if standing.ordered is not None else self.config.ordered
         if self.config.paths:
             self.standings.setdefault(origin_of(origin), standing)
             book.standing = self._within_groups(origin, standing)
         if row.paused or self.is_paused_below(origin):
             book.passed_by = "paused"
-        elif row.in_flight and (ordered or self.passes_in_flight):
+        elif row.in_flight and (self.passes_in_flight or self.is_ordered(book)):
             book.passed_by = "in flight"
         elif row.wake_at > self.now:
             book.passed_by = "backoff"
