@@ -84,17 +84,18 @@ class MessageProcessorOperator(DecoratedOperator):
     def _process_part(self, context: Any, given: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
         if self.processors is None:
             raise ValueError("a part is processed by rules: @task.message_processor(processors=…)")
-        from airflow_mq.spark.store_side import run_in_place
+        from airflow_mq.spark.store_side import reporting_failure, run_in_place
 
         processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
         part, token = checked_part(given, processors), str(block["token"])
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, token)
             processor = _calling(self.python_callable, fixed)
-            tally = run_in_place(
-                queue, token, processors, part,
-                function=lambda payload, origin, message: processor(message),
-            )  # fmt: skip
+            with reporting_failure(queue, token, processors, part):
+                tally = run_in_place(
+                    queue, token, processors, part,
+                    function=lambda payload, origin, message: processor(message),
+                )  # fmt: skip
         self.log.info("%s: %s.", part["name"], tally)
         return {"done": tally.done, "failed": tally.failed, "back": tally.back}
 

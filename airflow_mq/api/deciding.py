@@ -91,10 +91,12 @@ class Execute(_Body):
 
 
 class Judge(_Body):
-    """Messages to be judged again: these, or all."""
+    """Messages to be judged again: these, all, or all whose last error begins like this."""
 
     addresses: Annotated[list[AddressAsked], Field(max_length=MOST_AT_ONCE)] = []
     all: bool = False
+    error: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    forget_attempts: bool = False
     why: Text = ""
 
 
@@ -213,17 +215,17 @@ def _is_paused(dag_id: str) -> bool:
 @writing.post("/set-aside/judge")
 def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> answers.Judged:
     """Judge set-aside messages by what the ring allows now; those that fit go back into their queues."""
-    if body.all == bool(body.addresses):
-        raise HTTPException(422, "say which: addresses, or all")
+    if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
+        raise HTTPException(422, "specify exactly one of addresses, all, error")
     refused: list[answers.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
-        if body.all:
-            result = queue.judge_all_again(body.why)
+        if not body.addresses:
+            result = queue.judge_all_again(body.why, error=body.error, forget_attempts=body.forget_attempts)
             stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
             return {"judged": len(result.moved), "stayed": len(result.stayed), "refused": stayed}
 
         def judged(address: Address) -> bool:
-            result = queue.judge_again(address, body.why)
+            result = queue.judge_again(address, body.why, forget_attempts=body.forget_attempts)
             refused.extend(_refusal(one.address, one.why) for one in result.stayed)
             return bool(result.moved)
 

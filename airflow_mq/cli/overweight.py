@@ -45,12 +45,12 @@ def _plain(one: SetAside) -> dict[str, Any]:
         "priority": one.address.priority, "reason": one.reason, "size": one.size,
         "id": one.id, "weight": one.weight, "limit": one.limit,
         "block": one.block, "at": one.at, "age": one.age, "arrived_at": one.arrived_at,
-        "arrived_block": one.arrived_block, "most_bytes": one.most_bytes,
+        "arrived_block": one.arrived_block, "most_bytes": one.most_bytes, "error": one.error or None,
     }  # fmt: skip
 
 
 def _wanted(args: Namespace) -> dict[str, Any]:
-    names = ("origin", "reason", "block", "arrived", "older_than")
+    names = ("origin", "reason", "block", "arrived", "older_than", "error")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
@@ -83,7 +83,7 @@ def execute(session: Session, args: Namespace) -> None:
 def judge(session: Session, args: Namespace) -> bool:
     """Judge set-aside messages again."""
     wanted = _chosen(args)
-    how = {"limit": args.limit, "weigh": args.weigh}
+    how = {"limit": args.limit, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
     with session.queue() as queue:
         if args.address:
             result = queue.judge_again(args.address, args.why, **how)
@@ -104,7 +104,9 @@ def _chosen(args: Namespace) -> dict[str, Any]:
     """Addresses or filters, never both, never neither."""
     wanted = _wanted(args)
     if bool(args.address) == bool(wanted or getattr(args, "all", False)):
-        raise UsageError("say which: addresses, or some of --origin, --reason, --block, --arrived, --older-than")
+        raise UsageError(
+            "say which: addresses, or some of --origin, --reason, --block, --arrived, --older-than, --error"
+        )
     return wanted
 
 
@@ -137,6 +139,7 @@ FILTERS = (
     option("--block", type=count_, metavar="N", help="only those that this block set aside"),
     option("--arrived", type=count_, metavar="N", help="only those sent before this block, after the one before it"),
     option("--older-than", type=age, metavar="AGE", help="only those sent longer ago: 90s, 15m, 2h, 1d"),
+    option("--error", type=words, metavar="TEXT", help="only those tried too often whose last error begins like this"),
 )
 
 OVERWEIGHT = Group(
@@ -161,10 +164,14 @@ OVERWEIGHT = Group(
                 option("--why", type=words, default="", metavar="TEXT", help="the reason, kept with the event"),
                 option("--limit", type=weight, metavar="TIME/SIZE", help="of a block, in a ring without one"),
                 option("--weigh", action="store_true", help="ask the ring's weigher anew"),
+                option(
+                    "--forget-attempts", action="store_true", help="count attempts from zero again (as --error does)"
+                ),
             ),
             about="Those that fit by now go back into their queues, behind everything that was sent, as old as they "
             "are. Exit code 1 if any stays.",
-            example="$ overweight judge --reason size --why 'the limit was raised'",
+            example="$ overweight judge --reason size --why 'the limit was raised'\n"
+            "$ overweight judge --error KeyError --why 'the processor is fixed'",
             rest="address",
         ),
         Command(

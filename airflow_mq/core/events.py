@@ -75,10 +75,14 @@ WRONG = {
 }
 
 
+#: How the reason begins of a message that went back without having reached its processor.
+NOT_TRIED = "not tried:"
+
 _DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
 _SENT = re.compile(r"; sent (\S+)$")
 _MOVED = re.compile(r"; goes on at ([0-9]{1,19}):([0-9]{1,19})")
 _UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to ([0-9]{1,19}):([0-9]{1,19})")
+_ATTEMPT = re.compile(r"(?s)(.*?) \(attempt [0-9]{1,19}: (.*)\)")
 
 
 def decided(why: str, who: str) -> str:
@@ -89,6 +93,11 @@ def decided(why: str, who: str) -> str:
 def with_untried(why: str, page: int, index: int) -> str:
     """What an event keeps of a message that went back, and of those that went back untried behind it."""
     return f"{why}{'; ' if why else ''}untried behind it up to {page}:{index}"
+
+
+def with_error(why: str, attempts: int, error: str) -> str:
+    """What an event keeps of a message that was tried too often: how often, and why its last attempt failed."""
+    return f"{why} (attempt {attempts}: {error})"
 
 
 def with_arrival(why: str, when: str) -> str:
@@ -136,15 +145,27 @@ class Event:
         """Why it happened, where a reason was told."""
         if self.fate is Fate.EXECUTED:
             return ""
+        told = _SENT.sub("", self.detail)
+        if self.fate is Fate.ATTEMPTS_EXHAUSTED:
+            attempt = _ATTEMPT.fullmatch(told)
+            return attempt[1] if attempt else told
         pattern = _UNTRIED if self.fate is Fate.WENT_BACK else _DECIDED if self.fate in DECISIONS else None
         found = pattern.fullmatch(self.detail) if pattern else None
-        return found[1] if found else _SENT.sub("", self.detail)
+        return found[1] if found else told
 
     @property
     def sent(self) -> str | None:
         """Of a message that was set aside: when it was sent, in ISO format."""
         found = _SENT.search(self.detail) if self.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED) else None
         return found[1] if found else None
+
+    @property
+    def last_error(self) -> str:
+        """For *WentBack* and *AttemptsExhausted*: why the attempt failed, where that was reported."""
+        if self.fate is Fate.WENT_BACK:
+            return self.why
+        found = _ATTEMPT.fullmatch(_SENT.sub("", self.detail)) if self.fate is Fate.ATTEMPTS_EXHAUSTED else None
+        return found[2] if found else ""
 
     @property
     def moved_to(self) -> tuple[int, int] | None:

@@ -81,6 +81,25 @@ class Transferred:
     id: bytes | None = None
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A mark, not an outcome: a worker began these messages. An attempt counts for those that get no outcome."""
+
+
+@dataclass(frozen=True)
+class NotBegun:
+    """A mark, not an outcome: these messages could not be handed to their processor, so no attempt counts."""
+
+    #: The class and the first line of the error that prevented it.
+    error: str
+
+
+#: Reported beside outcomes; an outcome or a `Begun` counts more than a `NotBegun`, whatever came first.
+Mark = Begun | NotBegun
+BEGUN = Begun()
+#: Why a message went back of a block whose workers report what they begin.
+NEVER_BEGUN = "no worker began it"
+
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred
 
 DONE = Done()

@@ -107,6 +107,13 @@ def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
             shelf.unknit(book)
 
 
+def forget_attempts(shelf: Shelf, address: Address) -> None:
+    """Let the attempts of a set-aside message count from zero again."""
+    book, page = find_set_aside(shelf, address)
+    page.notes[address.index] = page.note(address.index)._replace(attempts=0)
+    shelf.touch(book, page)
+
+
 def judge_again(
     shelf: Shelf, address: Address, aside: Aside | None, full: Weight, who: str, why: str = "", *, weigh: bool = False
 ) -> Judged:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .book import Book
-from .events import WRONG, EventRun, Fate
+from .events import WRONG, EventRun, Fate, with_error
 from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
@@ -313,10 +313,15 @@ def aside_of(
     return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
 
 
-def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside) -> None:
-    """Skip a message and keep it, until somebody decides."""
+def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
+    """Skip a message and keep it, until somebody decides.
+
+    :param error: why its last attempt failed, if it was tried too often
+    """
     fate = Fate.ATTEMPTS_EXHAUSTED if aside.reason == ATTEMPTS else Fate.SET_ASIDE
     why = in_words(aside.reason, aside.weight, aside.limit, aside.size)
+    if error:
+        why = with_error(why, page.note(item).attempts, error[:MOST_WHY])
     shelf.emit(fate, book.origin, page.index, item, aside.id, detail=why)
     page.marks[item] = ASIDE
     shelf.set_aside(book, page, item, aside)
@@ -338,7 +343,7 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
     shelf.touch(book, page)
     if config.max_attempts is not None and note.attempts >= config.max_attempts:
         id_ = shelf.id_of(book.origin, page, item)
-        put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS))
+        put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS), why)
         return False
     tell_went_back(shelf, book, page, item, why)
     if config.backoff:

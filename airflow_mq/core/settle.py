@@ -6,14 +6,25 @@ place, so that nobody can tell afterwards which of the two it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
-from .events import with_untried
+from .events import NOT_TRIED, with_untried
 from .judging import Exceeded, bounds_of
-from .outcome import DONE, Done, Outcome, Overweight, Transferred, Yield
+from .outcome import (
+    DONE,
+    NEVER_BEGUN,
+    Begun,
+    Done,
+    Mark,
+    NotBegun,
+    Outcome,
+    Overweight,
+    Transferred,
+    Yield,
+)
 from .page import Page
 from .service import (
     apply_outcome,
@@ -35,10 +46,13 @@ class Answers:
     def __init__(self) -> None:
         self._runs: dict[int, list[tuple[int, int, Outcome]]] = {}
         self._single: dict[tuple[int, int], Outcome] = {}
+        self._marks: dict[int, list[tuple[int, int, Mark]]] = {}
 
-    def add(self, page: int, first: int, last: int, outcome: Outcome) -> None:
+    def add(self, page: int, first: int, last: int, outcome: Outcome | Mark) -> None:
         """An answer for a row of messages; the first answer counts."""
-        if first == last:
+        if isinstance(outcome, (Begun, NotBegun)):
+            self._marks.setdefault(page, []).append((first, last, outcome))
+        elif first == last:
             # One that a run covers already comes too late; so every single one came before the runs over it.
             if self.get(page, first) is None:
                 self._single[page, first] = outcome
@@ -54,6 +68,23 @@ class Answers:
             if first <= item <= last:
                 return outcome
         return None
+
+    def was_begun(self, page: int, item: int) -> bool:
+        """Whether a worker reported that it began this message."""
+        return any(isinstance(mark, Begun) for mark in self._marks_of(page, item))
+
+    def why_not_begun(self, page: int, item: int) -> str:
+        """The latest error that kept this message from its processor; empty if none was reported."""
+        errors = [mark.error for mark in self._marks_of(page, item) if isinstance(mark, NotBegun)]
+        return errors[-1] if errors else ""
+
+    @property
+    def any_begun(self) -> bool:
+        """Whether a worker reported that it began any message."""
+        return any(isinstance(mark, Begun) for marks in self._marks.values() for _, _, mark in marks)
+
+    def _marks_of(self, page: int, item: int) -> Iterator[Mark]:
+        return (mark for first, last, mark in self._marks.get(page, ()) if first <= item <= last)
 
     def all_done(self, run: ClaimRun) -> bool:
         """Whether one plain *done* answers for the whole run."""
@@ -100,8 +131,12 @@ class Settlement:
 class ClaimSettler:
     """Settles the claims that one block has on one ring."""
 
-    def __init__(self, shelf: Shelf, limit: Weight, claims: Iterable[Claim] = ()) -> None:
+    def __init__(
+        self, shelf: Shelf, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
+    ) -> None:
         self.shelf, self.bounds = shelf, bounds_of(shelf.config, limit)
+        #: Whether the block's workers report what they begin: what none began was not tried.
+        self.reports_begin = reports_begin
         #: The last message that the block holds of each queue: its page and index.
         self.ends = {
             claim.origin: (run.page, run.first + run.count - 1) for claim in claims for run in claim.runs if run.count
@@ -109,6 +144,9 @@ class ClaimSettler:
         self.scales = Scales(shelf)
         #: Ordered queues in which a message went back: everything after it goes back untried.
         self.stopped: set[str] = set()
+        #: Ordered queues that their processor left at a message, which may have been set aside: what has no outcome
+        #: behind it was not tried.
+        self.left: set[str] = set()
         #: Whether the claim being settled was planned as ordered.
         self.ordered = True
 
@@ -156,10 +194,27 @@ class ClaimSettler:
                 self._carry_out(book, page, item, decision, result)
         else:
             outcome = answers.get(page.index, item)
-            if outcome is None and stopped:
+            if outcome is not None:
+                self._apply(book, page, run, item, outcome, result)
+            elif self.ordered and book.origin in self.left:
                 result.went_back += 1
-                return
-            self._apply(book, page, run, item, outcome or Yield("no outcome"), result)
+            elif self._was_tried(answers, page, item):
+                self._apply(book, page, run, item, Yield("no outcome"), result)
+            else:
+                why = answers.why_not_begun(page.index, item)
+                self._go_back(book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}", result)
+
+    def _was_tried(self, answers: Answers, page: Page, item: int) -> bool:
+        """Whether an attempt counts for a message without an outcome."""
+        if answers.was_begun(page.index, item):
+            return True
+        return not (self.reports_begin or answers.why_not_begun(page.index, item))
+
+    def _go_back(self, book: Book, page: Page, item: int, why: str, result: Settlement) -> None:
+        """Let a message go back without an attempt, and those behind it in an ordered queue."""
+        tell_went_back(self.shelf, book, page, item, why)
+        self._stop(book, page, item)
+        result.went_back += 1
 
     def _carry_out(self, book: Book, page: Page, item: int, decision: Decision, result: Settlement) -> None:
         if decision.verdict is Verdict.EXPIRED:
@@ -173,6 +228,8 @@ class ClaimSettler:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         bounds = self.bounds.of(book.standing.most)
         verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, bounds)
+        if isinstance(outcome, Yield):
+            self.left.add(book.origin)
         if verdict is None:
             if isinstance(outcome, Overweight):
                 remember_weight(self.shelf, book, page, item, outcome.weight)
@@ -203,6 +260,7 @@ class ClaimSettler:
         if book.origin in self.stopped:
             return
         self.stopped.add(book.origin)
+        self.left.add(book.origin)
         last = self.ends.get(book.origin, (0, 0))
         if self.ordered and last > (page.index, item):
             told = self.shelf.events[-1]

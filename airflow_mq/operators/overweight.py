@@ -103,12 +103,13 @@ class _DecidingOperator(QueueOperator):
 
     template_fields: Sequence[str] = (
         *QueueOperator.template_fields, "addresses", "why", "origin", "reason", "block", "arrived", "older_than",
+        "error",
     )  # fmt: skip
 
     def __init__(
         self, *, addresses: str | Sequence[str] = (), why: str = "", origin: str | None = None,
         reason: str | None = None, block: int | str | None = None, arrived: int | str | None = None,
-        older_than: timedelta | float | str | None = None, **kwargs: Any,
+        older_than: timedelta | float | str | None = None, error: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.addresses = addresses
@@ -118,6 +119,7 @@ class _DecidingOperator(QueueOperator):
         self.block = block
         self.arrived = arrived
         self.older_than = older_than
+        self.error = error
 
     def chosen(self) -> tuple[list[Address], dict[str, Any]]:
         """The addresses, or the filters: what a template left empty was not said."""
@@ -128,6 +130,7 @@ class _DecidingOperator(QueueOperator):
         said = {
             "origin": self.origin or None, "reason": self.reason or None, "block": _whole(self.block, "block"),
             "arrived": _whole(self.arrived, "arrived"), "older_than": age,
+            "error": self.error or None,
         }  # fmt: skip
         wanted = {name: value for name, value in said.items() if value is not None}
         if addresses and wanted:
@@ -145,6 +148,7 @@ class DiscardOverweightOperator(_DecidingOperator):
     :param block: all that this block set aside (templated)
     :param arrived: all that were sent before this block and after the one before it (templated)
     :param older_than: all that were sent longer ago: a time span, or seconds (templated)
+    :param error: all that were tried too often and whose last error begins like this, say `KeyError` (templated)
     """
 
     def execute(self, context: Any) -> int:
@@ -169,26 +173,29 @@ class JudgeAgainOperator(_DecidingOperator):
     :param why: the reason, kept with the event (templated)
     :param limit: what a block may cost, `[time, size]`, in a ring without a service weight (templated)
     :param weigh: ask the ring's weigher anew, instead of believing the weight they were set aside for
+    :param forget_attempts: count attempts from zero again, as `error` does: what was tried too often goes back, too
 
     The filters are those of `DiscardOverweightOperator`.
     """
 
     template_fields: Sequence[str] = (*_DecidingOperator.template_fields, "limit")
 
-    def __init__(self, *, limit: Any = None, weigh: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, limit: Any = None, weigh: bool = False, forget_attempts: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.limit = limit
         self.weigh = weigh
+        self.forget_attempts = forget_attempts
 
     def execute(self, context: Any) -> dict[str, int]:
         """Judge them."""
         addresses, wanted = self.chosen()
         limit, why = weight_of(self.limit, "limit"), str(self.why)
+        how: dict[str, Any] = {"limit": limit, "weigh": self.weigh, "forget_attempts": self.forget_attempts}
         with self.opened(context) as queue:
             if addresses:
-                result = queue.judge_again(addresses, why, limit=limit, weigh=self.weigh)
+                result = queue.judge_again(addresses, why, **how)
             else:
-                result = queue.judge_all_again(why, limit=limit, weigh=self.weigh, **wanted)
+                result = queue.judge_all_again(why, **how, **wanted)
         for one in result.stayed[:20]:
             self.log.info("%s stays: %s", one.address, one.why)
         self.log.info("Back into their queues: %s; %d stay.", many(len(result.moved), "message"), len(result.stayed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -55,9 +55,18 @@ class Wanted(NamedTuple):
     arrived: int | None = None
     #: Those that were sent longer ago than this: a time span, or seconds.
     older_than: Age | None = None
+    #: Those whose last attempt failed with this error: the beginning of its text.
+    error: str | None = None
 
     def checked(self) -> Wanted:
         """The same, or the reason why it means nothing."""
+        if self.error is not None:
+            if not check_text(self.error, "an error") or self.reason not in (None, ATTEMPTS):
+                raise InvalidInput(
+                    f"error={self.error[:40]!r} with reason={self.reason!r}: expected the beginning of an error's "
+                    f"text, and no reason but {ATTEMPTS!r}; only messages that were tried too often have an error"
+                )
+            return self._replace(reason=ATTEMPTS, error=None).checked()._replace(error=self.error)
         if self.origin is not None:
             check_origin(self.origin)
         if self.reason is not None and self.reason not in REASONS:
@@ -82,7 +91,7 @@ class Asides(Blocks):
 
     def overweight(
         self, origin: str | None = None, *, after: Address | None = None, limit: int = 100, reason: str | None = None,
-        block: int | None = None, arrived: int | None = None, older_than: Age | None = None,
+        block: int | None = None, arrived: int | None = None, older_than: Age | None = None, error: str | None = None,
     ) -> list[SetAside]:  # fmt: skip
         """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged.
 
@@ -94,15 +103,17 @@ class Asides(Blocks):
         :param block: only those that this block set aside.
         :param arrived: only those that were sent before this block, and after the one before it.
         :param older_than: only those that were sent longer ago: a time span, or seconds.
+        :param error: only those that were tried too often, and whose last error begins like this, say `KeyError`.
         """
-        wanted = Wanted(origin, reason, block, arrived, older_than).checked()
+        wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
             return _found(unit, shelf, wanted, after, limit)
 
     def judge_again(
-        self, addresses: Address | Iterable[Address], why: str = "", *, limit: Weight | None = None, weigh: bool = False
-    ) -> Judgement:
+        self, addresses: Address | Iterable[Address], why: str = "", *, limit: Weight | None = None,
+        weigh: bool = False, forget_attempts: bool = False,
+    ) -> Judgement:  # fmt: skip
         """Judge set-aside messages by what the ring allows now; those that fit go back into their queues.
 
         A message that goes back goes on behind everything that was sent to its queue, as old as it is: with its id,
@@ -111,6 +122,7 @@ class Asides(Blocks):
         :param why: the reason, kept with the event
         :param limit: what a block may cost, in a ring without a service weight
         :param weigh: ask the ring's weigher anew, instead of believing the weight a message was set aside for
+        :param forget_attempts: count attempts from zero again, so that a message that was tried too often goes back
         """
         chosen = _chosen(addresses)
         check_text(why, "a reason")
@@ -121,23 +133,30 @@ class Asides(Blocks):
             known = _known(unit, shelf, chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
+                if forget_attempts:
+                    rules.forget_attempts(shelf, at)
                 _sort(result, rules.judge_again(shelf, at, known.get(at), full, self.who, why, weigh=weigh))
         return result
 
     def judge_all_again(
         self, why: str = "", *, limit: Weight | None = None, weigh: bool = False, origin: str | None = None,
         reason: str | None = None, block: int | None = None, arrived: int | None = None, older_than: Age | None = None,
+        error: str | None = None, forget_attempts: bool = False,
     ) -> Judgement:  # fmt: skip
         """The same for all that are meant, in transactions of some hundred each; the filters are those of `overweight`.
 
         What was swept is judged only where that is asked for (`reason="swept"`): a person put it aside on purpose.
+        With `error`, the attempts of the messages count from zero again: what caused the error is fixed.
         """
-        wanted = Wanted(origin, reason, block, arrived, older_than).checked()
+        wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
+        anew = forget_attempts or error is not None
         check_text(why, "a reason")
         result = Judgement()
 
         def judge(shelf: SqlShelf, one: SetAside) -> None:
             full = self._full(shelf, limit)
+            if anew:
+                rules.forget_attempts(shelf, one.address)
             _sort(result, rules.judge_again(shelf, one.address, _aside(one), full, self.who, why, weigh=weigh))
 
         for address, refusal in self._each(wanted, judge, lambda one: one.reason != SWEPT or reason == SWEPT):
@@ -157,16 +176,18 @@ class Asides(Blocks):
 
     def discard_all_overweight(
         self, why: str, *, origin: str | None = None, reason: str | None = None, block: int | None = None,
-        arrived: int | None = None, older_than: Age | None = None,
+        arrived: int | None = None, older_than: Age | None = None, error: str | None = None,
     ) -> int:  # fmt: skip
         """Drop all set-aside messages that are meant, in transactions of some hundred each; tell how many there were.
 
         The filters are those of `overweight`; say at least one. What is paused, or executed right now, stays.
         """
-        wanted = Wanted(origin, reason, block, arrived, older_than).checked()
+        wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         _check_why(why)
         if wanted == Wanted():
-            raise InvalidInput("say which: origin, reason, block, arrived or older_than; nobody discards everything")
+            raise InvalidInput(
+                "say which: origin, reason, block, arrived, older_than or error; nobody discards everything"
+            )
         return self._drop(wanted, Fate.DISCARDED, why, self.who)
 
     def expire_set_aside(self) -> int:
@@ -303,6 +324,35 @@ def _aside(one: SetAside) -> Aside | None:
 
 
 def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
+    if wanted.error is None:
+        return _found_there(unit, shelf, wanted, after, limit)
+    found: list[SetAside] = []
+    while len(found) < limit:
+        some = _found_there(unit, shelf, wanted, after, AT_ONCE)
+        errors = _last_errors(unit, shelf.ring_id, {one.address.book for one in some})
+        told = [replace(one, error=errors.get(one.address, "")) for one in some]
+        found += [one for one in told if one.error.startswith(wanted.error)]
+        if len(some) < AT_ONCE:
+            break
+        after = some[-1].address
+    return found[:limit]
+
+
+def _last_errors(unit: Unit, ring: int, books: Iterable[str]) -> dict[Address, str]:
+    """Why the last attempt failed, of the messages of these books that were tried too often."""
+    found: dict[Address, str] = {}
+    for book in books:
+        last = -1
+        while rows := unit.rows("events", ring=ring, after=last, origin=book, high=None, block=None, limit=AT_ONCE):
+            last = rows[-1][0]
+            for _, whose, block, at, data in rows:
+                for run in codec.unpack_events(whose, bytes(data)):
+                    if run.fate is Fate.ATTEMPTS_EXHAUSTED:
+                        found |= {event.address: event.last_error for event in run.unroll(block, at / 1_000_000)}
+    return found
+
+
+def _found_there(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
     if wanted.origin is None:
         return _found_in(unit, shelf, wanted, ("", LAST), after, limit)
     found: list[SetAside] = []

@@ -21,7 +21,7 @@ from ..core.errors import (
 )
 from ..core.message import Address, check_address, check_key, check_seconds
 from ..core.orders import parts_of
-from ..core.outcome import Done, Outcome
+from ..core.outcome import BEGUN, Done, Mark, Outcome
 from ..core.overweight import find_set_aside, settle_execution
 from ..core.page import PROCESSED, Page
 from ..core.paths import charge_overrun
@@ -68,6 +68,8 @@ class Block:
     seed: bytes | None = None
     _queue: Any = field(default=None, repr=False)
     planned_at: datetime | None = None
+    #: Whether its workers report what they begin; what none began goes back without an attempt.
+    reports_begin: bool = False
 
     @property
     def origins(self) -> list[str]:
@@ -75,9 +77,15 @@ class Block:
         return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
-        """The messages to process: neighbours of one origin together, in the order of service."""
+        """The messages to process: neighbours of one origin together, in the order of service.
+
+        Where workers report what they begin, these messages are begun from here on.
+        """
         wanted = None if origins is None else set(origins)
-        claims = (one for one in self.claims if wanted is None or one.whose in wanted)
+        claims = [one for one in self.claims if wanted is None or one.whose in wanted]
+        if self.reports_begin:
+            with suppress(TokenRefused, UnknownBlock):
+                self._queue.mark(self, claims, BEGUN)
         yield from self._queue.batches_of(claims, self.id)
 
 
@@ -94,6 +102,7 @@ class Blocks(QueueBase):
         seed: bytes | None = None,
         server: str | None = None,
         origins: Iterable[str] | None = None,
+        reports_begin: bool = False,
     ) -> Block:
         """Claim what fits a block, and move nothing else.
 
@@ -104,6 +113,8 @@ class Blocks(QueueBase):
         :param weigher: tells the weights of one origin's payloads, instead of the ring's.
         :param origins: shell patterns of the origins to service; others keep their places and what they have earned.
         :param server: the DAG that plans, as `explain` and `doctor` name it; without it, the queue's `who`.
+        :param reports_begin: the block's workers report what they begin, as those of this package and readers of
+            `batches()` do. What none began goes back without an attempt.
         """
         self._refuse_nested()
         seconds = self.config.lease if lease is None else check_seconds(lease, "a lease")
@@ -116,10 +127,10 @@ class Blocks(QueueBase):
                     return known
         self.release_dead_blocks()
         if weigher is None:
-            return Planner(self, key, limit, seconds, None, seed, server, patterns).plan_at_once()
+            return Planner(self, key, limit, seconds, None, seed, server, patterns, reports_begin).plan_at_once()
         for left in reversed(range(PLANS)):
             try:
-                return Planner(self, key, limit, seconds, weigher, seed, server, patterns).plan_holding()
+                return Planner(self, key, limit, seconds, weigher, seed, server, patterns, reports_begin).plan_holding()
             except InFlight:
                 # Another block settled while the weigher ran: what it looked at is not what is there now.
                 if not left:
@@ -163,6 +174,14 @@ class Blocks(QueueBase):
                 values["id"] = unit.fresh_ids(1)[0]
             if not unit.run("report", **values):
                 raise self._refusal(unit, raw, "report to")
+
+    def mark(self, token: str | Block, claims: Iterable[Claim], mark: Mark) -> None:
+        """Report a mark for all messages of some of a block's claims."""
+        runs = [(claim, run) for claim in claims for run in claim.runs if run.count]
+        self.report(token, [
+            Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority)
+            for claim, run in runs
+        ])  # fmt: skip
 
     def reported(self, token: str | Block) -> dict[str, Answers]:
         """What was answered so far for messages of a live block, by origin: whoever goes on need not repeat it."""
@@ -292,7 +311,8 @@ class Blocks(QueueBase):
         said = row.details_json
         config, limit = shelf.config, said["limit"]
         shelf.expect(claims)
-        settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims)
+        begins = bool(said.get("reports_begin"))
+        settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
         total = Settlement()
         for claim in claims:
@@ -357,7 +377,7 @@ class Blocks(QueueBase):
             row.number, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
             said["limit"], said["planned"], said["overhead"], said["messages"],
             claims or (), bytes.fromhex(said["seed"]) if "seed" in said else None, self,
-            moment(row.planned_at),
+            moment(row.planned_at), bool(said.get("reports_begin")),
         )  # fmt: skip
 
     def batches_of(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from itertools import islice
 from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import ClaimRun, Decision, Scales, Verdict
-from ..core.events import Fate
+from ..core.events import NOT_TRIED, Event, Fate
 from ..core.groups import is_below, names_above
 from ..core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
 from ..core.message import Address, check_address, check_number, check_origin
@@ -21,8 +21,9 @@ from ..store import blobs, codec
 from ..store.rows import PLANNED, BlockRow
 from ..store.thaw import standing_of
 from ..store.unit import Unit
-from ..words import when
+from ..words import many, when
 from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
+from .looks.for_page import Glancing
 from .reading import in_flight, ledger_pages, page_at
 from .servers import Server, servers_of
 from .values import moment
@@ -31,6 +32,8 @@ from .values import moment
 AHEAD = 100
 #: How many pages of the ledger are searched for queues that wait behind a message heavier than the block.
 LEDGER_PAGES = 20
+#: How many of a queue's last events are looked through for what became of a message.
+LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Explanation:
     block: int | None = None
     #: What would change that.
     remedies: Sequence[str] = ()
+    #: How many attempts failed so far.
+    attempts: int = 0
+    #: Why the latest of them failed, or what kept the message from its processor.
+    last_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class _Held:
         return next((run for run in found if run.first <= address.index < run.first + run.count), None)
 
 
-class Explaining(Foreseeing):
+class Explaining(Glancing, Foreseeing):
     """The part of the queue that answers for it."""
 
     def explain(
@@ -82,6 +89,11 @@ class Explaining(Foreseeing):
         """
         check_origin(origin)
         check_number(ahead, "a number of blocks")
+        return self._with_last_error(self._explained(origin, limit, seed, ahead, priority, below))
+
+    def _explained(
+        self, origin: str, limit: Weight | None, seed: bytes | None, ahead: int, priority: str | None, below: bool
+    ) -> Explanation:
         with self.store.reading() as unit:
             if below:
                 future = Foresight(self, unit, Conditions(limit, seed=seed))
@@ -130,7 +142,27 @@ class Explaining(Foreseeing):
         check_number(ahead, "a number of blocks")
         with self.store.reading() as unit:
             found = _Asked(self, unit, address.book, limit, seed, ahead).message(address)
-        return self._with_fate(found) if found.reason == "gone" else found
+        return self._with_fate(found) if found.reason == "gone" else self._with_last_error(found)
+
+    def _with_last_error(self, found: Explanation) -> Explanation:
+        """Add how often a message was tried, and why it went back the last time."""
+        event = None if found.address is None else self._last_return(found.address)
+        if found.address is None or not (found.attempts or event):
+            return found
+        error = " ".join(event.last_error.split()) if event is not None else ""
+        tried = [f"it was tried {many(found.attempts, 'time')} without success"] if found.attempts else []
+        if event is not None and error.startswith(NOT_TRIED):
+            block = "" if event.block is None else f" in block {event.block}"
+            tried.append(f"it was {error.replace(NOT_TRIED, f'not tried{block}:', 1)}")
+        elif error:
+            tried.append(f"the last error: {error}")
+        sentence = "; ".join([found.sentence.removesuffix("."), *tried])
+        return replace(found, sentence=f"{sentence}.", last_error=error)
+
+    def _last_return(self, address: Address) -> Event | None:
+        """The latest of the last events of its queue that says why a message went back, or was tried too often."""
+        events, _ = self.recent_events(limit=LOOKED_AT, origin=address.origin)
+        return next((event for event in events if _says_why(event, address)), None)
 
     def _with_fate(self, found: Explanation) -> Explanation:
         """What is gone may have left an event."""
@@ -181,6 +213,19 @@ class _Asked:
 
     def queue(self) -> Explanation:
         """Why the first message waits."""
+        return self._with_attempts(self._of_first())
+
+    def message(self, address: Address) -> Explanation:
+        """Why this message waits."""
+        return self._with_attempts(self._of_message(address))
+
+    def _with_attempts(self, found: Explanation) -> Explanation:
+        page = None if found.address is None else self.shelf.page(self.name, found.address.page)
+        if page is None or found.address is None or found.address.index >= len(page.lengths):
+            return found
+        return replace(found, attempts=page.note(found.address.index).attempts)
+
+    def _of_first(self) -> Explanation:
         address = self._first_waiting()
         if address is None:
             return self._nothing_waits()
@@ -192,8 +237,7 @@ class _Asked:
         subject = f"the first message of {self.origin}, {address},"
         return None if address is None else self._unserved(address, subject) or self._stuck(address, subject)
 
-    def message(self, address: Address) -> Explanation:
-        """Why this message waits."""
+    def _of_message(self, address: Address) -> Explanation:
         for held in self.held:
             run = held.run_of(address)
             if run is not None:
@@ -506,6 +550,18 @@ class _Asked:
     def _weight(self, address: Address) -> Weight | None:
         page = self.shelf.page(self.name, address.page)
         return None if page is None else Scales(self.shelf).weight(self.name, page, address.index)
+
+
+def _says_why(event: Event, address: Address) -> bool:
+    """Whether an event says why a message went back; of those behind it, only where none was tried."""
+    if event.fate not in (Fate.WENT_BACK, Fate.ATTEMPTS_EXHAUSTED):
+        return False
+    if event.address == address:
+        return True
+    up_to = event.untried_up_to
+    here, there = (address.page, address.index), (event.page, event.index)
+    same = event.priority == address.priority and event.why.startswith(NOT_TRIED)
+    return same and up_to is not None and there < here <= up_to
 
 
 def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:

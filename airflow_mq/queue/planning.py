@@ -32,8 +32,9 @@ class Planner:
     def __init__(
         self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
         weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
-        patterns: OriginPatterns | None = None,
+        patterns: OriginPatterns | None = None, reports_begin: bool = False,
     ) -> None:  # fmt: skip
+        self.reports_begin = reports_begin
         self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
         self.patterns = patterns
         self.server = server_record(server or queue.who, limit, patterns, is_dag=server is not None)
@@ -113,6 +114,7 @@ class Planner:
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
             "order": shelf.config.order, "by": self.queue.who, "server": self.server,
             **({"seed": self.seed.hex()} if self.seed else {}),
+            **({"reports_begin": True} if self.reports_begin else {}),
         })  # fmt: skip
         unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
         self.ledger.head = {"server": self.server}

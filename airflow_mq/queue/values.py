@@ -12,7 +12,7 @@ from ..core.blob import Reference
 from ..core.errors import BlobMissing, InvalidInput
 from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id, message_ids
-from ..core.outcome import DONE, Outcome
+from ..core.outcome import DONE, Mark, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
 from ..core.shelf import Shelf
@@ -238,7 +238,7 @@ class Report(_OfBook):
     page: int
     first: int
     last: int
-    outcome: Outcome = DONE
+    outcome: Outcome | Mark = DONE
     priority: str = REGULAR
 
 
@@ -277,6 +277,8 @@ class SetAside:
     arrived_block: int | None = None
     #: The limit it was judged by, of one that has too many bytes.
     most_bytes: int | None = None
+    #: Why the last attempt failed, where messages were looked for by their error.
+    error: str = ""
 
 
 @dataclass(frozen=True)

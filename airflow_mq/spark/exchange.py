@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, StoreCorrupt
-from ..core.outcome import DONE, Outcome
+from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
 from ..core.permit import Permit
 from ..core.priority import signed
 from ..core.settle import Answers
@@ -106,11 +106,11 @@ class Folder:
         except FileNotFoundError:
             raise InvalidInput(f"there is no {name} in {self.path}; was it handed over, and not swept away?") from None
 
-    def tables(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Read a file of Parquet, by and by."""
+    def tables(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read a file of Parquet, by and by: all columns, or these."""
         files, place = self._place()
         with files.open_input_file(f"{place}/{name}") as stream, pq.ParquetFile(stream) as file:
-            yield from file.iter_batches(batch_size=_ROWS)
+            yield from file.iter_batches(batch_size=_ROWS, columns=columns)
 
     def names(self) -> list[str]:
         """What is in it, in order."""
@@ -197,7 +197,7 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
     waiting: list[Report] = []
     for report in _reports(outcomes):
         waiting.append(report)
-        count += report.last - report.first + 1
+        count += 0 if isinstance(report.outcome, Begun) else report.last - report.first + 1
         if len(waiting) == 1_000:
             send(waiting)
             waiting = []
@@ -285,6 +285,17 @@ class FolderSide:
         self.folder, self.share = folder, share or "any"
         self._chance = secrets.token_hex(4)
 
+    def begin(self) -> None:
+        """Write down that the messages are about to be tried."""
+        places = zip(*(self._column(name) for name in ("origin", "page", "item")))
+        reports = [Report(*first, last, BEGUN) for first, last in _rows_of(places)]
+        if reports:
+            self.report(reports)
+
+    def _column(self, name: str) -> list[Any]:
+        tables = (self.folder / "messages").tables(f"{self.share}.parquet", [name])
+        return [value for table in tables for value in table.column(name).to_pylist()]
+
     def batches(self) -> Iterator[Batch]:
         """The messages, neighbours together."""
         for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
@@ -326,6 +337,19 @@ def _neighbours(rows: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
         yield _batch(group)
 
 
+def _rows_of(places: Iterable[tuple[str, int, int]]) -> Iterator[tuple[tuple[str, int, int], int]]:
+    """Neighbours of one page: the first place, and the index of the last."""
+    first: tuple[str, int, int] | None = None
+    last = 0
+    for place in places:
+        if first is not None and (place[:2] != first[:2] or place[2] != last + 1):
+            yield first, last
+            first = None
+        first, last = first or place, place[2]
+    if first is not None:
+        yield first, last
+
+
 def _batch(rows: Sequence[Any]) -> Batch:
     origin, page, first = rows[0][:3]
     said = {row[2]: dict(row[4]) for row in rows if row[4]}
@@ -343,7 +367,7 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
                 yield Report(row[0], row[1], row[2], row[3], _outcome(row[4]))
 
 
-def _outcome(text: str) -> Outcome:
+def _outcome(text: str) -> Outcome | Mark:
     if text == '["done"]':
         return DONE
     try:

@@ -13,7 +13,7 @@ from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
 from ..processors import Part, Processor
 from .reporting import Reporter, flushed
-from .running import Manner, Tally, Task, groups_of, items_of, load_function
+from .running import Manner, Side, Tally, Task, groups_of, items_of, load_function
 from .tables import MESSAGES_DDL, answers_in, batch_of
 from .writing import writing_for
 
@@ -33,6 +33,8 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner
         shares = [task.share for task in tasks if task.processor == processor]
         function = load_function(processor.function)
         name = f"{processor.name}-{part['part'] + 1}-of-{part['parts']}"
+        for share in shares:
+            _begin(channel.open(share))
         try:
             with writing_for(manner.block_name, name):
                 total.add(_run_frame(session, channel, processor, function, shares, manner))
@@ -44,6 +46,13 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner
             reason = failures.reason_of(error)
             raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
     return total
+
+
+def _begin(side: Side) -> None:
+    try:
+        side.begin()
+    finally:
+        side.close()
 
 
 def _run_frame(

@@ -157,6 +157,9 @@ class Side(Protocol):
     #: Seconds after which answers are sent, however few.
     seconds: float
 
+    def begin(self) -> None:
+        """Report that the messages are about to be tried: from now on, an attempt counts."""
+
     def batches(self) -> Iterable[Batch]:
         """The messages, in the order of service."""
 
@@ -240,6 +243,7 @@ def run_share(
     # A process with threads is not forked: while a child works, its parent flushes.
     how = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else _here
     try:
+        side.begin()
         with nullcontext() if careful else timer(reporter):
             for item, outcome in attempt.outcomes(items, how):
                 reporter.add(*item.place, outcome)

@@ -34,6 +34,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -176,6 +177,8 @@ def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
 def _read(channel: StoreChannel, share: Sequence[Claim], block: int) -> Iterator[pa.RecordBatch]:
     side = channel.open(share)
     try:
+        with suppress(TokenRefused):
+            side.begin()
         yield from record_batches(items_of(side.batches(), block))
     finally:
         side.close()

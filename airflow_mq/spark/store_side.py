@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 from .. import failures
 from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
-from ..core.errors import BlobMissing, InvalidInput, TokenRefused
+from ..core.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
 from ..core.judging import bounds_of
-from ..core.outcome import Unsupported
+from ..core.outcome import BEGUN, NotBegun, Unsupported
 from ..core.settle import Answers
 from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
@@ -68,6 +69,10 @@ class StoreSide:
     def __init__(self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True) -> None:
         self.queue, self.token, self.share, self._owned = queue, token, share, owned
 
+    def begin(self) -> None:
+        """Report that the messages are about to be tried."""
+        patiently(lambda: self.queue.mark(self.token, self.share, BEGUN))
+
     def batches(self) -> Iterable[Batch]:
         """The messages, in the order of service."""
         return with_payloads(self.queue, self.queue.batches_of(self.share), self.report)
@@ -84,6 +89,29 @@ class StoreSide:
         """Close the queue."""
         if self._owned:
             self.queue.close()
+
+
+@contextmanager
+def reporting_failure(queue: MessageQueue, token: str, processors: Processors, part: Part) -> Iterator[None]:
+    """Report an error that keeps a part of a block from its processors; the messages go back without an attempt."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(MessageQueueError):
+            _report_not_begun(queue, token, processors, part, error)
+        raise
+
+
+def _report_not_begun(queue: MessageQueue, token: str, processors: Processors, part: Part, error: Exception) -> None:
+    block = queue.block(token)
+    mine = {origin for origins in processors.mine(part, block.origins).values() for origin in origins}
+    claims = [claim for claim in block.claims if claim.whose in mine]
+    answered = queue.reported(token)
+    # Once a processor was called, the error's text may quote a message.
+    quotes = any(answered[claim.origin].any_begun for claim in claims if claim.origin in answered)
+    first_line = "" if quotes else str(error).strip().partition("\n")[0]
+    told = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
+    queue.mark(token, claims, NotBegun(told))
 
 
 def with_payloads(

@@ -23,10 +23,14 @@ from ..core.events import EventRun, Fate
 from ..core.judging import OVERWEIGHT
 from ..core.orders import Entry
 from ..core.outcome import (
+    BEGUN,
     DONE,
     BadFormat,
+    Begun,
     Corrupt,
     Done,
+    Mark,
+    NotBegun,
     Outcome,
     Overweight,
     StackLimitReached,
@@ -285,8 +289,10 @@ _CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[Sta
 _NAMES = {kind: code for code, kind in _CODES.items()}
 
 
-def plain_outcome(outcome: Outcome) -> list[Any]:
-    """An outcome as JSON; what is left at its default is left out."""
+def plain_outcome(outcome: Outcome | Mark) -> list[Any]:
+    """An outcome or a mark as JSON; what is left at its default is left out."""
+    if isinstance(outcome, (Begun, NotBegun)):
+        return ["begun"] if isinstance(outcome, Begun) else ["not begun", {"error": outcome.error}]
     if isinstance(outcome, Done):
         said: dict[str, Any] = {}
         if not outcome.success:
@@ -319,9 +325,13 @@ def _sent_of(origin: str, payload: str, kind: str = "", headers: Mapping[str, st
 
 
 @reading("an outcome")
-def outcome_of(plain: Sequence[Any]) -> Outcome:
+def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
     """What `plain_outcome` wrote."""
     code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
+    if code == "begun":
+        return BEGUN
+    if code == "not begun":
+        return NotBegun(str(said["error"]))
     id_ = bytes.fromhex(said["id"]) if said.get("id") else None
     if code == "done":
         if not said:

@@ -281,6 +281,29 @@ def test_a_job_that_fails_fails_its_task(
         run.settle()
 
 
+@pytest.mark.parametrize(
+    ("conn_id", "says"), [("spark_stage", "AirflowException: "), ("no_such", "AirflowNotFoundException: The conn_id")]
+)
+def test_a_job_that_reaches_no_message_burns_no_attempts(
+    queue: MessageQueue, run: Run, submitted: Submitted, conn_id: str, says: str
+) -> None:
+    """A master that does not answer ends spark-submit; a connection that is not defined does not even start it."""
+    queue.change_ring(max_attempts=2)
+    submitted.exit_code = 1
+    fill(queue, {"a": [b"1", b"2"]})
+    for number in range(2):
+        run = run.airflow.run(f"run {number}")
+        run.plan(PROCESSORS)
+        with pytest.raises(Exception, match="Error code is: 1|no_such"):
+            run.execute(job(run, conn_id=conn_id), 0)
+        with pytest.raises(Exception, match="process_0 failed"):
+            run.settle()
+
+    assert [one.attempts for one in queue.peek("a")] == [0, 0]
+    assert queue.overweight() == []
+    assert [event.why.startswith(f"not tried: {says}") for event in queue.events()] == [True, True]
+
+
 def test_through_the_exchange_a_job_knows_neither_address_nor_token(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted, tmp_path: Path
 ) -> None:

@@ -84,10 +84,11 @@ def settle(plain: Plain, block: Held, state: str) -> None:
         _by_hand(plain, block)
     else:
         stopped: set[str] = set()
+        left: set[str] = set()
         for run in block.runs:
             if run.page in plain.book(run.origin).pages:
                 for at, item, decision in run.items:
-                    _settle(plain, block, run, at, item, decision, stopped)
+                    _settle(plain, block, run, at, item, decision, stopped, left)
                 plain.close_page(plain.book(run.origin), run.page, for_good=run.closed)
     for run in block.runs:
         for _, item, _ in run.items:
@@ -95,7 +96,7 @@ def settle(plain: Plain, block: Held, state: str) -> None:
 
 
 def _settle(
-    plain: Plain, block: Held, run: Run, at: int, item: Item, decision: str, stopped: set[str]
+    plain: Plain, block: Held, run: Run, at: int, item: Item, decision: str, stopped: set[str], left: set[str]
 ) -> None:  # fmt: skip
     halted = run.ordered and run.origin in stopped
     if item.state != WAITING:
@@ -108,8 +109,9 @@ def _settle(
         return
     outcome = block.answers.get((run.origin, run.page, at))
     if outcome is None or isinstance(outcome, Yield):
-        if outcome is None and halted:
+        if outcome is None and (halted or (run.ordered and run.origin in left)):
             return
+        left.add(run.origin)
         if plain.went_back(run.page, at, item):
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,9 +134,10 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     block = queue.plan_block()
     manner = manner_of(queue, block)
     tasks = tasks_of(block, manner, routes, part, 1)
+    channel = SimpleNamespace(open=lambda share: StoreSide(queue, block.token, share, owned=False))
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
-        run_frames(Frame(), None, tasks, manner, part)
+        run_frames(Frame(), channel, tasks, manner, part)
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text

@@ -99,7 +99,9 @@ class ServiceQueuesOperator(QueueOperator):
         give_up = time.monotonic() + self.patience
         while True:
             try:
-                return queue.plan_block(key, limit, lease=lease, server=self.server, origins=origins)
+                return queue.plan_block(
+                    key, limit, lease=lease, server=self.server, origins=origins, reports_begin=True
+                )
             except Busy as error:
                 if time.monotonic() > give_up:
                     return None

@@ -109,13 +109,16 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def process(self, context: Any, processors: Processors, part: Part, block: Mapping[str, Any]) -> None:
         """Process a part of a block in the way that its processors ask for."""
+        from airflow_mq.spark.store_side import reporting_failure
+
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
-            refuse_ended(queue, str(block["token"]))
-            self._touched = watching.taken(queue, str(block["token"]), processors, part)
-            with watching.processing(queue, part, block) as carrier:
+            token = str(block["token"])
+            refuse_ended(queue, token)
+            self._touched = watching.taken(queue, token, processors, part)
+            with reporting_failure(queue, token, processors, part), watching.processing(queue, part, block) as carrier:
                 self._trace = tracing.environment(carrier)
                 if part["where"] == "in place":
-                    self._in_place(queue, processors, part, str(block["token"]))
+                    self._in_place(queue, processors, part, token)
                 else:
                     self._on_spark(context, queue, processors, part, block)
 
