@@ -171,7 +171,18 @@ class RingConfig:
                 raise ConfigRefused(f"{name} is a whole number of at least 1, or none, not {value!r}")
 
     def check(self) -> RingConfig:
-        """Refuse a ring that could never service a message; done whenever one is written."""
+        """Refuse settings that contradict each other, or could never service a message."""
+        self._check_backoff()
+        return self._check_weight()
+
+    def _check_backoff(self) -> None:
+        if self.backoff > self.backoff_most:
+            raise ConfigRefused(
+                f"backoff={self.backoff:g} is above backoff_most={self.backoff_most:g}: expected at most as many "
+                "seconds as backoff_most; raise backoff_most, or lower backoff"
+            )
+
+    def _check_weight(self) -> RingConfig:
         least = self.costs.overhead
         if self.service_weight is not None and least.exceeds(self.service_weight):
             raise ConfigRefused(
@@ -213,7 +224,10 @@ class RingConfig:
         unknown = set(changes) - {item.name for item in fields(self)}
         if unknown:
             raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
-        after = replace(self, **changes).check()
+        after = replace(self, **changes)._check_weight()
+        if changes.keys() & {"backoff", "backoff_most"}:
+            # A ring that an earlier version let be stored like this can still be changed in other ways.
+            after._check_backoff()
         if self.blob_path not in (None, after.blob_path, *after.earlier_blob_paths):
             after = replace(after, earlier_blob_paths=(*after.earlier_blob_paths, str(self.blob_path)))
         if self.high and not after.high:

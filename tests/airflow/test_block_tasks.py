@@ -347,6 +347,38 @@ def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQ
     assert [block.state for block in queue.blocks()] == ["settled"]
 
 
+def test_a_function_that_cannot_be_loaded_burns_no_attempts(queue: MessageQueue, run: Run) -> None:
+    queue.change_ring(max_attempts=2)
+    fill(queue, {"b": [b"1", b"2"]})
+    for number in range(2):
+        run = run.airflow.run(f"run {number}")
+        run.plan()
+        with pytest.raises(Exception, match="cannot be loaded"):
+            run.process(0, in_place(function="tests.airflow.functions:missing"))
+        with pytest.raises(Exception, match="process_0 failed"):
+            run.settle()
+
+    assert ([one.attempts for one in queue.peek("b")], queue.overweight()) == ([0, 0], [])
+    assert "the function tests.airflow.functions:missing cannot be loaded" in queue.explain("b").sentence
+    assert run.airflow.run("run 2").whole()["processed"] == 2
+
+
+def test_settling_after_a_pause_is_green_where_every_message_was_reported(
+    queue: MessageQueue, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(queue, {"a": [b"1", b"2"]})
+    for index in range(len(run.plan())):
+        run.process(index)
+    token = run.xcoms["plan", "block"]["token"]
+    # As whoever plans next does, once the lease has run out.
+    queue.release_block(token)
+
+    summary = run.settle()
+
+    assert (summary["processed"], summary["went_back"]) == (2, 0)
+    assert "its lease ran out. Every message was reported" in capsys.readouterr().out
+
+
 def test_a_plan_whose_answer_was_lost_is_settled_by_its_key(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a": [b"x"]})
     run.plan()

@@ -121,6 +121,19 @@ def test_an_execution_that_fails_changes_nothing(
     queue.execute_overweight(heavy, lambda delivery: None)
 
 
+def test_a_backoff_above_its_most_is_refused(queue: MessageQueue) -> None:
+    with pytest.raises(ConfigRefused, match="backoff=7200 is above backoff_most=3600: .* raise backoff_most"):
+        queue.change_ring(backoff=7_200)
+    with pytest.raises(ConfigRefused, match="backoff=60 is above backoff_most=30"):
+        queue.create_ring("slow", RingConfig(backoff=60, backoff_most=30))
+    assert queue.change_ring(backoff=7_200, backoff_most=7_200).backoff == 7_200
+    with pytest.raises(ConfigRefused, match="is above"):
+        queue.change_ring(backoff_most=1)
+    # What an earlier version stored is read, and can be changed in other ways.
+    stored = RingConfig(backoff=60, backoff_most=30)
+    assert RingConfig.from_json(stored.to_json()).changed(lease=60).lease == 60
+
+
 def test_only_the_outer_entry_point_records_that_the_stack_limit_was_reached(
     queue: MessageQueue, heavy: Address
 ) -> None:

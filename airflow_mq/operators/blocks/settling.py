@@ -101,7 +101,10 @@ class SettleBlockOperator(QueueOperator):
         if said and token:
             try:
                 summary = self._settle_one(queue, said, said.get("trace"))
-            except (TokenRefused, UnknownBlock) as error:
+            except TokenRefused as error:
+                summary = self._released_whole(queue, said)
+                refusal = None if summary else error
+            except UnknownBlock as error:
                 refusal = error
         for block in queue.blocks("planned", limit=LOOKED_AT):
             # A plan that was cleared afterwards, or whose answer was lost: nobody processes it.
@@ -112,6 +115,23 @@ class SettleBlockOperator(QueueOperator):
             raise AirflowFailException(f"{refusal}. What was not reported is back in its queues") from None
         if summary is None:
             self.log.info("There is no block to settle.")
+        return summary
+
+    def _released_whole(self, queue: MessageQueue, said: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what a block came to that was released past its lease, if nothing of it went back.
+
+        Releasing settles what was reported, so after a pause nothing is lost or repeated.
+        """
+        # The block has ended: releasing it again only returns what it came to.
+        result = queue.release_block(str(said["token"]))
+        if result.went_back:
+            return None
+        summary = summary_of(said, result)
+        self.log.warning(
+            "Block %d was released before this task ran: its lease ran out. Every message was reported before and is "
+            "settled. Give blocks a longer lease if this happens often.", summary["block"],
+        )  # fmt: skip
+        self.log.info("%s", readable(summary))
         return summary
 
     def _settle_one(
