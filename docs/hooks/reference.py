@@ -22,6 +22,8 @@ ROOT = HOOKS.parents[1]
 PAGES = HOOKS.parent / "reference"
 COMMANDS = PAGES / "commands.md"
 PART = re.compile(r"<!--\n(::: [^\n]+\n(?: +[^\n]*\n)*)-->\n.*?<!-- end -->\n", re.DOTALL)
+#: A directive that somebody added, with nothing below it yet.
+BARE = re.compile(r"(?<!<!--\n)^(::: [^\n]+\n(?: +[^\n]*\n)*)", re.MULTILINE)
 NOTE = "<!-- `make reference` writes this page. -->\n"
 #: Longer signatures have a line for each parameter.
 WIDTH = 100
@@ -40,7 +42,7 @@ def pages() -> dict[Path, str]:
     )  # fmt: skip
     found = {COMMANDS: NOTE + runpy.run_path(str(HOOKS / "commands.py"))["page"]()}
     for path in sorted(PAGES.glob("*.md")):
-        text = path.read_text("utf-8")
+        text = BARE.sub(r"<!--\n\1-->\n<!-- end -->\n", path.read_text("utf-8"))
         if PART.search(text):
             found[path] = PART.sub(lambda part: f"<!--\n{part[1]}-->\n{told(package, part[1])}<!-- end -->\n", text)
     return found
