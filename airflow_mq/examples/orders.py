@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import ProcessorError
 from ..core.message import Message
 from ..core.weight import Weight
 
@@ -47,7 +48,7 @@ def folder() -> Path:
     """Where the example lives."""
     named = os.environ.get(VARIABLE)
     if not named:
-        raise RuntimeError(f"set {VARIABLE} to a folder that Airflow's tasks and Spark's executors share")
+        raise ProcessorError(f"set {VARIABLE} to a folder that Airflow's tasks and Spark's executors share")
     return Path(named)
 
 
