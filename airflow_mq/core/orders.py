@@ -139,9 +139,9 @@ def walk(ladder: Ladder, ledger: Ledger, ring: Ring, origin: str) -> None:
             stuck = None
         elif stuck == visited.successor:
             return
-        elif stuck is None and origin in ring:
+        elif stuck is None or stuck not in ring:
             # A queue that left the ring is not remembered: the walk would never meet it again.
-            stuck = origin
+            stuck = origin if origin in ring else None
         origin = visited.successor
 
 

@@ -215,7 +215,8 @@ class PathRounds:
             self._loaded.update(soon)
             self.shelf.load_books(soon)
             for origin in soon:
-                self.ring.meet(origin)
+                if self.shelf.book(origin).is_ready:
+                    self.ring.meet(origin)
             self.ring.soon = tuple(soon)
         book = self.shelf.book(queue.name)
         for member in self.tree.path(queue):

@@ -66,8 +66,9 @@ class Ring:
 
     def bump(self, origin: str) -> None:
         """Let this origin take its place at the end. The head that is bumped hands on its turn."""
-        self._unlink(origin)
-        self.knit(origin)
+        if origin in self._next:
+            self._unlink(origin)
+            self.knit(origin)
 
     def knit(self, origin: str) -> None:
         """Enter at the end, which is just before the head."""
@@ -89,6 +90,14 @@ class Ring:
         """Leave the ring."""
         self._unlink(origin)
         self.unknitted.add(origin)
+
+    def drop(self, origin: str) -> None:
+        """Remove an origin that another process took out of the ring; it may enter again at any time."""
+        if origin in self._next:
+            self._unlink(origin)
+        self.moved.pop(origin, None)
+        self.favoured = [other for other in self.favoured if other != origin]
+        self._early.discard(origin)
 
     def favour(self, origins: list[str]) -> None:
         """Let these origins come first, in this order; the first of them is the head."""

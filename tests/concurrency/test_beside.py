@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from airflow_mq import Done, MessageQueue, RingConfig, Weight
+from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.core.events import Fate
 from airflow_mq.queue.values import Delivery, Report
 from airflow_mq.store import parse, upgrade
@@ -81,6 +81,42 @@ def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue
     queue.service_queues(once(queue, settle, at))
     assert queue.check() == []
     assert_all_processed(queue, 6 + 3 * 4 + 4)
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle", "paths"])
+@pytest.mark.parametrize("how", ["post", "send", "yield"])
+def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, how: str) -> None:
+    """The queue left the ring. What a processor posts to it knits it in again."""
+    upgrade(parse(store_uri))
+    settings = {"order": "deficit", "paths": True} if order == "paths" else {"order": order}
+    with MessageQueue(store_uri) as first:
+        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20), **settings))
+    with MessageQueue(store_uri, "small") as queue, MessageQueue(store_uri, "small") as other:
+        queue.enqueue_message("b", b"b1")
+        block = other.plan_block(limit=Weight(100, 1 << 20))
+        assert block.messages == 1
+        for origin in ("a", "c"):
+            queue.enqueue_messages(origin, [b"%s%d" % (origin.encode(), n) for n in range(4)])
+
+        def settle() -> None:
+            other.report(block, [batch.answer() for batch in block.batches()])
+            other.settle_block(block)
+
+        beside = once(queue, settle)
+
+        def processor(delivery: Delivery) -> Done | Yield | None:
+            beside(delivery)
+            if how == "yield":
+                return Yield("not now")
+            if delivery.payload == b"a2" and how == "post":
+                return Done(enqueue=[("b", b"child 1"), ("b", b"child 2")])
+            if delivery.payload == b"a2" and how == "send":
+                once(other, lambda: other.enqueue_messages("b", [b"child 1", b"child 2"]))(delivery)
+            return None
+
+        queue.service_queues(processor, slice_messages=1, slice_seconds=0, seed=b"2")
+        assert queue.check() == []
+        assert_all_processed(queue, 1 + 8 + (0 if how == "yield" else 2))
 
 
 def test_a_block_is_released_during_a_service(pair: tuple[MessageQueue, MessageQueue]) -> None:

@@ -62,3 +62,6 @@ class Forgetting(Books):
             fresh = self.books[origin]
             book.__dict__.update({**fresh.__dict__, "deficit": book.deficit})
             self.books[origin] = book
+            if not book.is_ready:
+                # The block took its last message, and it out of the ring: what is posted to it knits it anew.
+                self.circle(origin).drop(origin)
