@@ -158,6 +158,11 @@ class Unit(ABC):
         rows = self._read("mail", ("origin", "after"), wanted, ring=ring, limit=limit, inline=inline)
         return [MailRow(*row) for row in rows]
 
+    def mail_between(self, ring: int, wanted: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
+        """For each (origin, first, below): the ids of its mail from the first on and below the last."""
+        rows = self._read("mail_between", ("origin", "first", "below"), wanted, ring=ring)
+        return [(origin, _numbers(ids)) for origin, ids in rows if ids]
+
     def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
         """Mail of all origins in the order of ids; some of it may be in pages already."""
         return [MailRow(*row) for row in self.rows("uncut", ring=ring, after=after, limit=limit)]
@@ -311,6 +316,11 @@ class Unit(ABC):
     def _write(self, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], **values: Any) -> None:
         if rows:
             self.run_for(statement, dict(zip(names, map(list, zip(*rows)))), **values)
+
+
+def _numbers(ids: str | list[int]) -> list[int]:
+    """Ids as a database returns many at once: an array, or text with commas."""
+    return [int(id_) for id_ in ids.split(",")] if isinstance(ids, str) else ids
 
 
 def said_of_blobs(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:

@@ -54,7 +54,7 @@ def _still_there(queue: QueueBase, unit: Unit, origin: str, mails: list[tuple[in
     """The same without those that were processed."""
     shelf = queue._fresh_shelf(unit)
     shelf.book(origin)
-    known = shelf.origins[origin]
+    cut = shelf.origins[origin].cut
     left: set[Place] = set()
     for _, page in shelf.pages_of(origin):
         places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
@@ -62,7 +62,7 @@ def _still_there(queue: QueueBase, unit: Unit, origin: str, mails: list[tuple[in
     named = _named(mails)
     return {
         place: hash_ for place, hash_ in named.items()
-        if place in left or (place[0] >= known.floor and place[0] not in known.ahead)
+        if place in left or not cut.has(place[0])
     }  # fmt: skip
 
 

@@ -131,7 +131,7 @@ def queues_of(
     shelf.load_books(names)
     columns: dict[str, list[Any]] = {
         "origin": list(names),
-        "floor": [shelf.origins[name].floor for name in names],
+        "floor": [shelf.origins[name].cut.floor for name in names],
         "begin": [shelf.book(name).begin for name in names],
     }
     asked = {"most": most, "latest": MOST_MAILS if lately else 0, "since": shelf.now - int(lately * 1_000_000)}
@@ -139,7 +139,7 @@ def queues_of(
     held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
     found = []
     for name, mails, items, size, oldest, new, kept in rows:
-        book, ahead = shelf.book(name), shelf.origins[name].ahead
+        book, ahead = shelf.book(name), shelf.origins[name].cut.ahead
         for _, its_items, its_size in facts(unit, shelf.ring_id, sorted(ahead)):
             items, size = items - its_items, size - its_size
         if book.message_count + items <= 0:

@@ -56,7 +56,7 @@ class Forgetting(Books):
         self.pages = {key: page for key, page in self.pages.items() if key[0] not in others}
         books = {origin: self.books.pop(origin) for origin in others}
         for origin in others:
-            self.boxes.pop(origin, None)
+            self.inboxes.pop(origin, None)
         self.load_books(others)
         for origin, book in books.items():
             fresh = self.books[origin]

@@ -10,7 +10,7 @@ from ...core.book import Book
 from ...core.page import Mail, Note
 from ..rows import MailRow
 from ..thaw import mail_of, split_mail
-from .known import FIRST_LOOK, MailBox
+from .inbox import FIRST_LOOK, Inbox
 from .memory import RING_SLICE
 from .pages import Pages
 from .tickets import POSTED, ticket_of
@@ -21,23 +21,20 @@ MOST_ROWS = 32_768
 INLINE = 2000
 
 
-class Boxes(Pages):
+class Inboxes(Pages):
     """The part of a shelf that fetches mail and lets it be cut."""
 
     def next_mail(self, origin: str) -> Mail | None:
         """The next mail of this origin that is in no page yet."""
-        box = self._box(origin)
-        if not box.rows and not box.empty:
-            self._fill_boxes(origin)
-        if self.looking and box.empty and not box.rows:
-            if not box.due_seen:
+        inbox = self.inbox(origin)
+        if not inbox.rows and not inbox.empty:
+            self._fill_inboxes(origin)
+        if self.looking and inbox.empty and not inbox.rows:
+            if not inbox.due_seen:
                 self._add_due([origin])
-            box.rows, box.due = box.due, deque()
-        if box.rows:
-            row = box.rows.popleft()
-            known = self.origins[origin]
-            known.taken.append(row.id)
-            return mail_of(row)
+            inbox.rows, inbox.due = inbox.due, deque()
+        if inbox.rows:
+            return mail_of(inbox.take())
         return self._next_posted(origin) if self.posted else None
 
     def _next_posted(self, origin: str) -> Mail | None:
@@ -46,7 +43,7 @@ class Boxes(Pages):
             return None
         id_ = ids[known.posted]
         known.posted += 1
-        known.taken.append(id_)
+        self.inboxes[origin].taken.append(id_)
         payload = self.posted[id_][1]
         return Mail(id_, [len(payload)], self._notes_of_posted(id_, payload))
 
@@ -55,58 +52,48 @@ class Boxes(Pages):
             return {0: self.posted_said[id_].note}
         return {0: Note(blob=payload.size)} if isinstance(payload, Reference) else {}
 
-    def _box(self, origin: str) -> MailBox:
-        box = self.boxes.get(origin)
-        if box is None:
+    def inbox(self, origin: str) -> Inbox:
+        """The inbox of an origin."""
+        inbox = self.inboxes.get(origin)
+        if inbox is None:
             self.book(origin)
-            box = self.boxes[origin] = MailBox(self.origins[origin].floor, self.horizon)
-        return box
+            inbox = self.inboxes[origin] = Inbox(self.origins[origin].cut, self.horizon)
+        return inbox
 
-    def _fill_boxes(self, origin: str) -> None:
+    def _fill_inboxes(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
-        look, hungry = self.boxes[origin].look, [origin]
+        look, hungry = self.inboxes[origin].look, [origin]
         for other in self.circle(origin).upcoming(origin, RING_SLICE):
             if look * (len(hungry) + 1) > MOST_ROWS:
                 break
             if not self.books[other].passed_by:
-                box = self._box(other)
-                if box.look <= look and not box.empty:
+                inbox = self.inbox(other)
+                if inbox.look <= look and not inbox.empty:
                     hungry.append(other)
         self._fill(hungry, look)
-        if not self.boxes[origin].rows and not self.boxes[origin].empty:
-            self._fill_boxes(origin)
+        if not self.inboxes[origin].rows and not self.inboxes[origin].empty:
+            self._fill_inboxes(origin)
 
     def _fill(self, hungry: list[str], look: int) -> None:
         inline = INLINE if self.wants_payloads else 0
-        most = look + max(len(self.boxes[one].read) for one in hungry)
-        starts = [(one, min(self.boxes[one].after, self.boxes[one].horizon - 1)) for one in hungry]
+        most = look + max(len(self.inboxes[name].read) for name in hungry)
+        starts = [(name, self.inboxes[name].start) for name in hungry]
         counts = dict.fromkeys(hungry, 0)
         for row in self.unit.mail(self.ring_id, starts, most, inline):
-            box = self.boxes[row.origin]
             counts[row.origin] += 1
-            if row.id in box.read:
-                continue
-            box.after = max(box.after, row.id)
-            if row.id >= box.horizon:
-                box.read.add(row.id)
-            if row.id not in self.origins[row.origin].ahead:
-                box.rows.append(row)
-                if row.heap:
-                    self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
-                    self.fetched += row.size
-        for one in hungry:
-            box = self.boxes[one]
-            # What is read again is no more than half of what is new.
-            box.look = max(min(look * 2, 4096), 2 * len(box.read))
-            box.empty = counts[one] < most
+            if self.inboxes[row.origin].add(row) and row.heap:
+                self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
+                self.fetched += row.size
+        for name in hungry:
+            self.inboxes[name].end_look(most, counts[name], look)
 
     def _add_due(self, origins: Sequence[str]) -> None:
         """Mail that is due stands behind all other; whoever writes next lets it join."""
         for origin in origins:
-            self._box(origin).due_seen = True
+            self.inbox(origin).due_seen = True
         for *row, heap in self.unit.rows_for("due_mail", {"origin": origins}, ring=self.ring_id, now=self.now):
             mail = MailRow(*row)
-            self.boxes[mail.origin].due.append(mail)
+            self.inboxes[mail.origin].due.append(mail)
             self.payload_cache[mail.origin, mail.id] = split_mail(mail, heap)
 
     def look_at(self, origins: list[str]) -> None:
@@ -114,7 +101,7 @@ class Boxes(Pages):
         self.looking = True
         self.load_books(origins)
         for origin in origins:
-            self._box(origin)
+            self.inbox(origin)
         if origins:
             self._fill(origins, max(min(MOST_ROWS // len(origins), 4096), FIRST_LOOK))
             self._add_due(origins)
@@ -126,19 +113,18 @@ class Boxes(Pages):
             self.load_books(row.origin for row in rows)
             for row in rows:
                 after = row.id
-                known = self.origins[row.origin]
-                if row.id >= known.row.floor and row.id not in known.ahead:
+                if not self.origins[row.origin].cut.has(row.id):
                     self.pull(self.book(row.origin))
             if len(rows) < 1024:
                 return
 
     def pull_some(self, book: Book, wanted: int) -> bool:
         """Cut mail until that many messages more lie in pages, or there is none."""
-        enough, pulled, box = book.message_count + wanted, False, self._box(book.origin)
+        enough, pulled, inbox = book.message_count + wanted, False, self.inbox(book.origin)
         while book.message_count < enough:
-            single = [] if self.listening else box.leading_singles(enough - book.message_count)
-            if len(single) > 1:
-                self._cut_singles(book, single)
+            singles = [] if self.listening else inbox.take_singles(enough - book.message_count)
+            if singles:
+                self._cut_singles(book, singles)
             elif not self.pull(book):
                 break
             pulled = True
@@ -162,7 +148,6 @@ class Boxes(Pages):
         book.size += size
         known.messages += len(rows)
         known.size += size
-        known.taken += ids
         self.changed_books.add(book.origin)
         if not was_ready and book.origin not in self.circle(book.origin):
             self.knit(book, Mail(ids[0], sizes[:1]))

@@ -11,7 +11,8 @@ from ...core.shelf import Shelf
 from ..rejoining import Said
 from ..rows import Arrival, StateRow
 from ..unit import Unit
-from .known import MailBox, Origin, PageBase
+from .inbox import Inbox
+from .known import Origin, PageBase
 from .tickets import LEAST_REGULAR, LEAST_TICKET, POSTED
 
 #: How many ready books one look at the ring brings, and for how many the walk fetches ahead.
@@ -44,7 +45,7 @@ class Memory(Shelf):
         self.rest_done = False
         self.tickets: dict[str, int] = {}
         self.origins: dict[str, Origin] = {}
-        self.boxes: dict[str, MailBox] = {}
+        self.inboxes: dict[str, Inbox] = {}
         self.page_base: dict[tuple[str, int], PageBase] = {}
         self.page_look: dict[str, int] = {}
         self.posted: dict[int, tuple[str, bytes]] = {}

@@ -13,7 +13,7 @@ from ...core.priority import told
 from .. import codec
 from ..blobs import open_blob
 from ..thaw import headers_of, split
-from .mail import Boxes
+from .mail import Inboxes
 from .memory import RING_SLICE
 from .tickets import POSTED
 
@@ -23,7 +23,7 @@ MOST_BYTES = 8 << 20
 HEADERS_AT_ONCE = 256
 
 
-class Payloads(Boxes):
+class Payloads(Inboxes):
     """The part of a shelf that fetches what messages say."""
 
     def payloads(self, origin: str, page: Page) -> list[bytes]:
@@ -125,9 +125,9 @@ class Payloads(Boxes):
             if its is not None and its.resolved < len(its.slices):
                 wanted.update((other, part.mail) for part in _unresolved(its) if part.mail < POSTED)
                 size += its.used
-            box = self.boxes.get(other)
+            inbox = self.inboxes.get(other)
             own = 0
-            for row in box.rows if box else ():
+            for row in inbox.rows if inbox else ():
                 own += row.size
                 if own > self.config.heap_size:
                     break

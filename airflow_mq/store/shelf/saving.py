@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...core.claims import Claim
+from ...core.errors import StoreCorrupt
 from ...core.page import PROCESSED, Page
-from ...core.priority import is_high
+from ...core.priority import is_high, told
 from .. import codec
 from ..rejoining import dated
-from .known import Origin
 from .pages import Pages
-from .tickets import POSTED, ticket_of
+from .tickets import ticket_of
 
 
 class Saving(Pages):
@@ -59,6 +59,11 @@ class Saving(Pages):
         if not self.config.high and any(is_high(origin) for origin, _ in self.posted.values()):
             self.unit.run("allow_high", ring=self.ring_id)
         ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
+        if min(ids.values()) < self.horizon:
+            raise StoreCorrupt(
+                f"id {min(ids.values())} was drawn below the horizon {self.horizon}: expected ids from the horizon on; "
+                "nothing was changed; report this with the output of `airflow-mq check`"
+            )
         self.unit.insert_mail(
             self.ring_id,
             [(ids[old], *sent) for old, sent in self.posted.items() if old not in self.posted_said],
@@ -70,8 +75,9 @@ class Saving(Pages):
             page = self.pages.get(key)
             if page is not None:
                 page.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in page.slices]
-        for known in self.origins.values():
-            known.taken = [ids.get(id_, id_) for id_ in known.taken]
+        for origin in self.posted_to:
+            if origin in self.inboxes:
+                self.inboxes[origin].rename(ids)
         for gone in self.removed_pages.values():
             gone.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in gone.slices]
         for old, (origin, payload) in self.posted.items():
@@ -121,18 +127,39 @@ class Saving(Pages):
             for place, origin in enumerate(reversed(ring.favoured), start=1):
                 tickets[origin] = floor - place
         changed = self.changed_books | set(tickets) | set(self.waits)
+        self._cut_inboxes(changed)
         rows = []
         for origin in sorted(changed):
             book, known = self.books[origin], self.origins[origin]
             known.ticket = tickets.get(origin, known.ticket) if book.is_ready else None
-            self._move_floor(origin, known)
             wake_at = self.waits.get(origin, known.row.wake_at)
-            ahead = codec.pack_numbers(sorted(known.ahead)) if known.ahead else b""
+            ahead = codec.pack_numbers(sorted(known.cut.ahead)) if known.cut.ahead else b""
             rows.append(
                 (origin, book.begin, book.end, book.count, book.message_count, book.size, known.ticket,
-                 book.deficit, known.floor, ahead, wake_at)
+                 book.deficit, known.cut.floor, ahead, wake_at)
             )  # fmt: skip
         self.unit.save_books(self.ring_id, rows)
+
+    def _cut_inboxes(self, origins: Iterable[str]) -> None:
+        """Record which rows lie in pages now. Every row that a floor passes must be one of them."""
+        passed: dict[str, set[int]] = {}
+        wanted = []
+        for origin in origins:
+            inbox, known = self.inboxes.get(origin), self.origins[origin]
+            if inbox is None:
+                continue
+            before, known.cut = known.cut, inbox.cut_now()
+            if known.cut.floor > before.floor:
+                passed[origin] = {*before.ahead, *inbox.taken}
+                wanted.append((origin, before.floor, known.cut.floor))
+        for origin, ids in self.unit.mail_between(self.ring_id, wanted):
+            lost = sorted(set(ids) - passed[origin])
+            if lost:
+                raise StoreCorrupt(
+                    f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new floor "
+                    f"{self.origins[origin].cut.floor} and in no page; nothing was changed; report this with the "
+                    "output of `airflow-mq check`"
+                )
 
     def _high_floor(self, fresh: Mapping[str, int]) -> int:
         """No high book has a smaller ticket: the walk begins with the one that has the smallest."""
@@ -140,19 +167,6 @@ class Saving(Pages):
             return 0
         stored = {origin: known.ticket for origin, known in self.origins.items() if known.ticket is not None}
         return min(ticket for origin, ticket in {**stored, **fresh}.items() if is_high(origin))
-
-    def _move_floor(self, origin: str, known: Origin) -> None:
-        """Mail below the floor is in pages; what is in pages at or above it is named."""
-        box = self.boxes.get(origin)
-        taken = [id_ for id_ in known.taken if id_ < POSTED]
-        if not taken and not (box and box.empty):
-            return
-        known.ahead.update(taken)
-        reached = box.horizon if box else known.floor
-        if box and (box.rows or not box.empty):
-            reached = min(box.rows[0].id if box.rows else box.after + 1, reached)
-        known.floor = max(known.floor, reached)
-        known.ahead = {id_ for id_ in known.ahead if id_ >= known.floor}
 
     def _begin_again(self) -> None:
         """What is written is no change any more; whoever goes on with this shelf looks anew."""
@@ -168,11 +182,10 @@ class Saving(Pages):
             ring.moved.clear()
             ring.favoured = []
         for known in self.origins.values():
-            known.taken, known.posted = [], 0
-        self.boxes = {origin: box for origin, box in self.boxes.items() if box.rows}
-        for box in self.boxes.values():
-            # What processors sent meanwhile is mail like any other now, and stands behind what was fetched.
-            box.empty = False
+            known.posted = 0
+        self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
+        for origin, inbox in self.inboxes.items():
+            inbox.saved(self.origins[origin].cut)
 
 
 def _forget_blobs(page: Page, items: Collection[int]) -> list[tuple[int, int]]:

@@ -1,0 +1,145 @@
+"""The inbox of one origin: which rows lie in pages, and where the next look begins.
+
+Senders insert rows and wait for no other transaction. A row's id is drawn before its transaction commits, so rows
+become visible in any order: below ids that were read before, or above. Two values of a book record which of its rows
+lie in pages:
+
+*floor*    Every row below it lies in a page, or lay in one until it was processed. None will appear there.
+*ahead*    Of the rows from the floor on, these lie in pages, and no others.
+
+Only a transaction that holds the ring writes them, together with the pages. It knows a *horizon*: every row with a
+smaller id is visible to it, or will never be. Three facts make the horizon true:
+
+1. A transaction gets its number before it draws an id (the default of `mail.id`, and `fresh_ids`).
+2. Who locks the ring reads the last id drawn, under the sequence's lock, before it gets a number of its own, and
+   stores both as a mark. So a transaction with a larger number draws larger ids only.
+3. Once all transactions with smaller numbers than the mark's have ended, every row up to the mark's id is visible, or
+   was rolled back. A commit that waits for a standby has not ended. The horizon is one more than that id.
+
+A promoted standby keeps the facts: its sequence continues above every id of a committed row, at once up to 32 above,
+and its transaction numbers continue above every number in a committed mark. On SQLite one transaction writes at a
+time, and the horizon is one more than the last id.
+
+What follows, and what `tests/store/test_inbox.py` proves over all interleavings of senders, a settler that posts and
+a service in slices:
+
+- Ids that the holder draws itself are not below its horizon. It drew them after it had read the last id.
+- Looks go on behind the last row that was read, but never behind the horizon: from there on a sender may still commit
+  a smaller id than those read. What was read from there on (`read`) is skipped.
+- The floor moves to the horizon at most, and not past the first row that was read and not cut.
+- Between two slices of a service the horizon moves on. An inbox that keeps rows keeps its horizon. One that keeps
+  none begins again at the floor, under the new horizon.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ..rows import MailRow
+
+#: How many rows the first look brings; each further one doubles it.
+FIRST_LOOK = 8
+#: A look never brings more new rows than this at once, however often it was doubled.
+LONGEST_LOOK = 4096
+
+
+class Cut(NamedTuple):
+    """Which rows of an inbox lie in pages, as a book records it."""
+
+    floor: int
+    ahead: frozenset[int]
+
+    def has(self, id_: int) -> bool:
+        """Return whether this row lies in a page, or lay in one."""
+        return id_ < self.floor or id_ in self.ahead
+
+
+class Inbox:
+    """The rows of one origin that are in no page yet, as far as they were read."""
+
+    def __init__(self, cut: Cut, horizon: int) -> None:
+        self.cut = cut
+        self.horizon = max(horizon, cut.floor)
+        #: The largest id that was read.
+        self.after = cut.floor - 1
+        #: Rows from the horizon on that were read.
+        self.read: set[int] = set()
+        #: Rows that were read and not taken, in the order of their looks.
+        self.rows: deque[MailRow] = deque()
+        #: Rows that were taken to be cut, by their ids.
+        self.taken: list[int] = []
+        self.look = FIRST_LOOK
+        #: Whether the last look brought all there was.
+        self.empty = False
+        #: Rows that are due and have not joined yet, for readers that write nothing.
+        self.due: deque[MailRow] = deque()
+        self.due_seen = False
+
+    @property
+    def start(self) -> int:
+        """The id behind which the next look begins."""
+        return min(self.after, self.horizon - 1)
+
+    def add(self, row: MailRow) -> bool:
+        """Take in a row that a look brought; return whether it is new and in no page."""
+        if row.id in self.read:
+            return False
+        self.after = max(self.after, row.id)
+        if row.id >= self.horizon:
+            self.read.add(row.id)
+        if row.id in self.cut.ahead:
+            return False
+        self.rows.append(row)
+        return True
+
+    def end_look(self, asked: int, brought: int, look: int) -> None:
+        """Note how many rows a look asked for and brought, those read before included."""
+        # What is read again is no more than half of what is new.
+        self.look = max(min(look * 2, LONGEST_LOOK), 2 * len(self.read))
+        self.empty = brought < asked
+
+    def take(self) -> MailRow:
+        """Take the next row, to be cut."""
+        row = self.rows.popleft()
+        self.taken.append(row.id)
+        return row
+
+    def take_singles(self, most: int) -> list[MailRow]:
+        """Take rows of one plain message each from the front; none, unless there are two."""
+        found: list[MailRow] = []
+        while self.rows and len(found) < most and self.rows[0].items == 1 and not self.rows[0].attributes:
+            found.append(self.rows.popleft())
+        if len(found) == 1:
+            self.rows.appendleft(found.pop())
+        self.taken += [row.id for row in found]
+        return found
+
+    def rename(self, ids: Mapping[int, int]) -> None:
+        """Give rows that were posted here the ids that were drawn for them."""
+        self.taken = [ids.get(id_, id_) for id_ in self.taken]
+
+    def cut_now(self) -> Cut:
+        """Which rows lie in pages, now that those taken do."""
+        if not self.taken and not self.empty:
+            return self.cut
+        reached = self.horizon
+        if self.rows or not self.empty:
+            reached = min(self.rows[0].id if self.rows else self.after + 1, reached)
+        floor = max(self.cut.floor, reached)
+        return Cut(floor, frozenset(id_ for id_ in (*self.cut.ahead, *self.taken) if id_ >= floor))
+
+    def saved(self, cut: Cut) -> None:
+        """Go on after a save. What processors posted is a row like any other now, behind those that were read."""
+        self.cut, self.taken, self.empty = cut, [], False
+
+
+def uncut(ids: Iterable[int], cut: Cut) -> list[int]:
+    """Of the rows of an inbox, those that lie in no page."""
+    return sorted(id_ for id_ in ids if not cut.has(id_))
+
+
+def stranded(ids: Iterable[int], cut: Cut, paged: Collection[int]) -> list[int]:
+    """Of the rows of an inbox, those that count as cut and lie in no page: no look would ever bring them."""
+    return sorted(id_ for id_ in ids if cut.has(id_) and id_ not in paged)
