@@ -1,30 +1,70 @@
-"""`check`: every broken promise in what is stored."""
+"""`check`: every broken promise in what is stored, and the repair of stranded messages."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from .command import Command
+from ..core.priority import told
+from ..words import many
+from .command import Command, UsageError, option
 from .session import Session
 
 
 def check(session: Session, args: Namespace) -> bool:
     """Look over everything that is stored."""
+    if args.yes and not args.repair:
+        raise UsageError("--yes goes with --repair: it applies the repair")
+    if args.repair:
+        return _repair(session, apply=args.yes)
     with session.queue() as queue, session.out.progress("checking") as tell:
         found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))
     if session.out.as_json:
         session.out.value([asdict(one) for one in found])
     elif found:
         session.out.table(("where", "what"), [(one.where, one.what) for one in found])
-        session.out.remark(f"{len(found):,} violations; nothing was changed. Keep a copy of the store, and report them")
+        session.out.remark(
+            f"{len(found):,} violations; nothing was changed. Keep a copy of the store, and report them. "
+            "`airflow-mq check --repair` shows which stranded messages it would return to their queues"
+        )
     else:
         session.out.remark(f"all is well in ring {queue.ring}")
     return not found
 
 
+def _repair(session: Session, *, apply: bool) -> bool:
+    """Show the stranded messages, or return them to their queues; true if none is stranded any more."""
+    with session.queue() as queue:
+        found = queue.repair(dry_run=not apply)
+    if session.out.as_json:
+        repairs = [{"book": one.book, "messages": one.messages, "mails": list(one.rows)} for one in found]
+        session.out.value({"applied": apply, "repairs": repairs})
+    elif found:
+        session.out.table(("book", "messages", "mails"), [(told(o.book), o.messages, _some(o.rows)) for o in found])
+    stranded = many(sum(one.messages for one in found), "stranded message")
+    if not found:
+        session.out.remark(f"nothing to repair in ring {queue.ring}")
+    elif apply:
+        session.out.remark(f"{stranded} returned to their queues; run `airflow-mq check` to confirm")
+    else:
+        session.out.remark(f"{stranded} found; nothing was changed. To repair: airflow-mq check --repair --yes")
+    return apply or not found
+
+
+def _some(rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:5]))
+    return f"{shown}, …" if len(rows) > 5 else shown
+
+
 CHECK = Command(
     "check", "look over everything that is stored, and print every violation", check,
-    about="Writes nothing. Exit code 1 if there are any.",
-    example="$ check || echo 'call somebody'",
+    about="Writes nothing, unless it repairs. Exit code 1 if there are any violations. --repair finds messages that "
+    "no service would ever reach (the check reports their mail as being in no page) and shows them; with --yes it "
+    "returns them to their queues, behind the messages that lie in pages already.",
+    options=(
+        option("--repair", action="store_true", help="show which stranded messages a repair would return"),
+        option("--yes", action="store_true", help="with --repair: apply it"),
+    ),
+    example="$ check || echo 'call somebody'\n$ check --repair\n$ check --repair --yes",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
@@ -32,10 +33,13 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
 from .base import QueueBase
+from .checking.inboxes import Repair, repair_inboxes
 from .checking.ring import check_ring
 from .reports import answers_of
 from .servers import Server, server_of, servers_of
 from .values import LedgerBlock, Peeked, Pulse, moment
+
+log = logging.getLogger("airflow_mq.check")
 
 #: Seconds between two looks of somebody who follows events.
 _FOLLOW = 0.5
@@ -181,6 +185,22 @@ class Reading(QueueBase):
         """
         with self._looking() as (unit, shelf):
             return check_ring(self, unit, shelf, list(all_origins(unit, self.ring_id)), tell)
+
+    def repair(self, *, dry_run: bool = False) -> list[Repair]:
+        """Return stranded messages to their queues, and return what was repaired.
+
+        A message is stranded when the check reports that its mail "is in no page, and would never be cut". The next
+        service or block tries it behind the messages of its origin that lie in pages already.
+
+        :param dry_run: only find what there is to repair; change nothing
+        """
+        self._refuse_nested()
+        with self.store.reading() as unit:
+            origins = list(all_origins(unit, self.ring_id))
+        repaired = repair_inboxes(self, origins, dry_run=dry_run)
+        for repair in repaired if not dry_run else ():
+            log.warning("repaired ring %r: %s", self.ring, repair)
+        return repaired
 
 
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:

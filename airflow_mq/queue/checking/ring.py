@@ -15,6 +15,7 @@ from ...store.rows import LATEST, PLANNED
 from ...store.shelf import SqlShelf, level_of
 from ...store.unit import Unit
 from .blobs import check_blobs
+from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .loans import Loans, borrows
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ def check_ring(
     """Every violation in a ring; `origins` are the names of all its books."""
     found = list(_check_tickets(unit, queue.ring_id))
     loans = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id))
+    bounds = inbox_bounds(unit, queue.ring_id)
     for done, name in enumerate(origins):
         if tell is not None and done % _TOLD == 0:
             tell(done, len(origins))
-        found += _check_origin(queue, unit, name, loans)
+        found += _check_origin(queue, unit, name, loans, bounds)
     found += _check_groups(shelf, origins)
     found += loans.check()
     found += _check_claims(unit, queue.ring_id)
@@ -52,7 +54,9 @@ def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
         )
 
 
-def _check_origin(queue: QueueBase, unit: Unit, origin: str, loans: Loans) -> list[Violation]:
+def _check_origin(
+    queue: QueueBase, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
+) -> list[Violation]:  # fmt: skip
     shelf = queue._fresh_shelf(unit)
     book, known = shelf.book(origin), shelf.origins[origin]
     pages = dict(shelf.pages_of(origin))
@@ -60,7 +64,8 @@ def _check_origin(queue: QueueBase, unit: Unit, origin: str, loans: Loans) -> li
     found += _check_level(queue.config, book, known.ticket)
     mail = unit.mail(queue.ring_id, [(origin, -1)], LATEST)
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
-    uncut = {row.id for row in mail if row.id >= known.floor and row.id not in known.ahead}
+    uncut = {row.id for row in mail if not known.cut.has(row.id)}
+    found += check_inbox(origin, known, uncut, bounds)
     if queue.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
     rows = unit.rows(

@@ -1,0 +1,108 @@
+"""Inboxes, looked over and repaired: no row is stranded, and none will be.
+
+A row is stranded when its book counts it as cut and no page holds it: no look would ever bring it. A repair lowers
+the book's floor to the first stranded row and records the rows above it that do lie in pages. The next operation that
+comes to the queue cuts the stranded rows, in the order in which they were sent, behind what lies in pages already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core.invariants import Violation
+from ...core.priority import is_high, told
+from ...store.shelf.inbox import Cut, stranded
+from ...store.shelf.known import Origin
+from ...store.unit import Unit
+from .loans import Loans
+
+if TYPE_CHECKING:
+    from ..base import QueueBase
+
+#: Above every id of a row.
+_LAST = 1 << 62
+
+
+class InboxBounds(NamedTuple):
+    """How far a ring's inboxes go: the first id that later looks for new origins read, and the last id drawn."""
+
+    look_floor: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What a repair changes for one book."""
+
+    book: str
+    #: The rows that were counted as cut and lie in no page.
+    rows: Sequence[int]
+    #: How many messages these hold.
+    messages: int
+    #: Which rows lie in pages in truth.
+    cut: Cut
+
+    def __str__(self) -> str:
+        rows = f"{len(self.rows)} stranded inbox rows ({self.messages} messages) are cut again" if self.rows else ""
+        return f"book {told(self.book)}: {rows or f'its floor returns to {self.cut.floor}'}"
+
+
+def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
+    """Return how far a ring's inboxes go."""
+    return InboxBounds(unit.only("floors", ring=ring)[1], int(unit.rows("latest_id")[0][0]))
+
+
+def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
+    """A book's floor against the ids drawn, and its uncut rows against the looks for new origins."""
+    where = f"book {told(origin)}"
+    if known.cut.floor > bounds.last + 1:
+        yield Violation(
+            where, f"its floor is {known.cut.floor}, above the last id drawn ({bounds.last}): what is sent next "
+            "would never be cut",
+        )  # fmt: skip
+    unseen = [id_ for id_ in uncut if id_ < bounds.look_floor]
+    if unseen and known.ticket is None and not is_high(origin):
+        yield Violation(where, f"it is not in the ring, and no look would meet its mail {min(unseen)}")
+
+
+def find_repair(queue: QueueBase, unit: Unit, origin: str, horizon: int) -> Repair | None:
+    """Return what is to be repaired in the inbox of a book, if anything.
+
+    :param horizon: every row with a smaller id is visible here, or will never be
+    """
+    shelf = queue._fresh_shelf(unit)
+    shelf.book(origin)
+    cut = shelf.origins[origin].cut
+    paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
+    ids = next((ids for _, ids in unit.mail_between(queue.ring_id, [(origin, 0, _LAST)])), [])
+    lent = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id)).let_go
+    lost = [id_ for id_ in stranded(ids, cut, paged) if (origin, id_) not in lent]
+    floor = min([cut.floor, horizon, *lost])
+    if floor == cut.floor:
+        return None
+    rows = unit.rows_for("mail_facts", {"id": lost}, ring=queue.ring_id) if lost else []
+    truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_) and id_ not in set(lost)))
+    return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
+
+
+def repair_inboxes(queue: QueueBase, origins: Sequence[str], *, dry_run: bool) -> list[Repair]:
+    """Return stranded rows to their inboxes; a dry run only finds them."""
+    with queue._looking() as (unit, _):
+        beyond = inbox_bounds(unit, queue.ring_id).last + 1
+        found = [repair for name in origins if (repair := find_repair(queue, unit, name, beyond))]
+    if dry_run or not found:
+        return found
+    repaired = []
+    with queue._working() as (unit, shelf):
+        for name in (repair.book for repair in found):
+            # Another process may have changed the book since: under the ring's lock it is looked over once more.
+            repair = find_repair(queue, unit, name, shelf.horizon)
+            if repair is not None:
+                shelf.book(name)
+                shelf.origins[name].cut = repair.cut
+                shelf.changed_books.add(name)
+                shelf.look_floor = min(shelf.look_floor, repair.cut.floor)
+                repaired.append(repair)
+    return repaired
