@@ -105,11 +105,7 @@ class PostgresUnit(Unit):
     def _locked(self, row: Any, last_id: int, began: bool) -> Locked:
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
         oldest, own, now = self.rows("snapshot")[0]
-        # After a restore into another cluster transactions count from new; old marks say nothing.
-        marks = [mark for mark in state.marks if mark[0] <= own] + ([] if began else [[own, last_id]])
-        certain = [mark for mark in marks if mark[0] <= oldest]
-        horizon = max((mark[1] for mark in certain), default=0) + 1
-        kept = certain[-1:] + _thinned([mark for mark in marks if mark[0] > oldest])
+        horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
 
     def _insert_events(self, ring: int, rows: Sequence[tuple[str, int, bytes]], now: int, block: int | None) -> None:
@@ -369,6 +365,23 @@ def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: boo
 
 def _milliseconds(seconds: float) -> int:
     return max(int(seconds * 1000), 1)
+
+
+def horizon_of(
+    marks: list[list[int]], mark: list[int] | None, own: int, oldest: int
+) -> tuple[int, list[list[int]]]:  # fmt: skip
+    """Return the id below which every row is visible or will never be, and the marks to store.
+
+    :param marks: pairs of a transaction's number and the last id drawn before it had that number
+    :param mark: this transaction's own pair; none, if it had its number before the last id was read
+    :param own: this transaction's number
+    :param oldest: transactions with smaller numbers have all ended
+    """
+    # After a restore into another cluster the numbers begin anew; marks with larger ones mean nothing.
+    known = [pair for pair in marks if pair[0] <= own] + ([mark] if mark else [])
+    certain = [pair for pair in known if pair[0] <= oldest]
+    horizon = max((last_id for _, last_id in certain), default=0) + 1
+    return horizon, certain[-1:] + _thinned([pair for pair in known if pair[0] > oldest])
 
 
 def _thinned(marks: list[list[int]]) -> list[list[int]]:

@@ -1,0 +1,131 @@
+"""Stranded messages: the check reports them, a save refuses to make any, and a repair returns them to their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_mq import MessageQueue, RingConfig, Weight
+from airflow_mq.cli import main
+from airflow_mq.core.errors import StoreCorrupt
+from airflow_mq.store import parse, upgrade
+from airflow_mq.store.shelf.inbox import Cut, Inbox
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as first:
+        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+    with MessageQueue(store_uri, "small") as queue:
+        yield queue
+
+
+def move_floor(queue: MessageQueue, origin: str, floor: int) -> None:
+    """Write a floor into the stored book, as the fault of 0.2 did."""
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"UPDATE {queue.store.prefix}book SET floor = {floor} WHERE origin = '{origin}'")
+
+
+def last_id(queue: MessageQueue) -> int:
+    with queue.store.loose() as unit:
+        return int(unit.rows("latest_id")[0][0])
+
+
+def strand(queue: MessageQueue) -> None:
+    """Three messages that were never cut, below the floor of their book; one lies in a page."""
+    queue.enqueue_message("a", b"in a page")
+    queue.plan_block(limit=Weight(1, 1 << 20))
+    queue.enqueue_messages("b", [b"other"])
+    for payload in (b"lost 1", b"lost 2", b"lost 3"):
+        queue.enqueue_message("a", payload)
+    move_floor(queue, "a", last_id(queue) + 1)
+
+
+def processed(queue: MessageQueue, origin: str) -> list[bytes]:
+    found: list[bytes] = []
+    queue.service_queues(lambda delivery: found.append(delivery.payload) if delivery.origin == origin else None)
+    return found
+
+
+def test_a_repair_returns_stranded_messages_in_order(queue: MessageQueue) -> None:
+    strand(queue)
+    assert len([one for one in queue.check() if "would never be cut" in one.what]) == 3
+    for block in queue.blocks("planned"):
+        queue.release_block(block)
+    (found,) = queue.repair(dry_run=True)
+    assert (found.book, found.messages, len(found.rows)) == ("a", 3, 3)
+    assert len(queue.check()) == 3, "a dry run changes nothing"
+    assert [one.rows for one in queue.repair()] == [found.rows]
+    assert queue.check() == []
+    assert queue.repair() == []
+    queue.enqueue_message("a", b"later")
+    assert processed(queue, "a") == [b"in a page", b"lost 1", b"lost 2", b"lost 3", b"later"]
+    assert queue.check() == []
+
+
+def test_a_repaired_queue_enters_the_ring_again(queue: MessageQueue) -> None:
+    """Its book was idle: no message lies in a page, and no look would meet it."""
+    queue.enqueue_message("a", b"done")
+    assert processed(queue, "a") == [b"done"]
+    queue.enqueue_message("a", b"lost")
+    move_floor(queue, "a", last_id(queue) + 1)
+    queue.enqueue_message("b", b"other")
+    assert processed(queue, "a") == []
+    assert queue.check() != []
+    queue.repair()
+    assert queue.check() == []
+    assert processed(queue, "a") == [b"lost"]
+
+
+def test_a_floor_above_the_last_id_is_a_violation(queue: MessageQueue) -> None:
+    queue.enqueue_message("a", b"one")
+    queue.plan_block(limit=Weight(1, 1 << 20))
+    move_floor(queue, "a", last_id(queue) + 20)
+    assert [one for one in queue.check() if "above the last id drawn" in one.what]
+    queue.repair()
+    assert queue.check() == []
+    queue.enqueue_messages("a", [b"two", b"three"])
+    for block in queue.blocks("planned"):
+        queue.release_block(block)
+    assert processed(queue, "a") == [b"one", b"two", b"three"]
+
+
+def test_a_save_that_would_strand_rows_fails_and_changes_nothing(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [b"%d" % number for number in range(60)]
+    for payload in sent:
+        queue.enqueue_message("a", payload)
+    real = Inbox.cut_now
+
+    def past_all(inbox: Inbox) -> Cut:
+        return Cut(inbox.horizon, real(inbox).ahead) if inbox.rows else real(inbox)
+
+    monkeypatch.setattr(Inbox, "cut_now", past_all)
+    with pytest.raises(StoreCorrupt, match="would strand messages of 'a': inbox rows .* nothing was changed"):
+        queue.plan_block(limit=Weight(1, 1 << 20))
+    monkeypatch.undo()
+    assert queue.check() == []
+    assert processed(queue, "a") == sent
+
+
+def test_the_command_shows_the_repair_before_it_applies_it(
+    queue: MessageQueue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strand(queue)
+    for block in queue.blocks("planned"):
+        queue.release_block(block)
+    where = ["--store", queue.store.address.uri, "--ring", "small"]
+    assert main(["check", *where]) == 1
+    assert main(["check", "--repair", *where]) == 1
+    shown = capsys.readouterr()
+    assert "3 stranded messages found; nothing was changed" in shown.out + shown.err
+    assert main(["check", "--yes", *where]) == 2
+    assert main(["check", "--repair", "--yes", *where]) == 0
+    assert main(["check", *where]) == 0
+    assert main(["check", "--repair", *where]) == 0
+    shown = capsys.readouterr()
+    assert "3 stranded messages returned to their queues" in shown.out + shown.err
+    assert "nothing to repair in ring small" in shown.out + shown.err
