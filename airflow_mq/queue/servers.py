@@ -56,7 +56,12 @@ def server_record(
 ) -> dict[str, Any]:
     """Return what a block records of its server, as JSON has it."""
     origins = {} if patterns is None else {"origins": list(patterns.patterns)}
-    return {"name": name[:MOST_NAME], "dag": is_dag, "limit": None if limit is None else list(limit), **origins}
+    return {
+        "name": name[:MOST_NAME],
+        "dag": is_dag,
+        "limit": None if limit is None else list(Weight.of(limit)),
+        **origins,
+    }
 
 
 def servers_of(unit: Unit, ring: int) -> list[Server]:

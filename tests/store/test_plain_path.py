@@ -79,8 +79,8 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
         HOLD[kind], "take_lease commit committed", "guaranteed ready_books news_by_id books mail news_by_id",
-        HOLD[kind], "delete_page delete_shared_mail save_book", EVENT[kind],
-        "save_state fresh_ids insert_ledger drop_lease commit committed",
+        HOLD[kind], "delete_page delete_shared_mail mail_between save_book", EVENT[kind],
+        "save_state fresh_ids next_block insert_ledger drop_lease commit committed",
     ])  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     queue.release_block(block)
     assert statements(queue, queue.plan_block) == " ".join([
         "now dead_blocks", HOLD[kind], "guaranteed ready_books news_by_id pages mail news_by_id",
-        "fresh_ids insert_block insert_claim insert_ledger fresh_ids save_book save_state commit committed",
+        "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids mail_between save_book save_state commit committed",
     ])  # fmt: skip
     block = queue.block(queue.blocks(limit=1)[0].token)
     batches = list(block.batches())
@@ -100,7 +100,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     )
     assert statements(queue, lambda: queue.settle_block(block)) == " ".join([
         HOLD[kind], "lock_block claims outcomes books pages heaps mail",
-        "end_block delete_claims delete_outcomes delete_page delete_shared_mail save_book", EVENT[kind],
+        "end_block delete_claims delete_outcomes delete_page delete_shared_mail mail_between save_book", EVENT[kind],
         "save_state commit committed",
     ])  # fmt: skip
     assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books mail due_mail reported")
