@@ -8,7 +8,7 @@ from typing import Any
 from ..core.config import RingConfig
 from ..core.errors import InvalidInput
 from ..core.message import check_number, check_origin
-from ..core.outcome import Begun, Mark, NotBegun, Outcome, check_outcome
+from ..core.outcome import Begun, Mark, NotBegun, check_outcome
 from ..core.permit import OPEN, Permit
 from ..core.priority import REGULAR, book_name, check_priority
 from ..core.service import MOST_WHY
@@ -32,19 +32,18 @@ def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -
     # No page has as many items as it has bytes.
     if not first <= last < items:
         raise InvalidInput(f"a page of this ring has no messages {first} to {last}")
-    outcome = _checked(report.outcome, *bounds)
+    outcome = report.outcome
+    outcome = _checked_mark(outcome) if isinstance(outcome, (Begun, NotBegun)) else check_outcome(outcome, *bounds)
     name = check_origin(report.origin)
     if report.priority != REGULAR:
         name = book_name(name, check_priority(report.priority))
     return [name, page, first, last, *codec.plain_outcome(outcome)]
 
 
-def _checked(outcome: Outcome | Mark, most: int, permit: Permit, most_headers: int) -> Outcome | Mark:
-    if isinstance(outcome, Begun):
-        return outcome
-    if isinstance(outcome, NotBegun):
-        return NotBegun(str(outcome.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
-    return check_outcome(outcome, most, permit, most_headers)
+def _checked_mark(mark: Mark) -> Mark:
+    if isinstance(mark, Begun):
+        return mark
+    return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
