@@ -9,6 +9,7 @@ from itertools import islice
 from ..core.blob import Reference
 from ..core.book import Book
 from ..core.claims import ClaimRun, Decision, Scales, Verdict
+from ..core.config import DAY
 from ..core.events import NOT_TRIED, Event, Fate
 from ..core.groups import is_below, names_above
 from ..core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
@@ -402,7 +403,7 @@ class _Asked:
     def _is_taken(
         self, address: Address, subject: str, first: ForeseenBlock, block: ForeseenBlock, verdict: str
     ) -> Explanation:
-        whose = f" of {self.server.name}" if self.server is not None and self.server.is_dag else ""
+        whose = f" of {self._server_and_age(self.server)}" if self.server is not None and self.server.is_dag else ""
         when = f"the next block{whose}" if block.number == 1 else f"block {block.number}{whose} from now"
         if verdict == "expired":
             sentence = f"nobody wants {address} any more: {when} drops it."
@@ -418,6 +419,11 @@ class _Asked:
         return Explanation(
             self.origin, address, reason, sentence, block.number, self._remedies(address, reason, block.number - 1)
         )
+
+    def _server_and_age(self, server: Server) -> str:
+        """Name a server; with the time of its latest block, where that is long ago: it may be gone."""
+        age = (moment(self.unit.began) - server.at).total_seconds()
+        return f"{server.name} (which planned its last block at {when(server.at)})" if age > DAY else server.name
 
     def _lacks(self, address: Address) -> str:
         """Whether a payload that is kept apart is there by then: without it, who reads it finds nothing."""

@@ -10,6 +10,8 @@ import pytest
 from airflow_mq import Block, MessageQueue, Weight
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.taking import OriginPatterns
+from airflow_mq.words import when
+from tests.model.clock import stopped_clock
 from tests.queue.conftest import Maker
 
 ORDERS, MAIL = "DAG 'orders', task 'plan'", "DAG 'mail', task 'plan'"
@@ -180,3 +182,16 @@ def test_patterns_are_those_of_processors() -> None:
         True, True, False, True
     ]  # fmt: skip
     assert OriginPatterns.of(["a*", "*"]) is None and OriginPatterns.of(None) is None
+
+
+def test_a_dag_that_planned_nothing_for_long_is_named_with_the_time(make_queue: Maker) -> None:
+    queue = make_queue()
+    with stopped_clock() as clock:
+        queue.enqueue_messages("a", [b"x", b"y"])
+        one_of(queue, limit=Weight(1, 1 << 20))
+        (server,) = queue.servers()
+        assert queue.explain("a").sentence.endswith(f"runs in the next block of {ORDERS}.")
+        clock.advance(3 * 86_400)
+        told = queue.explain("a")
+
+    assert told.sentence.endswith(f"of {ORDERS} (which planned its last block at {when(server.at)}).")

@@ -43,6 +43,8 @@ class Memory(Shelf):
         #: late has a smaller id then, and the looks are behind it: only whoever comes next finds it.
         self.look_horizon = horizon
         self.rest_done = False
+        #: The smallest ticket of the ready books that this walk skips, and did not load.
+        self.least_skipped: int | None = None
         self.tickets: dict[str, int] = {}
         self.origins: dict[str, Origin] = {}
         self.inboxes: dict[str, Inbox] = {}

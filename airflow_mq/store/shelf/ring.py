@@ -21,9 +21,12 @@ class Slices(Books):
         found: list[tuple[int, str]] = []
         while not found and not self.rest_done:
             rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE, self.now)
-            self._load_standings(row.origin for row in rows)
+            mine = rows if self.patterns is None else [row for row in rows if self.takes(row.origin)]
+            if len(mine) < len(rows) and self.least_skipped is None:
+                self.least_skipped = next(row.ticket for row in rows if not self.takes(row.origin))
+            self._load_standings(row.origin for row in mine)
             self.rest_done = len(rows) < RING_SLICE
-            found = [(row.ticket or 0, self._load(row)) for row in rows]
+            found = [(row.ticket or 0, self._load(row)) for row in mine]
             if rows:
                 self.ticket_cursor = rows[-1].ticket or 0
             found += self._news(None if self.rest_done else self.ticket_cursor)

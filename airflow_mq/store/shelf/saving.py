@@ -39,6 +39,8 @@ class Saving(Pages):
         tickets = [
             known.ticket for origin, known in self.origins.items() if known.ticket is not None and not is_high(origin)
         ]
+        if self.least_skipped is not None:
+            tickets.append(self.least_skipped)
         if self.whole_line is not None:
             unseen = (ticket for ticket, origin, _ in self.whole_line if origin not in self.origins)
             tickets += [ticket for ticket in (next(unseen, None),) if ticket is not None]
