@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue, RingConfig, Weight
+from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
 from airflow_mq.core.errors import StoreCorrupt
+from airflow_mq.queue.values import Report
 from airflow_mq.store import parse, upgrade
+from airflow_mq.store.postgres import PostgresUnit
 from airflow_mq.store.shelf.inbox import Cut, Inbox
 
 
@@ -129,3 +132,31 @@ def test_the_command_shows_the_repair_before_it_applies_it(
     shown = capsys.readouterr()
     assert "3 stranded messages returned to their queues" in shown.out + shown.err
     assert "nothing to repair in ring small" in shown.out + shown.err
+
+
+@pytest.mark.postgres
+def test_a_last_id_that_is_read_ahead_fails_a_settle_and_strands_nothing(
+    pg_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault of 0.2: outcomes post four messages to an idle queue, and the horizon lies above their ids."""
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        queue.enqueue_message("parent", b"p")
+        block = queue.plan_block()
+        children = [("children", b"%d" % number) for number in range(4)]
+        reports = [Report("parent", 0, 0, 0, Done(enqueue=children))]
+        queue.report(block, reports)
+        real = PostgresUnit.rows
+
+        def ahead(unit: PostgresUnit, statement: str, **values: Any) -> list[Any]:
+            rows = real(unit, statement, **values)
+            return [(rows[0][0] + 32, rows[0][1])] if statement == "last_id" else rows
+
+        monkeypatch.setattr(PostgresUnit, "rows", ahead)
+        with pytest.raises(StoreCorrupt, match="was drawn below the horizon .* nothing was changed"):
+            queue.settle_block(block)
+        monkeypatch.undo()
+        assert queue.check() == []
+        assert queue.settle_block(block).processed == 1
+        assert queue.check() == []
+        assert processed(queue, "children") == [b"0", b"1", b"2", b"3"]
