@@ -56,6 +56,11 @@ def test_they_are_found_by_what_they_are(mq: Terminal, aside: list[str]) -> None
     assert mq.json("overweight", "list", "--older-than", "1d") == []
     assert mq("overweight", "list", "--older-than", "tomorrow", code=2)
     assert mq("overweight", "list", "--reason", "boredom", code=2)
+    assert mq.json("overweight", "list", "--error", "KeyError") == []
+    assert (
+        "expected the beginning of an error's text"
+        in mq("overweight", "list", "--error", "KeyError", "--reason", "size", code=2).err
+    )
 
 
 def test_they_are_judged_again(mq: Terminal, aside: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq import Message, MessageQueue, Weight, Yield
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
 from tests.airflow.page.routes import ROUTES
@@ -210,6 +210,16 @@ def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue)
     assert ring.overweight() == [] and {event.who for event in ring.events(name="Rejudged")} == {"admin"}
     for nonsense in ({}, {"all": True, "addresses": [one]}):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=nonsense).status_code == 422
+
+
+def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> None:
+    ring.change_ring(max_attempts=1)
+    ring.enqueue_message("acme", b"x")
+    ring.service_queues(lambda delivery: Yield("KeyError"))
+    for error, judged in (("ValueError", 0), ("KeyError", 1)):
+        told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"error": error, "why": "fixed"}).json()
+        assert (told["judged"], told["stayed"]) == (judged, 0)
+    assert [one.attempts for one in ring.peek("acme")] == [0]
 
 
 def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
