@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 
 def load_named(name: str) -> Any:
-    """Import what has this name; whatever goes wrong there is raised as it is, for the caller to tell."""
+    """Import what has this name; an error keeps its type, and suggests a near name if the name is not there."""
     module, _, path = name.partition(":")
-    found: Any = import_module(module)
+    found = _module(module)
     for part in path.split("."):
-        found = getattr(found, part)
+        found = _attribute(found, part)
     return found
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        near = _near_module(name, error.name or "")
+        if not near:
+            raise
+        raise ModuleNotFoundError(f"{error}; did you mean {near!r}?", name=error.name) from error
+
+
+def _near_module(name: str, missing: str) -> str | None:
+    """Return the module beside the missing one that has the nearest name."""
+    if not f"{name}.".startswith(f"{missing}."):
+        # The module is there, and imports another that is not.
+        return None
+    parent, _, last = missing.rpartition(".")
+    places = getattr(import_module(parent), "__path__", ()) if parent else None
+    near = _nearest(last, {found.name for found in iter_modules(places)})
+    return f"{parent}.{near}" if parent and near else near
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    try:
+        return getattr(holder, name)
+    except AttributeError as error:
+        held = getattr(holder, "__dict__", {})
+        near = _nearest(name, {key for key, value in held.items() if not isinstance(value, ModuleType)})
+        if not near:
+            raise
+        raise AttributeError(f"{error}; did you mean {near!r}?", name=name, obj=holder) from error
+
+
+def _nearest(name: str, names: set[str]) -> str | None:
+    public = sorted(known for known in names if not known.startswith("_"))
+    return next(iter(get_close_matches(name, public, n=1)), None)

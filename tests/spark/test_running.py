@@ -375,6 +375,37 @@ def test_functions_that_cannot_be_loaded(name: str) -> None:
         load_function(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("tests.spark.functions:proces", "process"),
+        ("tests.spark.functoins:process", "tests.spark.functions"),
+        ("tests.sparc.functions:process", "tests.spark"),
+        ("airflow_mp.processors:process", "airflow_mq"),
+        ("airflow_mq.processors:Processors.from_jsn", "from_json"),
+    ],
+)
+def test_a_misspelled_function_or_module_suggests_the_near_name(name: str, near: str) -> None:
+    with pytest.raises(InvalidInput, match=f"the function {name} cannot be loaded .*; did you mean '{near}'[?]"):
+        load_function(name)
+
+
+@pytest.mark.parametrize("name", ["tests.spark.functions:unlike_all", "unlike_all_others_there_are:process"])
+def test_a_name_that_is_near_to_none_suggests_none(name: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be loaded") as caught:
+        load_function(name)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_orders.py").write_text("import shop_ordres\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidInput, match="No module named 'shop_ordres'[)]"):
+        load_function("shop_orders:process")
+
+
 def test_a_child_is_gone_when_nobody_listens_any_more(make_ring: MakeRing) -> None:
     from airflow_mq.spark.running import Item, in_child
 
