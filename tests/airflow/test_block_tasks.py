@@ -282,7 +282,7 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
 
     with pytest.raises(AirflowFailException, match="no part of a block"):
         run.process(0)
-    with pytest.raises(AirflowFailException, match="process_0 failed"):
+    with pytest.raises(AirflowFailException, match=r"^alpha \(process_0\) failed"):
         run.settle()
 
 
@@ -306,7 +306,7 @@ def test_a_task_that_is_told_to_end_ends_in_the_middle(sqlite_queue: MessageQueu
             run.execute(operator, 0)
     finally:
         del functions.stop  # type: ignore[attr-defined]
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^alpha \(process_0\) failed"):
         run.settle()
     assert run.xcoms["settle", "settled"]["went_back"] == 3
 
@@ -340,7 +340,7 @@ def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQ
     with pytest.raises(Exception, match="cannot be loaded"):
         run.process(0, in_place(function="tests.airflow.functions:missing"))
 
-    with pytest.raises(Exception, match="process_0 failed. The block is settled"):
+    with pytest.raises(Exception, match=r"^alpha \(process_0\) failed. The block is settled"):
         run.settle()
 
     assert run.xcoms["settle", "settled"]["processed"] == 1
@@ -355,7 +355,7 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(queue: MessageQueue,
         run.plan()
         with pytest.raises(Exception, match="cannot be loaded"):
             run.process(0, in_place(function="tests.airflow.functions:missing"))
-        with pytest.raises(Exception, match="process_0 failed"):
+        with pytest.raises(Exception, match=r"^beta \(process_0\) failed"):
             run.settle()
 
     assert ([one.attempts for one in queue.peek("b")], queue.overweight()) == ([0, 0], [])

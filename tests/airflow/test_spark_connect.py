@@ -205,7 +205,7 @@ def test_a_job_that_fails_fails_its_task(
     assert TOKEN not in str(caught.value)
     # What a processor prints may be a payload.
     assert PAYLOAD not in str(caught.value)
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
 
 
@@ -270,7 +270,7 @@ def test_a_block_on_a_warm_server(
     assert errors and len(clients) == 1 and not clients[0].is_running()
     # Left alone, the server would go on for 100 seconds, a message each.
     eventually(lambda: _is_still(tried), 180)
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
 
 

@@ -196,7 +196,7 @@ def test_a_connection_that_names_no_master_is_refused_and_never_yarn(
         run.execute(job(run), 0)
 
     assert submitted.argv == []
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
 
 
@@ -277,7 +277,7 @@ def test_a_job_that_fails_fails_its_task(
         run.execute(job(run), 0)
 
     assert (type(caught.value).__name__ == "AirflowFailException") is (exit_code == 75)
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
 
 
@@ -296,7 +296,7 @@ def test_a_job_that_reaches_no_message_burns_no_attempts(
         run.plan(PROCESSORS)
         with pytest.raises(Exception, match="Error code is: 1|no_such"):
             run.execute(job(run, conn_id=conn_id), 0)
-        with pytest.raises(Exception, match="process_0 failed"):
+        with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
             run.settle()
 
     assert [one.attempts for one in queue.peek("a")] == [0, 0]
@@ -381,7 +381,7 @@ def test_a_setting_that_spark_submit_has_not_is_told(
 
     with pytest.raises(Exception, match="SparkSubmitOperator has no jarz"):
         run.execute(job(run, odd), 0)
-    with pytest.raises(Exception, match="process_0 failed"):
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
 
 

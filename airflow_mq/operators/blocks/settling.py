@@ -84,8 +84,10 @@ class SettleBlockOperator(QueueOperator):
             self._notify(context, summary)
         failed = sorted(task for task, state in states.items() if state in ("failed", "upstream_failed"))
         if failed:
+            names = part_names(context, self.plan_task_id, self.process_task_id)
+            shown = [f"{names[task]} ({task})" if task in names else task for task in failed[:10]]
             raise AirflowFailException(
-                f"{', '.join(failed[:10])} failed. {'The block is settled' if summary else 'There was no block'}; "
+                f"{', '.join(shown)} failed. {'The block is settled' if summary else 'There was no block'}; "
                 "what was not reported is back in its queues, and a later block takes it"
             )
         return summary
@@ -180,6 +182,17 @@ def task_states(context: Any, task_ids: Iterable[str]) -> dict[str, str]:
     ti = context["ti"]
     known = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
     return {task: str(state) for task, state in (known.get(ti.run_id) or {}).items()}
+
+
+def part_names(context: Any, plan_task_id: str, process_task_id: str) -> dict[str, str]:
+    """Return the names of a block's parts, as Airflow renders them, by the keys under which it lists their states."""
+    parts = context["ti"].xcom_pull(task_ids=plan_task_id)
+    parts = parts if isinstance(parts, list) else []
+    return {
+        f"{process_task_id}_{index}": str(part["name"])[:200]
+        for index, part in enumerate(parts)
+        if isinstance(part, Mapping) and part.get("name")
+    }
 
 
 def summary_of(said: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
