@@ -136,7 +136,11 @@ def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, hea
     assert judged.stayed == []
     (moved,) = judged.moved
     assert moved.address == heavy and moved.moved is not None
-    assert (queue.overweight(), queue.footprint("acme").count, queue.footprint("acme").size) == ([], 2, 10 + len("trace17"))
+    assert (queue.overweight(), queue.footprint("acme").count, queue.footprint("acme").size) == (
+        [],
+        2,
+        10 + len("trace17"),
+    )
     later, back = queue.peek("acme")
     assert (later.payload, back.payload, back.address) == (b"later", b"heavy", moved.moved)
     assert (back.headers, back.weight, back.sent_at) == ({"trace": "17"}, HEAVY, before.arrived_at)

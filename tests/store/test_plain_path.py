@@ -94,7 +94,9 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     ])  # fmt: skip
     block = queue.block(queue.blocks(limit=1)[0].token)
     batches = list(block.batches())
-    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format("books pages heaps mail_attributes sent_at")
+    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format(
+        "books pages heaps mail_attributes sent_at"
+    )
     assert statements(queue, lambda: queue.report(block, [batch.answer() for batch in batches])) == (
         f"begin {REPORT[kind]} commit committed"
     )
