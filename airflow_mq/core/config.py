@@ -67,6 +67,8 @@ class RingConfig:
     max_origins_per_group: int | None = None
     #: Whether senders may use origins with characters that are invisible or change the direction of text.
     invisible_origins: bool = False
+    #: How many queues a block takes messages of: planning it holds the ring the longer the more there are.
+    max_block_queues: int = 8_192
     #: The fraction of each block that is kept for regular messages, however many high ones wait.
     kept_for_regular: float = 0.5
     #: Whether anything was ever sent with high priority; the first such message says so, and so it stays.
@@ -121,7 +123,10 @@ class RingConfig:
                 f"heap_size is a whole number from {HEADER_SIZE + 1} (a header and one byte) "
                 f"to {1 << 30}, not {self.heap_size!r}"
             )
-        for name, least in (("max_stale", 0), ("rounds_per_block", 1), ("whole_payloads", 0), ("max_headers", 0)):
+        for name, least in (
+            ("max_stale", 0), ("rounds_per_block", 1), ("max_block_queues", 1), ("whole_payloads", 0),
+            ("max_headers", 0),
+        ):  # fmt: skip
             value = getattr(self, name)
             if not _whole(value) or not least <= value < 1 << 31:
                 raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")

@@ -63,11 +63,12 @@ class Turns:
         elif self.order == "deficit":
             self.rounds.resume()
         elif self.order == "rotation":
-            for origin in islice(self._stopped(), 1):
+            for origin in islice(self._stopped(), 0 if self.ladder.is_full else 1):
                 walk(self.ladder, self.ledger, self.ring, origin)
         else:
             for origin in list(self._stopped()):
-                visit(self.ladder, self.ledger, origin)
+                if not self.ladder.is_full:
+                    visit(self.ladder, self.ledger, origin)
 
     def is_stopped(self) -> bool:
         """Whether more was ready than the meter had for it."""
@@ -88,6 +89,9 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
     """Service both levels of a ring within the meter."""
     shelf, meter, limit = ladder.shelf, ladder.meter, ladder.meter.limit
     mosts: dict[str, Meter] = {}
+    most = ladder.most_queues
+    #: Of the queues of a block, how many may be high before regular has its turn.
+    places = None if most is None else max(int(most * (1 - shelf.config.kept_for_regular)), 1)
     regular = Turns(ladder, ledger, shelf.ring, order, seed, guaranteed, mosts)
     high = Turns(ladder, ledger, shelf.high, order, seed, (), mosts)
     if shelf.high.head() is None:
@@ -97,12 +101,15 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
     kept = int(shelf.config.kept_for_regular * BLOCK_PARTS) + _owed(shelf)
     if kept < BLOCK_PARTS:
         meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
+        ladder.most_queues = places
         high.start()
         meter.limit = limit
     time, size = meter.consumed
+    ladder.most_queues = most if most is None or places is None or high.started else max(most - places, 1)
     regular.start()
     used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
-    _owe(shelf, min(max(kept - used, 0), BLOCK_PARTS) if regular.is_stopped() else 0)
+    _owe(shelf, min(max(kept - used, 0), BLOCK_PARTS) if not ladder.is_full and regular.is_stopped() else 0)
+    ladder.most_queues = most
     if high.is_stopped():
         high.go_on()
 

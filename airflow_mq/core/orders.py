@@ -133,7 +133,7 @@ def walk(ladder: Ladder, ledger: Ledger, ring: Ring, origin: str) -> None:
     stuck: str | None = None
     while True:
         visited = visit(ladder, ledger, origin)
-        if visited.successor is None:
+        if visited.successor is None or ladder.is_full:
             return
         if visited.progressed:
             stuck = None
@@ -150,7 +150,8 @@ def shuffle(ladder: Ladder, ledger: Ledger, seed: bytes, ring: Ring | None = Non
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
     for origin in shuffled(ladder.shelf.ring if ring is None else ring, seed):
-        if visit(ladder, ledger, origin).successor is None and not ladder.meter.fits(ladder.visit_cost):
+        successor = visit(ladder, ledger, origin).successor
+        if ladder.is_full or (successor is None and not ladder.meter.fits(ladder.visit_cost)):
             return
 
 
@@ -279,8 +280,9 @@ class DeficitRounds:
         self.owed, self.saving, self.lent, self.lending = {}, {}, {}, False
         again += islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST)
         for origin in again:
-            self.met[origin] = None
-            self._visit(origin)
+            if origin in self.met or not self.ladder.is_full:
+                self.met[origin] = None
+                self._visit(origin)
         self._go_round([origin for origin in again if self._may_go_on(origin)])
 
     def stopped_by_limit(self, origin: str) -> bool:
@@ -305,7 +307,7 @@ class DeficitRounds:
 
     def _first_round(self) -> list[str]:
         unfit = 0
-        while unfit < LOOK_PAST:
+        while unfit < LOOK_PAST and not self.ladder.is_full:
             origin = self.ring.head()
             if origin is None or origin in self.met:
                 break

@@ -108,7 +108,7 @@ class PathRounds:
         unfit = 0
         while True:
             queue = self.tree.next()
-            if queue is None:
+            if queue is None or self.ladder.is_full:
                 return
             book = self._load(queue)
             turn = self._turn(queue, self.tree.allowance(queue, self.quantum))

@@ -88,6 +88,14 @@ class Ladder:
         self.page_cost = self.costs.page
         self.item_cost = self.costs.service_page_item
         self.credit: Credit | None = None
+        #: Queues that were serviced, and how many of them there may be: none, any number.
+        self.serviced: set[str] = set()
+        self.most_queues: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further queue is to be serviced."""
+        return self.most_queues is not None and len(self.serviced) >= self.most_queues
 
     def service_queue(self, origin: str) -> Visited:
         """Service one queue for as long as it goes. No successor: the visit could not be paid."""
@@ -103,6 +111,7 @@ class Ladder:
         self.bounds = self.ring_bounds.of(book.standing.most)
         self.bar = self.bounds.bar
         self.attempt.begin_visit(book)
+        self.serviced.add(origin)
         processed, status = self._service_pages(book)
         successor = ring.successor(origin)
         if not book.is_ready:

@@ -20,7 +20,7 @@ from ..core.weight import Weight
 from ..store import Store, StoreAddress, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
-from ..store.shelf import SqlShelf
+from ..store.shelf import MEET_IN_ALL, SqlShelf
 from ..store.unit import Unit
 from .values import Delivery
 
@@ -244,6 +244,21 @@ class QueueBase:
             ("expire_key", config.key_window),
         ):
             unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
+
+    def _meet_newcomers(self) -> None:
+        """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
+        config = self.config
+        while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
+            with self._working(passes_in_flight=False) as (_, shelf):
+                more = shelf.meet_newcomers()
+            self.store.rest()
+            if not more:
+                return
+
+    def _many_newcomers(self) -> bool:
+        with self.store.loose() as unit:
+            after = unit.only("floors", ring=self.ring_id)[1] - 1
+            return len(unit.rows("first_news", ring=self.ring_id, after=after, limit=MEET_IN_ALL + 1)) > MEET_IN_ALL
 
     def _sweep_blobs(self, shelf: SqlShelf) -> None:
         """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""

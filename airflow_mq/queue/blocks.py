@@ -126,6 +126,7 @@ class Blocks(QueueBase):
                 if known is not None and known.deadline > moment(unit.now()):
                     return known
         self.release_dead_blocks()
+        self._meet_newcomers()
         if weigher is None:
             return Planner(self, key, limit, seconds, None, seed, server, patterns, reports_begin).plan_at_once()
         for left in reversed(range(PLANS)):

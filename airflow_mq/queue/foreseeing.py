@@ -7,13 +7,15 @@ decides, no live block ends, and every message is done for what it was weighed a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
 from ..core.config import RingConfig
-from ..core.errors import ConfigRefused, InvalidInput
+from ..core.errors import Busy, ConfigRefused, InvalidInput
 from ..core.message import Address, check_number, check_origin
 from ..core.orders import Ledger
 from ..core.outcome import DONE
@@ -34,6 +36,8 @@ from .planning import Planner
 from .reading import MOST_SEED, Reading
 from .reports import answers_of
 from .servers import Server, servers_of
+
+_LOOKING_AHEAD = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -283,7 +287,7 @@ class Foreseeing(Blocks, Reading):
         :param changes: other settings of the ring, instead of its own.
         """
         conditions = _conditions(limit, shares, order, seed, changes)
-        with self.store.reading() as unit:
+        with self._alone(), self.store.reading() as unit:
             return Foresight(self, unit, self._served(unit, conditions)).next_block()
 
     def forecast(
@@ -296,8 +300,21 @@ class Foreseeing(Blocks, Reading):
         """
         check_number(blocks, "a number of blocks")
         conditions = _conditions(limit, shares, order, seed, changes)
-        with self.store.reading() as unit:
+        with self._alone(), self.store.reading() as unit:
             return list(Foresight(self, unit, self._served(unit, conditions)).blocks(blocks))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One dry run or forecast at a time in a process: each has the queues of its blocks in memory."""
+        if not _LOOKING_AHEAD.acquire(timeout=self.busy_timeout):
+            raise Busy(
+                f"another dry run or forecast has been running in this process for {self.busy_timeout:g} seconds: "
+                "one runs at a time; try again later, or ask for fewer blocks"
+            )
+        try:
+            yield
+        finally:
+            _LOOKING_AHEAD.release()
 
     def _served(self, unit: Unit, conditions: Conditions) -> Conditions:
         """Return the conditions, under the limit that blocks of this ring really have where the caller names none."""

@@ -83,6 +83,7 @@ class Planner:
         self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
         self.ledger = Ledger()
         ladder = self.ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
+        ladder.most_queues = config.max_block_queues
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
         shelf.forget_plan()
         if shelf.own_debt is not None:

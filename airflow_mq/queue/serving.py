@@ -63,6 +63,7 @@ class Serving(Blocks):
         if current_delivery.get() is not None:
             return Serviced()
         given = limit_of(self.config, limit, "what the call may cost")
+        self._meet_newcomers()
         service = Service(self, processor, given, slice_messages, slice_seconds, progress)
         service.server = server_record(server or self.who, limit, is_dag=server is not None)
         with service.holding_ring():

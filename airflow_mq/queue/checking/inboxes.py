@@ -103,6 +103,6 @@ def repair_inboxes(queue: QueueBase, origins: Sequence[str], *, dry_run: bool) -
                 shelf.book(name)
                 shelf.origins[name].cut = repair.cut
                 shelf.changed_books.add(name)
-                shelf.look_floor = min(shelf.look_floor, repair.cut.floor)
+                shelf.look_cursor = min(shelf.look_cursor, repair.cut.floor)
                 repaired.append(repair)
     return repaired

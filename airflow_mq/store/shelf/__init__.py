@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .forgetting import Forgetting
 from .posting import Posting
-from .ring import Slices
+from .ring import MEET_IN_ALL, Slices
 from .saving import Saving
 from .tickets import LEAST_REGULAR, level_of, ticket_of
 
@@ -18,4 +18,4 @@ class SqlShelf(Slices, Posting, Forgetting, Saving):
     """The working set of one operation on one ring."""
 
 
-__all__ = ["LEAST_REGULAR", "SqlShelf", "level_of", "ticket_of"]
+__all__ = ["LEAST_REGULAR", "MEET_IN_ALL", "SqlShelf", "level_of", "ticket_of"]

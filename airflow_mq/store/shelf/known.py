@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from ...core.page import Page
@@ -40,3 +41,18 @@ class PageBase(NamedTuple):
 
 
 NO_PAGE = PageBase()
+
+
+class Coming:
+    """Who comes next in a ring, as far as that was looked for: ready books, and newcomers that are not met yet."""
+
+    def __init__(self) -> None:
+        #: A heap of ready books, by ticket.
+        self.standing: list[tuple[int, str]] = []
+        #: Origins that are in no ring and have mail, by the id of their first one.
+        self.newcomers: deque[tuple[int, str]] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is known to come."""
+        return not (self.standing or self.newcomers)

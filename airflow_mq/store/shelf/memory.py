@@ -12,7 +12,7 @@ from ..rejoining import Said
 from ..rows import Arrival, StateRow
 from ..unit import Unit
 from .inbox import Inbox
-from .known import Origin, PageBase
+from .known import Coming, Origin, PageBase
 from .tickets import LEAST_REGULAR, LEAST_TICKET, POSTED
 
 #: How many ready books one look at the ring brings, and for how many the walk fetches ahead.
@@ -38,13 +38,14 @@ class Memory(Shelf):
         self.high_cursor = LEAST_TICKET
         self.high_done = not config.high
         self.look_cursor = state.look_floor
-        self.look_floor = state.look_floor
         #: Mail below this was there before the first look. The horizon moves on with each save; what a sender commits
         #: late has a smaller id then, and the looks are behind it: only whoever comes next finds it.
         self.look_horizon = horizon
         self.rest_done = False
         #: The smallest ticket of the ready books that this walk skips, and did not load.
         self.least_skipped: int | None = None
+        #: Who comes next, of regular books and of high ones.
+        self.coming, self.coming_high = Coming(), Coming()
         self.tickets: dict[str, int] = {}
         self.origins: dict[str, Origin] = {}
         self.inboxes: dict[str, Inbox] = {}

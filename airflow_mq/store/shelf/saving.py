@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 from ...core.claims import Claim
 from ...core.errors import StoreCorrupt
@@ -29,7 +30,7 @@ class Saving(Pages):
         if arrivals:
             self.events = list(dated(self.events, arrivals))
         unit.save_events(ring, self.events, self.now, self.block)
-        unit.save_state(ring, self.state, self.ticket_floor(), self.look_floor)
+        unit.save_state(ring, self.state, self.ticket_floor(), self.look_floor())
         for step in self.after_save:
             step()
         self._begin_again()
@@ -46,7 +47,14 @@ class Saving(Pages):
             tickets += [ticket for ticket in (next(unseen, None),) if ticket is not None]
         elif not self.rest_done:
             tickets.append(self.ticket_cursor + 1)
+        # Newcomers take their places in the ring by their first mail.
+        tickets += islice((id_ for id_, _ in self.coming.newcomers if id_ >= self.state.ticket_floor), 1)
         return min(tickets, default=self.state.ticket_floor)
+
+    def look_floor(self) -> int:
+        """No mail with a smaller id than this is of an origin that is still to be met."""
+        floor = min(self.look_cursor, max(self.look_horizon, self.state.look_floor))
+        return min(floor, self.coming.newcomers[0][0]) if self.coming.newcomers else floor
 
     def claims(self, claims: Iterable[Claim]) -> list[tuple[int, str, bytes, bool]]:
         """Claims as rows, in the order of the visits, and whether each holds any message."""
