@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_mq.operators.jobs import JobListener
 from airflow_mq.operators.processes import end_tree
 from airflow_mq.spark import job as spark_job
+from airflow_mq.spark.cause import LONGEST
 
 #: Where PySpark looks for the server, and for the token.
 REMOTE, TOKEN = "SPARK_REMOTE", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -109,7 +110,7 @@ class ConnectClient:
                 self.end()
         if code:
             # Only the job's own word: other lines may be printed by processors, and quote messages.
-            why = f"the last that it said: {last[-500:]}" if last else "its output is in the task's log"
+            why = f"the last that it said: {last[:LONGEST]}" if last else "its output is in the task's log"
             raise AirflowException(f"the job ended with {code}; {why}")
 
     @property

@@ -1,4 +1,4 @@
-"""Which Spark application a task's job is, and where Spark shows it: heard from what the job prints.
+"""Which Spark application a task's job is, where Spark shows it, and why it failed: heard from what the job prints.
 
 Kept as the XCom `spark_job` from the moment that it is known, so that a running job can be looked at. What is printed
 after the driver has said it may be words of a message, and is not listened to.
@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from airflow_mq.spark.cause import error_of
+from airflow_mq.spark.job import PREFIX
+
 #: The XCom, `{"id": …, "url": …}`.
 SPARK_JOB = "spark_job"
 #: Our own driver, before it handles any message.
@@ -17,6 +20,8 @@ DRIVER = re.compile(r"airflow_mq: Spark application ([\w.:-]{1,200})(?:, at (htt
 #: Those who submit to a cluster, of an application on YARN, a pod of Kubernetes, and a driver of Spark's own cluster.
 SUBMITTED = re.compile(r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|\bpod name: ([\w.-]{1,200}-driver)$")
 TRACKED = re.compile(r"\btracking URL: (https?://\S{1,500})$")
+#: The last line of our driver where it fails. It quotes no message.
+FAILED = re.compile(rf"^{PREFIX}(?:failed: |(?=this job was called wrongly))(.+)$")
 
 
 class JobListener:
@@ -29,11 +34,20 @@ class JobListener:
         self.tell = tell
         self.known: dict[str, str | None] = {"id": None, "url": None}
         self._listening = True
+        self._said = self._error = ""
+
+    @property
+    def cause(self) -> str | None:
+        """The cause of a failure: as our driver printed it, or the last error before any message was handled."""
+        return self._said or self._error or None
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """The same lines."""
         for line in lines:
+            if said := FAILED.match(line.strip()):
+                self._said = said[1]
             if self._listening:
+                self._error = error_of(line) or self._error
                 self.hear(line.strip())
             yield line
 

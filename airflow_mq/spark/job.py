@@ -76,6 +76,7 @@ class Arguments:
 def main(words: Sequence[str] | None = None) -> int:
     """Run a job; return its exit code."""
     from airflow_mq.core.errors import MessageQueueError, TokenRefused
+    from airflow_mq.spark.cause import cause_of
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("py4j", "pyspark"):
@@ -93,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _say(1, f"failed: {error}")
     except Exception as error:
         log.error("the job failed", exc_info=error)
-        return _say(1, f"failed: {type(error).__name__}: {error}")
+        return _say(1, f"failed: {cause_of(error)}")
 
 
 def run(arguments: Arguments) -> int:

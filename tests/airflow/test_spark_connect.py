@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
@@ -140,8 +141,11 @@ class Started:
 
 def started(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> Started:
     from airflow_mq.operators import connect
+    from airflow_mq.operators.blocks import processing
 
     made = Started(code)
+    # Nothing is started, so nothing answers.
+    monkeypatch.setattr(processing, "require_server", lambda address, conn_id: None)
     monkeypatch.setattr(connect.subprocess, "Popen", made)
     return made
 
@@ -207,6 +211,26 @@ def test_a_job_that_fails_fails_its_task(
     assert PAYLOAD not in str(caught.value)
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
+
+
+def test_a_server_that_does_not_answer_fails_before_a_client_is_started(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        connect(monkeypatch, host="127.0.0.1", port=port, login="user", password=TOKEN)
+        told = f"^the Spark Connect server 'sc://127.0.0.1:{port}' is not reachable .*refused.*connection 'spark_stage'"
+        with pytest.raises(Exception, match=told):
+            run.execute(job(run, monkeypatch)[0], 0)
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+    assert f"sc://127.0.0.1:{port}" in sqlite_queue.explain("a").sentence
 
 
 # -- for real --

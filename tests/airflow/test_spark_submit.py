@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -279,6 +280,130 @@ def test_a_job_that_fails_fails_its_task(
     assert (type(caught.value).__name__ == "AirflowFailException") is (exit_code == 75)
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (
+            [
+                "26/01/01 WARN Utils: a word",
+                "airflow_mq: failed: the function x:y cannot be loaded (ModuleNotFoundError)",
+            ],
+            "the function x:y cannot be loaded (ModuleNotFoundError)",
+        ),
+        (
+            [
+                'Exception in thread "main" org.apache.spark.SparkException: Could not parse Master URL',
+                "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3204)",
+                "Caused by: java.net.UnknownHostException: no-such-host",
+                "\t... 7 more",
+            ],
+            "UnknownHostException: no-such-host",
+        ),
+        (
+            ["Traceback (most recent call last):", '  File "/x/job.py", line 3', "ImportError: no pyspark here"],
+            "ImportError: no pyspark here",
+        ),
+        (
+            [
+                "Invalid initial heap size: -Xmswrong",
+                "Error: Could not create the Java Virtual Machine.",
+                "Error: A fatal exception has occurred. Program will exit.",
+            ],
+            "Invalid initial heap size: -Xmswrong",
+        ),
+        (["Error: Unknown master nowhere://"], "Error: Unknown master nowhere://"),
+        (
+            ["airflow_mq: this job was called wrongly: --part needs a value"],
+            "this job was called wrongly: --part needs",
+        ),
+        (
+            ["airflow_mq: Spark application local-1", "ValueError: the words of a message"],
+            "it printed no cause. Error code is: 1",
+        ),
+    ],
+)
+def test_a_job_that_fails_shows_its_cause_and_no_command(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, lines: list[str], says: str
+) -> None:
+    submitted.exit_code, submitted.lines = 1, [f"{line}\n" for line in lines]
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    with pytest.raises(Exception, match="Error code is: 1") as caught:
+        run.execute(job(run), 0)
+
+    told = str(caught.value)
+    assert told.startswith(f"the Spark job 'all' failed: {says}")
+    assert "spark-submit" not in told and "--conf" not in told and "words of a message" not in told
+    assert caught.value.__suppress_context__
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+    assert says.partition(" Error code")[0] in sqlite_queue.explain("a").sentence
+
+
+def test_the_cause_of_an_error_of_spark_is_its_root() -> None:
+    from airflow_mq.spark.cause import LONGEST, cause_of
+
+    text = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/worker.py", line 1985, in main
+    process()
+airflow_mq.core.errors.InvalidInput: the function shop:f cannot be loaded (ModuleNotFoundError: No module named 'shop')
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
+"""
+    told = "InvalidInput: the function shop:f cannot be loaded (ModuleNotFoundError: No module named 'shop')"
+    assert cause_of(RuntimeError(text)) == told
+    assert cause_of(RuntimeError("one line")) == "RuntimeError: one line"
+    assert len(cause_of(RuntimeError("x" * 5000))) == LONGEST
+
+
+# -- a master that does not answer --
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port of this machine that refuses connections."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_a_master_that_does_not_answer_fails_before_a_job_is_submitted(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, silent_port: int
+) -> None:
+    connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": silent_port}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps(connection))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    told = f"the Spark master 'spark://127.0.0.1:{silent_port}' is not reachable .*refused.*connection 'spark_stage'"
+    with pytest.raises(Exception, match=told):
+        run.execute(job(run), 0)
+
+    assert submitted.argv == []
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+    assert f"spark://127.0.0.1:{silent_port}" in sqlite_queue.explain("a").sentence
+
+
+def test_one_master_of_several_is_enough(silent_port: int) -> None:
+    from airflow_mq.operators.masters import require_master
+
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        require_master(f"spark://127.0.0.1:{silent_port},127.0.0.1:{master.getsockname()[1]}", "x")
+    with pytest.raises(Exception, match=r"'spark://no-such.invalid:7077' is not reachable [(]no-such.invalid:7077: "):
+        require_master("spark://no-such.invalid:7077", "x")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://no-such.invalid", "spark://h", "spark://h:port"])
+def test_a_master_of_another_kind_is_not_asked(master: str) -> None:
+    from airflow_mq.operators.masters import require_master
+
+    require_master(master, "x")
 
 
 @pytest.mark.parametrize(

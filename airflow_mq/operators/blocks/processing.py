@@ -27,6 +27,7 @@ from airflow_mq.operators.blocks.submitting import (
 from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
 from airflow_mq.operators.jobs import SPARK_JOB, JobListener
+from airflow_mq.operators.masters import require_master, require_server
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 from airflow_mq.words import many
@@ -175,6 +176,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             if server is None:
                 super().execute(context)
             else:
+                require_server(server.address, self._conn_id)
                 self._run_client(server)
         except AirflowException as error:
             job = self._client or self._hook
@@ -183,7 +185,17 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                     "the job came too late: its block was settled or released meanwhile, and what it had not "
                     "reported before is back in its queues"
                 ) from error
+            if isinstance(job, MessageSparkHook) and job.returncode:
+                # The provider's text is the command and the last lines of output, which may quote messages.
+                raise AirflowException(self._failure(job.returncode)) from None
             raise
+
+    def _failure(self, code: int) -> str:
+        cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
+        return (
+            f"the Spark job {self.part['name']!r} failed: {cause or 'it printed no cause'}. Error code is: {code}; the "
+            "output is in this task's log"
+        )
 
     def _run_client(self, server: Server) -> None:
         """Run the job's client here; its work is done by a server that is warm."""
@@ -223,6 +235,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 "task's environment, and so no way to the store that is not public: say exchange='s3://…', or use "
                 "deploy mode client"
             )
+        require_master(made._connection["master"], self._conn_id)
         if on_cluster and self._trace and (made._is_kubernetes or made._is_yarn):
             # A trace is no secret: it may travel as these do.
             made._env_vars = {**(made._env_vars or {}), **self._trace}

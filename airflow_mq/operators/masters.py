@@ -1,0 +1,56 @@
+"""Check of a Spark master or server before a job is submitted to it: a silent one would hold a task for minutes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from airflow.providers.common.compat.sdk import AirflowException
+
+#: Seconds for which each address of a master may take to accept.
+PATIENCE = 5.0
+#: The port of a Spark Connect server, unless its address has another.
+CONNECT_PORT = 15002
+STANDALONE, CONNECT = "spark://", "sc://"
+
+
+def require_master(master: str, conn_id: str) -> None:
+    """Raise if no master of a standalone cluster accepts a connection; other kinds of masters are not checked."""
+    if not master.startswith(STANDALONE):
+        return
+    places = [_place(name) for name in master[len(STANDALONE) :].split(",")]
+    if all(host and port for host, port in places):
+        _require(f"the Spark master {master!r}", places, conn_id)
+
+
+def require_server(address: str, conn_id: str) -> None:
+    """Raise if a Spark Connect server does not accept a connection; behind a proxy, it is not checked."""
+    if not {"grpc", "https", "http"} & getproxies().keys():
+        place = address[len(CONNECT) :].partition("/")[0]
+        host, port = _place(place)
+        _require(f"the Spark Connect server {CONNECT + place!r}", [(host, port or CONNECT_PORT)], conn_id)
+
+
+def _place(name: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{name.strip()}")
+        return parts.hostname or "", parts.port or 0
+    except ValueError:
+        # Spark refuses it at once, and names it.
+        return "", 0
+
+
+def _require(title: str, places: Sequence[tuple[str, int]], conn_id: str) -> None:
+    refusals = []
+    for place in places:
+        try:
+            socket.create_connection(place, PATIENCE).close()
+            return
+        except OSError as error:
+            refusals.append(f"{place[0]}:{place[1]}: {error}")
+    raise AirflowException(
+        f"{title} is not reachable ({'; '.join(refusals)[:500]}): the Spark connection {conn_id!r} names it; start it, "
+        "or correct host and port of that connection. No job was submitted"
+    )

@@ -1,0 +1,44 @@
+"""The cause of a failed Spark job, read from its output or from the text of an exception of Spark's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+#: The longest cause that is kept.
+LONGEST = 1_000
+#: The first line of an exception, of Java or of Python. Log lines begin with a time, and code is indented.
+_ERROR = re.compile(
+    r"""(?:Caused\ by:\ |Exception\ in\ thread\ "[^"]*"\ |:\ )?
+    (?P<error>(?:[A-Za-z_][\w$]*\.)+[A-Z][\w$]*(?::\ .*)?|[A-Z]\w*(?:Error|Exception|Exit)(?::\ .*)?
+    |(?:Error|Invalid\ (?:initial|maximum)\ heap\ size|Unrecognized\ (?:VM\ )?option):?\ .+)$""",
+    re.VERBOSE,
+)
+_PACKAGES = re.compile(r"^(?:[A-Za-z_][\w$]*\.)+(?=[A-Z])")
+#: The last lines of a JVM that did not start, behind the line with the cause.
+_NO_JVM = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has occurred")
+#: How Spark introduces a traceback of Python, whose last line has the error.
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def error_of(line: str) -> str | None:
+    """Return the error that a line names, without the packages of its class."""
+    match = _ERROR.match(line.rstrip())
+    if match is None or match["error"].endswith(_TRACEBACK) or match["error"].startswith(_NO_JVM):
+        return None
+    return _PACKAGES.sub("", match["error"])[:LONGEST]
+
+
+def last_error(lines: Iterable[str]) -> str | None:
+    """Return the last error that lines name: the root of a chain of causes."""
+    found = None
+    for line in lines:
+        found = error_of(line) or found
+    return found
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of an error that a driver caught, in one line."""
+    text = str(error)
+    root = last_error(text.splitlines()) if "\n" in text else None
+    return root or f"{type(error).__name__}: {text}"[:LONGEST]
