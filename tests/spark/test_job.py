@@ -56,7 +56,7 @@ def test_a_block_end_to_end(
         canary = f"canary{secrets.token_hex(8)}"
         (tmp_path / canary).mkdir()
         uri = f"sqlite:///{tmp_path / canary / 'store.db'}"
-    queue = make_ring(uri)
+    queue = make_ring(uri, invisible_origins=True)
     for origin in ODD:
         queue.enqueue_messages(origin, [origin.encode(), bytes(range(256)), b"{{ var.value.x }}"])
     queue.enqueue_messages("poisoned", [b"1", b"poison {{ x }}", b"2"])
