@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from ..codecs import load_codec
 from ..core.errors import TokenRefused
 from ..processors import Part, Processors
 from .job import Arguments, say
@@ -92,7 +93,10 @@ def _messages(tasks: Sequence[Task]) -> str:
 def load_functions(processors: Processors, part: Part) -> None:
     """What cannot be loaded here would fail on every executor, and say so less clearly."""
     for name in part["processors"]:
-        load_function(processors[name].function)
+        processor = processors[name]
+        load_function(processor.function)
+        if processor.codec:
+            load_codec(processor.codec)
 
 
 class Spark:

@@ -16,6 +16,7 @@ from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.queue import Report
 from airflow_mq.spark import exchange, reporting
+from airflow_mq.spark.driving import load_functions
 from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
 from airflow_mq.spark.running import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
@@ -395,6 +396,12 @@ def test_a_name_that_is_near_to_none_suggests_none(name: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be loaded") as caught:
         load_function(name)
     assert "did you mean" not in str(caught.value)
+
+
+def test_a_job_whose_codec_cannot_be_loaded_fails_in_its_driver() -> None:
+    rules = processors(Processor("typed", "tests.spark.functions:process", codec="tests.spark.functions:Ordr"))
+    with pytest.raises(InvalidInput, match="the codec tests.spark.functions:Ordr cannot be loaded"):
+        load_functions(rules, whole(rules))
 
 
 def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(
