@@ -20,6 +20,8 @@ DRIVER = re.compile(r"airflow_mq: Spark application ([\w.:-]{1,200})(?:, at (htt
 #: Those who submit to a cluster, of an application on YARN, a pod of Kubernetes, and a driver of Spark's own cluster.
 SUBMITTED = re.compile(r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|\bpod name: ([\w.-]{1,200}-driver)$")
 TRACKED = re.compile(r"\btracking URL: (https?://\S{1,500})$")
+#: Spark's words when no master of a standalone cluster registers an application; what fails afterwards follows from it.
+SILENT_MASTER = "All masters are unresponsive"
 #: The last line of our driver where it fails. It quotes no message.
 FAILED = re.compile(rf"^{PREFIX}(?:failed: |(?=this job was called wrongly))(.+)$")
 
@@ -35,6 +37,8 @@ class JobListener:
         self.known: dict[str, str | None] = {"id": None, "url": None}
         self._listening = True
         self._said = self._error = ""
+        #: Whether Spark gave up its master.
+        self.is_master_silent = False
 
     @property
     def cause(self) -> str | None:
@@ -48,6 +52,7 @@ class JobListener:
                 self._said = said[1]
             if self._listening:
                 self._error = error_of(line) or self._error
+                self.is_master_silent |= SILENT_MASTER in line
                 self.hear(line.strip())
             yield line
 

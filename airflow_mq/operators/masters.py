@@ -25,6 +25,14 @@ def require_master(master: str, conn_id: str) -> None:
         _require(f"the Spark master {master!r}", places, conn_id)
 
 
+def silent_master(master: str, conn_id: str) -> str:
+    """Return the cause of a failure where a master accepted a connection, and Spark gave it up."""
+    return (
+        f"the Spark master {master!r} accepts connections, but does not answer as a master: check host and port of the "
+        f"Spark connection {conn_id!r}, and that the cluster runs the same version of Spark"
+    )
+
+
 def require_server(address: str, conn_id: str) -> None:
     """Raise if a Spark Connect server does not accept a connection; behind a proxy, it is not checked."""
     if not {"grpc", "https", "http"} & getproxies().keys():

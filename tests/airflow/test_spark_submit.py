@@ -390,6 +390,30 @@ def test_a_master_that_does_not_answer_fails_before_a_job_is_submitted(
     assert f"spark://127.0.0.1:{silent_port}" in sqlite_queue.explain("a").sentence
 
 
+def test_a_master_that_accepts_and_stays_silent_is_named(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted.exit_code, submitted.lines = (
+        1,
+        [
+            "26/11/22 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! "
+            "Giving up.\n",
+            "airflow_mq: failed: IllegalStateException: Cannot call methods on a stopped SparkContext.\n",
+        ],
+    )
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        connection = {"conn_type": "spark", "host": f"spark://127.0.0.1:{port}"}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps(connection))
+        told = f"failed: the Spark master 'spark://127.0.0.1:{port}' accepts connections.*connection 'spark_stage'"
+        with pytest.raises(Exception, match=told):
+            run.execute(job(run), 0)
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+
+
 def test_one_master_of_several_is_enough(silent_port: int) -> None:
     from airflow_mq.operators.masters import require_master
 

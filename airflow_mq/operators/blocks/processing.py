@@ -27,7 +27,7 @@ from airflow_mq.operators.blocks.submitting import (
 from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
 from airflow_mq.operators.jobs import SPARK_JOB, JobListener
-from airflow_mq.operators.masters import require_master, require_server
+from airflow_mq.operators.masters import require_master, require_server, silent_master
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 from airflow_mq.words import many
@@ -192,6 +192,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def _failure(self, code: int) -> str:
         cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
+        if self._listener and self._listener.is_master_silent and self._hook:
+            cause = silent_master(self._hook._connection["master"], self._conn_id)
         return (
             f"the Spark job {self.part['name']!r} failed: {cause or 'it printed no cause'}. Error code is: {code}; the "
             "output is in this task's log"
