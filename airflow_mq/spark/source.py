@@ -35,6 +35,7 @@ import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -49,7 +50,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ..core.claims import Claim
 from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..core.message import Message, read_number
 from ..core.priority import REGULAR, check_priority, signed
@@ -140,9 +140,9 @@ class MessageQueueSource(DataSource):
 class Share(InputPartition):
     """What one task reads."""
 
-    def __init__(self, share: Any, block: int | None = None) -> None:
+    def __init__(self, share: Any, block: int | None = None, token: str = "") -> None:
         super().__init__(None)
-        self.share, self.block = share, block
+        self.share, self.block, self.token = share, block, token
 
     def __repr__(self) -> str:
         return "Share()"
@@ -165,21 +165,22 @@ class BlockReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The messages of a piece."""
-        yield from _read(self.channel, partition.share, partition.block)
+        yield from _read(self.channel, partition)
 
 
 def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     block = live_block(queue, token)
     tasks = tasks_of(block, manner_of(queue, block), _ALL, _ALL_PART, most)
-    return [Share(task.share, block.id) for task in tasks]
+    return [Share(task.share, block.id, token) for task in tasks]
 
 
-def _read(channel: StoreChannel, share: Sequence[Claim], block: int) -> Iterator[pa.RecordBatch]:
-    side = channel.open(share)
+def _read(channel: StoreChannel, partition: Any) -> Iterator[pa.RecordBatch]:
+    # A stream reads many blocks through one channel: the token is the partition's.
+    side = replace(channel, token=partition.token).open(partition.share)
     try:
         with suppress(TokenRefused):
             side.begin()
-        yield from record_batches(items_of(side.batches(), block))
+        yield from record_batches(items_of(side.batches(), partition.block))
     finally:
         side.close()
 
@@ -343,7 +344,7 @@ class BlockStream(DataSourceStreamReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The messages of a piece of a block."""
-        yield from _read(self.channel, partition.share, partition.block)
+        yield from _read(self.channel, partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """Settle what Spark is through with."""

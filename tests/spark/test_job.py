@@ -167,7 +167,7 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     block = queue.plan_block(lease=600)
     job = watch(job_command(processors(), "--lease=60"), job_environment(uri, block.token))
     # Some answers were reported, and most messages are still to be tried.
-    eventually(lambda: queue.reported(block.token), 300)
+    eventually(lambda: any(answers.items() for answers in queue.reported(block.token).values()), 300)
 
     job.process.kill()
     eventually(lambda: not job.left())
