@@ -435,6 +435,8 @@ class Aside(_Said):
     at: Moment | None
     arrived_at: Moment | None
     age_seconds: float | None
+    #: Why the last attempt failed, of a message that was tried too often.
+    error: str | None
 
 
 class Asides(_Said):

@@ -37,6 +37,8 @@ writing = APIRouter(prefix="/stores/{conn_id}/rings/{ring}", dependencies=[Depen
 
 #: How many messages are counted, decided about in one request, and looked through for what a filter means.
 MOST_COUNTED, MOST_AT_ONCE, MOST_LOOKED_AT = 10_000, 500, 5_000
+#: Characters of an error that are compared.
+MOST_ERROR = 200
 #: Seconds that a decision about many may take, and the check.
 DECIDING, CHECKING = 60.0, 600.0
 _checking = Lock()
@@ -95,7 +97,7 @@ class Judge(_Body):
 
     addresses: Annotated[list[AddressAsked], Field(max_length=MOST_AT_ONCE)] = []
     all: bool = False
-    error: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    error: Annotated[str, Field(min_length=1, max_length=MOST_ERROR)] | None = None
     forget_attempts: bool = False
     why: Text = ""
 
@@ -127,29 +129,36 @@ def set_aside(
     conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
     reason: Reason | None = None,
     before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
+    error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
 ) -> answers.Asides:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
 
-    `before_block`: only those that a block before this one set aside. `total` is of all, and nothing where that is not
-    what is listed, or more than are counted.
+    `before_block`: only those that a block before this one set aside. `error`: only those whose last error begins like
+    this; the requeuing by `error` takes the same ones. `total` is of all, or of all with this error, and nothing where
+    that is not what is listed, or more than are counted.
     """
     with opened(conn_id, ring) as queue:
         start = Address.parse(after) if after else None
-        found, following = _matching(queue, start, limit, reason, before_block)
+        found, following = _matching(queue, start, limit, reason, before_block, error)
         most = queue.most_of_a_message()
-        listed = reason is None and before_block is None
-        total = queue.count_set_aside(MOST_COUNTED) if listed else None
+        total = _counted(queue, error) if reason is None and before_block is None else None
     rows = [shapes.set_aside(one, most) for one in found]
     return {"rows": rows, "next": following, "total": None if total == MOST_COUNTED else total}
 
 
+def _counted(queue: MessageQueue, error: str | None) -> int:
+    if error is None:
+        return queue.count_set_aside(MOST_COUNTED)
+    return len(queue.overweight(limit=MOST_COUNTED, error=error))
+
+
 def _matching(
-    queue: MessageQueue, after: Address | None, limit: int, reason: str | None, before: int | None
+    queue: MessageQueue, after: Address | None, limit: int, reason: str | None, before: int | None, error: str | None
 ) -> tuple[list[SetAside], str | None]:
     found: list[SetAside] = []
     looked = 0
     while True:
-        some = queue.overweight(after=after, limit=limit + 1, reason=reason)
+        some = queue.overweight(after=after, limit=limit + 1, reason=reason, error=error, errors=True)
         for one in some:
             if len(found) == limit:
                 return found, str(found[-1].address)

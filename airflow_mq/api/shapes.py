@@ -129,6 +129,7 @@ def set_aside(one: SetAside, most: Weight | None) -> answers.Aside:
         "address": address(one.address), "text": str(one.address), "id": one.id.hex() if one.id else None,
         "size": one.size, "asked": weight(one.weight), "limit": limit, "fits_now": fits, "reason": one.reason,
         "block": one.block, "at": moment(one.at), "arrived_at": moment(one.arrived_at), "age_seconds": one.age,
+        "error": one.error or None,
     }  # fmt: skip
 
 

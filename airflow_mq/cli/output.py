@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, TextIO
 
 from ..core.blob import Reference
-from ..core.message import Address, is_invisible
+from ..core.characters import visible
+from ..core.message import Address
 from ..core.weight import Weight
 from ..words import when
 from .progress import Tell, progress, silent
@@ -113,18 +114,8 @@ def shown(value: Any, most: int | None = None) -> str:
         return f"kept apart: {value.hash.hex()}"
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="backslashreplace")
-    text = "".join(map(_visible, value if isinstance(value, str) else str(value)))
+    text = visible(value if isinstance(value, str) else str(value))
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() and not is_invisible(character):
-        return character
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or _escaped(ord(character))
-
-
-def _escaped(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:

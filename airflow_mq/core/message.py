@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 from hashlib import blake2b
 
 from .blob import Reference
+from .characters import INVISIBLE
 from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
@@ -20,12 +20,6 @@ MOST_TEXT_BYTES = 65_536
 MOST_NUMBER = 2**63 - 1
 #: What names a process.
 MOST_PID = 2**31 - 1
-#: Characters without a shape of their own, and those that change the direction of text: an origin with one of them can
-#: look like another origin.
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _MOST_DIGITS = len(str(MOST_NUMBER))
 
 
@@ -161,14 +155,9 @@ def check_origin(origin: object) -> str:
     return origin
 
 
-def is_invisible(text: str) -> bool:
-    """Whether a text holds characters that have no shape of their own, or change the direction of others."""
-    return not text.isascii() and _INVISIBLE.search(text) is not None
-
-
 def check_visible(origin: str) -> str:
     """Return an origin that its sender may use where origins have to be visible, or raise `InvalidOrigin`."""
-    found = None if origin.isascii() else _INVISIBLE.search(origin)
+    found = None if origin.isascii() else INVISIBLE.search(origin)
     if found:
         raise InvalidOrigin(
             f"the origin {origin[:40]!a} holds U+{ord(found[0]):04X}, which is invisible or changes the direction of "

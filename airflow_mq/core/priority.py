@@ -6,6 +6,7 @@ hold. Inside, a book goes by its name; whoever shows it to people shows the orig
 
 from __future__ import annotations
 
+from .characters import quoted
 from .errors import InvalidInput
 
 REGULAR, HIGH = "regular", "high"
@@ -58,7 +59,7 @@ def queue_name(origin: str, priority: str) -> str:
 
 def told(name: str) -> str:
     """A book, as an error or a violation tells it."""
-    return f"{origin_of(name)!r} (high)" if is_high(name) else repr(name)
+    return f"{quoted(origin_of(name))} (high)" if is_high(name) else quoted(name)
 
 
 def books_of(origin: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.core.characters import visible
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
@@ -197,7 +198,7 @@ class JudgeAgainOperator(_DecidingOperator):
             else:
                 result = queue.judge_all_again(why, **how, **wanted)
         for one in result.stayed[:20]:
-            self.log.info("%s stays: %s", one.address, one.why)
+            self.log.info("%s stays: %s", visible(str(one.address)), visible(one.why))
         self.log.info("Back into their queues: %s; %d stay.", many(len(result.moved), "message"), len(result.stayed))
         return {"moved": len(result.moved), "stayed": len(result.stayed)}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import metrics
+from airflow_mq.core.characters import quoted
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class PauseQueueOperator(QueueOperator):
         with self.opened(context) as queue:
             for origin in (found := _several(self.origins)):
                 queue.pause(origin, self.reason, until, below=self.below)
-        self.log.info("Paused %s%s.", ", ".join(map(repr, found)), " and all below" if self.below else "")
+        self.log.info("Paused %s%s.", ", ".join(map(quoted, found)), " and all below" if self.below else "")
         return found
 
 
@@ -67,7 +68,7 @@ class ResumeQueueOperator(QueueOperator):
         """Resume them."""
         with self.opened(context) as queue:
             found = [origin for origin in _several(self.origins) if queue.resume(origin)]
-        self.log.info("Resumed %s.", ", ".join(map(repr, found)) or "nothing: nothing was paused")
+        self.log.info("Resumed %s.", ", ".join(map(quoted, found)) or "nothing: nothing was paused")
         return found
 
 
@@ -99,7 +100,7 @@ class ReapPageOperator(QueueOperator):
             raise AirflowFailException(f"a page is a whole number, not {self.page!r}") from None
         with self.opened(context) as queue:
             queue.reap_page(self.origin, page, self.why, priority=self.priority)
-        self.log.info("Reaped page %d of %r.", page, self.origin)
+        self.log.info("Reaped page %d of %s.", page, quoted(self.origin))
 
 
 class HousekeepingOperator(QueueOperator):

@@ -45,6 +45,7 @@ const script = (entry, name, plugins) => ({
   format: "iife",
   target: "es2022",
   jsx: "automatic",
+  jsxImportSource: "#page",
   charset: "utf8",
   legalComments: "none",
   define: { "process.env.NODE_ENV": '"production"' },

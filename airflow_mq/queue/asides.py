@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from ..core import overweight as rules
@@ -29,6 +29,9 @@ from .values import SetAside, moment
 
 #: A decision about many messages is made of transactions of so many.
 AT_ONCE = 500
+#: Rows of events that are read at once for an error.
+EVENTS_AT_ONCE = 16
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(microseconds=1)
 
 Age = timedelta | float | int
 
@@ -92,6 +95,7 @@ class Asides(Blocks):
     def overweight(
         self, origin: str | None = None, *, after: Address | None = None, limit: int = 100, reason: str | None = None,
         block: int | None = None, arrived: int | None = None, older_than: Age | None = None, error: str | None = None,
+        errors: bool = False,
     ) -> list[SetAside]:  # fmt: skip
         """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged.
 
@@ -104,11 +108,13 @@ class Asides(Blocks):
         :param arrived: only those that were sent before this block, and after the one before it.
         :param older_than: only those that were sent longer ago: a time span, or seconds.
         :param error: only those that were tried too often, and whose last error begins like this, say `KeyError`.
+        :param errors: return the last error of each message that was tried too often, also without `error`.
         """
         wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         check_number(limit, "a limit")
         with self._looking() as (unit, shelf):
-            return _found(unit, shelf, wanted, after, limit)
+            found = _found(unit, shelf, wanted, after, limit)
+            return _with_errors(unit, shelf, found) if errors and error is None else found
 
     def judge_again(
         self, addresses: Address | Iterable[Address], why: str = "", *, limit: Weight | None = None,
@@ -329,27 +335,39 @@ def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, l
     found: list[SetAside] = []
     while len(found) < limit:
         some = _found_there(unit, shelf, wanted, after, AT_ONCE)
-        errors = _last_errors(unit, shelf.ring_id, {one.address.book for one in some})
-        told = [replace(one, error=errors.get(one.address, "")) for one in some]
-        found += [one for one in told if one.error.startswith(wanted.error)]
+        found += [one for one in _with_errors(unit, shelf, some) if one.error.startswith(wanted.error)]
         if len(some) < AT_ONCE:
             break
         after = some[-1].address
     return found[:limit]
 
 
-def _last_errors(unit: Unit, ring: int, books: Iterable[str]) -> dict[Address, str]:
-    """Why the last attempt failed, of the messages of these books that were tried too often."""
-    found: dict[Address, str] = {}
-    for book in books:
-        last = -1
-        while rows := unit.rows("events", ring=ring, after=last, origin=book, high=None, block=None, limit=AT_ONCE):
-            last = rows[-1][0]
-            for _, whose, block, at, data in rows:
-                for run in codec.unpack_events(whose, bytes(data)):
-                    if run.fate is Fate.ATTEMPTS_EXHAUSTED:
-                        found |= {event.address: event.last_error for event in run.unroll(block, at / 1_000_000)}
-    return found
+def _with_errors(unit: Unit, shelf: SqlShelf, some: Sequence[SetAside]) -> list[SetAside]:
+    """Return these messages with the last error of each that was tried too often."""
+    settled = {
+        (one.address.book, (one.at - _EPOCH) // _MICROSECOND) for one in some if one.reason == ATTEMPTS and one.at
+    }
+    errors: dict[Address, str] = {}
+    for book, at in settled:
+        errors |= _errors_at(unit, shelf.ring_id, book, at)
+    return [replace(one, error=errors.get(one.address, "")) for one in some]
+
+
+def _errors_at(unit: Unit, ring: int, book: str, at: int) -> dict[Address, str]:
+    """Return the last errors of the messages of a book that were set aside at this time, as their events have them."""
+    errors: dict[Address, str] = {}
+    rows = unit.rows("first_event", ring=ring, since=at)
+    last = rows[0][0] - 1 if rows else LATEST
+    while rows := unit.rows("events", ring=ring, after=last, origin=book, high=None, block=None, limit=EVENTS_AT_ONCE):
+        last = rows[-1][0]
+        for _, whose, block, settled_at, data in rows:
+            # Events of one transaction have one time, and ids beside each other.
+            if settled_at != at:
+                return errors
+            for run in codec.unpack_events(whose, bytes(data)):
+                if run.fate is Fate.ATTEMPTS_EXHAUSTED:
+                    errors |= {event.address: event.last_error for event in run.unroll(block, at / 1_000_000)}
+    return errors
 
 
 def _found_there(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:

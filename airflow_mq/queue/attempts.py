@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from .. import failures, tracing
 from ..core.blob import Reference
 from ..core.book import Book
+from ..core.characters import quoted, visible
 from ..core.claims import Decision, Scales, Stretches, Verdict
 from ..core.errors import BlobMissing, InvalidOutcome
 from ..core.judging import Exceeded
@@ -77,10 +78,11 @@ def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
 def failed(delivery: Delivery, error: Exception) -> Outcome:
     """What a processor raises means *not now*; but that the message's payload is gone is so for good."""
     if isinstance(error, BlobMissing) and error.hash == delivery.id:
-        log.error("%s refers to a payload that is not there: %s", delivery.address, error)
+        log.error("%s refers to a payload that is not there: %s", visible(str(delivery.address)), error)
         return Unsupported()
     told = failures.loggable(error)
-    log.error("the processor failed on %s; the message will be tried again", delivery.address, exc_info=told)
+    address = visible(str(delivery.address))
+    log.error("the processor failed on %s; the message will be tried again", address, exc_info=told)
     return Yield(failures.reason_of(error))
 
 
@@ -294,7 +296,7 @@ class Batching(InPlace):
             return outcomes, [check_sent(entry, *bounds) for entry in delivery.sent]
         except Exception as error:
             told = failures.loggable(error)
-            log.error("the processor failed on %d messages of %r", len(batch), batch.origin, exc_info=told)
+            log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=told)
             return [_of_batch(payload, error) for payload in batch.payloads], []
         except BaseException:
             self.slices.at_rest = True

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from ..core.characters import quoted
 from ..core.claims import Claim, ClaimRun, Decision, Scales
 from ..core.errors import (
     InFlight,
@@ -326,8 +327,8 @@ class Blocks(QueueBase):
             drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured, processor)
             if drifting is not None:
                 log.warning(
-                    "messages of %r take %.2f times what was predicted; see `airflow-mq weights fit`",
-                    claim.whose, drifting,
+                    "messages of %s take %.2f times what was predicted; see `airflow-mq weights fit`",
+                    quoted(claim.whose), drifting,
                 )  # fmt: skip
             total.add(result)
         return total

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..core import orders
+from ..core.characters import quoted
 from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.paths import PathRounds
@@ -53,7 +54,8 @@ def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> Non
     stuck = ledger.stuck
     if not stuck:
         return
-    needs = [f"{one.needs} for {queue_name(origin_of(one.origin), priority_of(one.origin))!r}" for one in stuck[:NAMED]]
+    names = [quoted(queue_name(origin_of(one.origin), priority_of(one.origin))) for one in stuck[:NAMED]]
+    needs = [f"{one.needs} for {name}" for one, name in zip(stuck, names)]
     if len(stuck) > NAMED:
         needs.append(f"{len(stuck) - NAMED:,} more")
     log.warning(

@@ -7,9 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Locator, expect
 
-from airflow_mq import Weight
+from airflow_mq import Weight, Yield
 from tests.live.conftest import World
-from tests.live.looking import Seen, assert_accessible
+from tests.live.looking import Seen, assert_accessible, picture
 
 RING = "page-many"
 TENANTS, SOURCES = 60, 50
@@ -100,6 +100,78 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     expect(shown.get_by_role("button", name="Judge all 60 again")).to_have_count(0)
     with world.queue("page-heavy") as queue:
         assert queue.overweight() == []
+
+
+def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> None:
+    world.make_ring("page-failed", service_weight=Weight(50, 50_000), max_attempts=1)
+    with world.queue("page-failed") as queue:
+        queue.enqueue_messages((f"shop-{number}", b"{}") for number in range(7))
+        queue.service_queues(lambda delivery: Yield("KeyError" if delivery.origin != "shop-3" else "TimeoutError"))
+    shown = seen.open("aside", "page-failed")
+    requeue = shown.get_by_role("button", name="Requeue all with this error…: KeyError")
+    expect(requeue).to_have_count(6)
+    assert_accessible(seen.page, "set aside by an error")
+    # A count that does not come bars the button, and the dialog names the problem.
+    seen.page.route("**/set-aside?error=*", lambda route: route.fulfill(status=503, json={"detail": "too slow"}))
+    requeue.first.click()
+    dialog = seen.page.get_by_role("dialog", name="Requeue all with this error")
+    expect(dialog.get_by_role("alert")).to_have_text("too slow")
+    expect(dialog.get_by_role("button", name="Requeue messages")).to_have_attribute("aria-disabled", "true")
+    seen.page.unroute("**/set-aside?error=*")
+    seen.page.keyboard.press("Escape")
+    requeue.first.click()
+    expect(dialog.get_by_text("Error: KeyError")).to_be_visible()
+    expect(dialog.get_by_text(re.compile("^6 messages are set aside with this error"))).to_be_visible()
+    assert_accessible(seen.page, "requeue all with this error")
+    picture(seen.page, "requeue-error")
+    seen.confirm("Requeue 6 messages", reason="the processor is fixed")
+    expect(shown.get_by_text("6 messages requeued.")).to_be_visible()
+    expect(requeue).to_have_count(0)
+    expect(shown.get_by_role("button", name="Requeue all with this error…: TimeoutError")).to_be_visible()
+    with world.queue("page-failed") as queue:
+        assert [one.error for one in queue.overweight(errors=True)] == ["TimeoutError"]
+        queue.judge_all_again("meanwhile", error="TimeoutError")
+    # The list still shows the message until it is refreshed; the dialog does not.
+    seen.page.route("**/set-aside?limit=*", lambda route: route.abort())
+    shown.get_by_role("button", name="Requeue all with this error…: TimeoutError").click()
+    expect(dialog.get_by_text("No message is set aside with this error any more.")).to_be_visible()
+    expect(dialog.get_by_role("button", name="Requeue 0 messages")).to_have_attribute("aria-disabled", "true")
+    seen.wrong.clear()  # the browser itself reports the requests that failed
+
+
+def test_no_view_shows_a_character_that_nobody_sees(seen: Seen, world: World) -> None:
+    origin, escaped = "ac\u202eme\u3164", r"ac\u202eme\u3164"
+    world.make_ring("page-hidden", service_weight=Weight(50, 50_000), invisible_origins=True)
+    with world.queue("page-hidden") as queue:
+        queue.enqueue_messages(origin, [b"{}"] * 3, weight=Weight(5, 10))
+        queue.enqueue_message(f"{origin}/heavy", b"{}", weight=Weight(500, 10))
+        block = queue.plan_block()
+        queue.report(block, [batch.answer() for batch in block.batches()])
+        queue.settle_block(block)
+        queue.enqueue_messages(origin, [b"{}"] * 3)
+        queue.pause(f"{origin}/quiet", "later")
+    for view in ("ring", "queues", "blocks", "next", "aside", "events", "check"):
+        shown = seen.open(view, "page-hidden", paused="shown", **({"block": str(block.id)} if view == "blocks" else {}))
+        expect(shown.get_by_text(escaped).filter(visible=True).first).to_be_visible()
+        assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown))), view
+        picture(seen.page, "hidden", view)
+    shown = seen.open("queues", "page-hidden")
+    shown.get_by_role("link", name=escaped, exact=True).click()
+    expect(shown.get_by_role("heading", name=escaped)).to_be_visible()
+    shown.get_by_role("button", name="Pause").click()
+    seen.confirm("Pause", reason="it looks like another")
+    expect(shown.get_by_text(f"{escaped} is paused. Messages are still accepted.")).to_be_visible()
+    assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown)))
+    with world.queue("page-hidden") as queue:
+        assert origin in {one.origin for one in queue.paused()}
+
+
+def labels(shown: Locator) -> list[str]:
+    """Return what the page reads out or shows at the pointer."""
+    found: list[str] = shown.locator("[aria-label], [title], title").evaluate_all(
+        "all => all.map(one => `${one.getAttribute('aria-label')} ${one.getAttribute('title')} ${one.textContent}`)"
+    )
+    return found
 
 
 def test_a_search_finds_few_among_thousands_and_is_in_the_address(seen: Seen) -> None:

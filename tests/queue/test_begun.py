@@ -147,6 +147,8 @@ def test_all_that_an_error_set_aside_goes_back_once_it_is_fixed(make_queue: Make
     queue.service_queues(lambda delivery: Yield("not now"))
     assert [one.address.origin for one in queue.overweight(error="KeyErr")] == ["acme", "acme"]
     assert [one.error for one in queue.overweight(error="not")] == ["not now"]
+    assert [one.error for one in queue.overweight(errors=True)] == ["KeyError", "KeyError", "not now"]
+    assert [one.error for one in queue.overweight()] == ["", "", ""]
     assert [len(queue.judge_all_again().moved), len(queue.judge_all_again(error="ValueError").moved)] == [0, 0]
 
     judged = queue.judge_all_again("fixed", error="KeyError")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import airflow_mq
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder
 from airflow_mq.cli.output import shown
+from airflow_mq.core.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
+from airflow_mq.core.characters import quoted, visible
 from airflow_mq.core.errors import ConfigRefused, InvalidOrigin
 from airflow_mq.core.message import Message
 from airflow_mq.store import parse, upgrade
@@ -76,3 +81,23 @@ def test_a_landed_file_is_refused(sqlite_queue: MessageQueue, tmp_path: Path) ->
         (tmp_path / name / "1").write_bytes(b"x")
     assert receive(sqlite_queue, LandingFolder(tmp_path, "{origin}/*", settle=0)) == Received(1, 1, refused=1)
     assert "U+202E" in (tmp_path / ".refused" / "ac\u202eme" / "1.why").read_text()
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_no_log_line_holds_what_nobody_sees(
+    sqlite_queue: MessageQueue, character: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, origin = sqlite_queue, f"ac{character}me"
+    queue.change_ring(invisible_origins=True)
+    queue.enqueue_message(origin, b"x")
+    with caplog.at_level(logging.DEBUG):
+        queue.service_queues(lambda delivery: 1 / 0)  # type: ignore[arg-type,return-value]
+    assert "the processor failed on ac\\" in caplog.text and character not in caplog.text
+    assert visible(origin) == shown(origin) and quoted(origin) == f"'{visible(origin)}'"
+
+
+def test_the_page_escapes_what_the_command_line_escapes() -> None:
+    words = (Path(airflow_mq.__file__).parent / "page" / "src" / "words.ts").read_text()
+    (characters,) = re.findall(r"const INVISIBLE =\n  /(\[[^]]+\])/gu;", words)
+    code = r"\\u\{?([0-9a-f]+)\}?"
+    assert re.sub(code, lambda found: chr(int(found[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import tracing
+from airflow_mq.core.characters import quoted
 from airflow_mq.core.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators import watching
@@ -108,7 +109,7 @@ class ServiceQueuesOperator(QueueOperator):
                 self.log.info("%s", error)
 
     def _treat_unrouted(self, queue: MessageQueue, processors: Processors, block: Block, nobody: Sequence[str]) -> None:
-        shown = ", ".join(map(repr, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
+        shown = ", ".join(map(quoted, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
         if processors.unrouted == "refuse":
             queue.release_block(block)
             raise AirflowFailException(
@@ -130,7 +131,7 @@ class ServiceQueuesOperator(QueueOperator):
             whose = one.who.rpartition(" by ")[2]
             if processors.route(one.origin) or (whose == ours and processors.unrouted != "pause"):
                 queue.resume(one.origin)
-                self.log.info("Resumed %r, which %s paused because no processor took it.", one.origin, whose)
+                self.log.info("Resumed %s, which %s paused because no processor took it.", quoted(one.origin), whose)
             elif whose == ours:
                 queue.pause(one.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, Asset, AssetAlias
 
 from airflow_mq import lineage
+from airflow_mq.core.characters import visible
 from airflow_mq.core.errors import TokenRefused, UnknownBlock
 from airflow_mq.core.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
@@ -159,7 +160,8 @@ class SettleBlockOperator(QueueOperator):
         pulse = queue.pulse()
         if pulse:
             context["outlet_events"][self._alias].add(self.outlet)
-            self.log.info("There is more to do, for %s: %s is emitted.", list(pulse.ready) or "later", self.outlet.name)
+            ready = visible(str(list(pulse.ready))) if pulse.ready else None
+            self.log.info("There is more to do, for %s: %s is emitted.", ready or "later", self.outlet.name)
 
     def _clear_folder(self, queue: MessageQueue, token: str, path: str) -> None:
         from airflow_mq.spark.exchange import clear

@@ -97,7 +97,9 @@ function Picker({ stores, store, ring, view }: { stores: Store[]; store: Store; 
           <span className="muted">Ring</span>
           <select value={ring} onChange={(event) => go(shown, { conn: store.conn_id, ring: event.target.value })}>
             {store.rings.map((one) => (
-              <option key={one}>{one}</option>
+              <option key={one} value={one}>
+                {one}
+              </option>
             ))}
           </select>
         </label>

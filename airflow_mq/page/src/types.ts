@@ -147,6 +147,8 @@ export type AsideRow = {
   reason: string;
   block: number | null;
   age_seconds: number | null;
+  /** Why the last attempt failed, of a message that was tried too often. */
+  error: string | null;
 };
 
 export type EventRow = {

@@ -32,6 +32,19 @@ export const rate = (number: number | null) => (number === null ? "–" : `${com
 export const where = (one: Address) => `${one.origin}:${one.page}:${one.index}${one.priority === "high" ? " (high)" : ""}`;
 export const key = (one: Address) => JSON.stringify([one.origin, one.priority, one.page, one.index]);
 
+/** The characters that `airflow_mq.core.message` takes for invisible, and all that controls the direction of text. */
+const INVISIBLE =
+  /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+
+/** Escape what is invisible or changes the direction of text, as the command line does: an origin looks like no other. */
+export const visible = (text: string) => text.replaceAll(INVISIBLE, escaped);
+
+function escaped(character: string): string {
+  const code = character.codePointAt(0)!;
+  const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${mark}${code.toString(16).padStart(digits as number, "0")}`;
+}
+
 const STEPS: [number, string][] = [
   [86_400, "d"],
   [3_600, "h"],

@@ -218,6 +218,14 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
     ring.change_ring(max_attempts=1)
     ring.enqueue_message("acme", b"x")
     ring.service_queues(lambda delivery: Yield("KeyError"))
+    ring.enqueue_message("globex", b"y")
+    ring.service_queues(lambda delivery: Yield("TimeoutError"))
+    told = ask("viewer", "GET", f"{of(ring)}/set-aside").json()
+    assert [one["error"] for one in told["rows"]] == ["KeyError", "TimeoutError"]
+    for error, count in (("KeyErr", 1), ("ValueError", 0)):
+        told = ask("viewer", "GET", f"{of(ring)}/set-aside?error={error}&limit=1").json()
+        assert (told["total"], len(told["rows"])) == (count, count)
+    assert ask("viewer", "GET", f"{of(ring)}/set-aside?error=KeyError&reason=size").status_code == 422
     for error, judged in (("ValueError", 0), ("KeyError", 1)):
         told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"error": error, "why": "fixed"}).json()
         assert (told["judged"], told["stayed"]) == (judged, 0)

@@ -8,12 +8,14 @@ type Props = {
   title: string;
   confirm: string;
   danger?: boolean;
+  /** There is nothing to confirm, or not yet. */
+  barred?: boolean;
   children: ReactNode;
   onConfirm: () => Promise<void>;
   onClose: () => void;
 };
 
-export function Dialog({ title, confirm, danger, children, onConfirm, onClose }: Props) {
+export function Dialog({ title, confirm, danger, barred, children, onConfirm, onClose }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [wrong, setWrong] = useState<string | null>(null);
@@ -39,7 +41,7 @@ export function Dialog({ title, confirm, danger, children, onConfirm, onClose }:
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (!busy) void submit();
+          if (!busy && !barred) void submit();
         }}
       >
         <h2 id={name}>{title}</h2>
@@ -49,7 +51,7 @@ export function Dialog({ title, confirm, danger, children, onConfirm, onClose }:
           <button type="button" onClick={close}>
             Cancel
           </button>
-          <button type="submit" className={danger ? "danger" : "primary"} aria-disabled={busy}>
+          <button type="submit" className={danger ? "danger" : "primary"} aria-disabled={busy || barred}>
             {busy ? "Working…" : confirm}
           </button>
         </div>

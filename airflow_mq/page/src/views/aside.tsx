@@ -3,13 +3,13 @@
 import { useRef, useState } from "react";
 
 import { below } from "../api";
-import { useHere } from "../context";
+import { useHere, useRing } from "../context";
 import { Dialog, Field } from "../parts/dialog";
 import { Listing } from "../parts/listing";
-import { Action, Empty } from "../parts/notice";
+import { Action, Empty, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
-import type { AsideRow, Refusals } from "../types";
+import type { AsideRow, Paged, Refusals } from "../types";
 import { bytes, count, key, many, span, weight, where } from "../words";
 
 /** Why a message is set aside, by the name that is kept with it. */
@@ -22,8 +22,8 @@ const REASONS: Record<string, string> = {
   swept: "was swept out of its queue",
 };
 
-/** What is to be done with some of them, or with all there are. */
-type Deed = { what: "execute" | "judge" | "discard"; rows: AsideRow[]; all?: { total: number | null } };
+/** The action on some messages, on all of them, or on all that have the error of the first one. */
+type Deed = { what: "execute" | "judge" | "requeue" | "discard"; rows: AsideRow[]; all?: { total: number | null } };
 
 /** Where the keyboard goes when the row that it was in is gone. */
 const HEADING = "amq-aside";
@@ -154,7 +154,22 @@ function AsideTable(props: {
     { name: "A block takes", right: true, cell: (row) => weight(row.limit) },
     { name: "Size", right: true, cell: (row) => bytes(row.size) },
     { name: "Fits now", cell: (row) => (row.fits_now === null ? "–" : row.fits_now ? "yes" : "no") },
-    { name: "Reason", cell: (row) => <span className="why">{REASONS[row.reason] ?? row.reason}</span> },
+    {
+      name: "Reason",
+      cell: (row) => (
+        <>
+          <span className="why">{REASONS[row.reason] ?? row.reason}</span>
+          {row.error && (
+            <span className="row tight">
+              <code>{row.error}</code>
+              <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDeed({ what: "requeue", rows: [row] })}>
+                Requeue all with this error…
+              </Action>
+            </span>
+          )}
+        </>
+      ),
+    },
     {
       name: "Since",
       right: true,
@@ -193,6 +208,7 @@ function AsideTable(props: {
 function Deeds({ deed, onDone, onClose }: { deed: Deed; onDone: () => void; onClose: () => void }) {
   const what = { deed, onDone, onClose };
   if (deed.what === "execute") return <Execute {...what} />;
+  if (deed.what === "requeue") return <Requeue {...what} />;
   return deed.what === "judge" ? <Judge {...what} /> : <Discard {...what} />;
 }
 
@@ -253,6 +269,40 @@ function Judge({ deed, onDone, onClose }: Doing) {
     <Dialog title={`Judge ${deed.all ? everything(deed.all, "message") : many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
       <Chosen rows={deed.rows} />
       <p>What fits a block now goes back to its queue. What still weighs too much is set aside again.</p>
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+    </Dialog>
+  );
+}
+
+function Requeue({ deed, onDone, onClose }: Doing) {
+  const here = useHere();
+  const [why, setWhy] = useState("");
+  const error = deed.rows[0]!.error!;
+  const affected = useRing<Paged<AsideRow>>("set-aside", { error, limit: 1 }, false);
+  const total = affected.data && (affected.data.total ?? Infinity);
+  const messages = total === null ? "messages" : total === Infinity ? "all messages" : many(total, "message");
+  async function requeue() {
+    const answer = await here.post<Refusals & { judged: number }>("set-aside/judge", { error, why: why.trim() });
+    here.tell(`${many(answer.judged, "message")} requeued.${refusals(answer)}`);
+    onDone();
+  }
+  return (
+    <Dialog title="Requeue all with this error" confirm={`Requeue ${messages}`} barred={!total} onConfirm={requeue} onClose={onClose}>
+      <p>
+        Error: <code>{error}</code>
+      </p>
+      <Loaded from={affected}>
+        {() =>
+          total === 0 ? (
+            <p>No message is set aside with this error any more.</p>
+          ) : (
+            <p>
+              {total === 1 ? "1 message is" : `${total === Infinity ? "More messages than are counted" : messages} are`} set aside with this error, or
+              with one that begins like it. Each goes to the end of its queue, and its attempts count from zero again.
+            </p>
+          )
+        }
+      </Loaded>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
     </Dialog>
   );
