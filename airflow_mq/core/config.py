@@ -68,7 +68,7 @@ class RingConfig:
     #: Whether senders may use origins with characters that are invisible or change the direction of text.
     invisible_origins: bool = False
     #: How many queues a block takes messages of: planning it holds the ring the longer the more there are.
-    max_block_queues: int = 8_192
+    max_block_queues: int = 4_096
     #: The fraction of each block that is kept for regular messages, however many high ones wait.
     kept_for_regular: float = 0.5
     #: Whether anything was ever sent with high priority; the first such message says so, and so it stays.

@@ -110,6 +110,7 @@ class QueueBase:
             self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf,
         ):
             yield unit, shelf
+        self.store.rest()
         self._sweep_blobs(shelf)
         self._tell(shelf.hooks)
 

@@ -34,7 +34,7 @@ class InboxBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair changes for one book."""
+    """Changes that a repair makes to one book."""
 
     book: str
     #: The rows that were counted as cut and lie in no page.
