@@ -726,7 +726,7 @@ def _shortened(name: str, suffix: str, most: int) -> str:
 
 
 class _LeftAlone:
-    """What is too deep, or has too long a path, to be looked at: counted, and reported once."""
+    """Files that lie too deep, or have too long a path, to be looked at: counted, and reported once."""
 
     def __init__(self, place: str) -> None:
         self.place, self.count, self.first = place, 0, ""

@@ -115,7 +115,7 @@ async def signed_in(
 
 
 def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> Asking:
-    """Whoever is signed in, if they may look. A store of another team does not exist for them."""
+    """A signed-in user who may look. A store of another team does not exist for them."""
     found = Asking(user)
     if not found.may_read():
         raise HTTPException(403, "you may not see plugins here; ask whoever administers Airflow")

@@ -173,7 +173,7 @@ class RingExists(Refused):
 
 
 class NotPermitted(Refused):
-    """Whoever made this connection did not permit to send like this; nothing was sent.
+    """The connection does not permit to send like this; nothing was sent.
 
     `safe` is the part of the text that does not quote what was sent.
     """

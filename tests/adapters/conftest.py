@@ -23,6 +23,15 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
         assert queue.check() == []
 
 
+@pytest.fixture
+def quick(sqlite_uri: str) -> Iterator[MessageQueue]:
+    """A queue for what does not depend on the store."""
+    upgrade(parse(sqlite_uri))
+    with MessageQueue(sqlite_uri) as queue:
+        yield queue
+        assert queue.check() == []
+
+
 def die_in(program: str, environment: Mapping[str, str]) -> None:
     """Run a program that kills itself, and see to it that it did."""
     root = str(Path(__file__).parents[2])

@@ -14,17 +14,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import BATCH_BYTES, Changed, Received, landing, receive
 from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, LocalPlace, NotMoved
-from airflow_mq.store import parse, upgrade
 from tests.adapters.conftest import contents
-
-
-@pytest.fixture
-def quick(sqlite_uri: str) -> Iterator[MessageQueue]:
-    """A queue for what does not depend on the store."""
-    upgrade(parse(sqlite_uri))
-    with MessageQueue(sqlite_uri) as queue:
-        yield queue
-        assert queue.check() == []
 
 
 class Ground:

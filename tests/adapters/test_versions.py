@@ -15,20 +15,10 @@ from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
 from airflow_mq.core.errors import InvalidInput
-from airflow_mq.store import parse, upgrade
 from tests.adapters.conftest import contents
 
 #: What a landing calls of a file system.
 CALLS = ("call_s3", "exists", "info", "ls", "makedirs", "open", "pipe_file", "rm_file", "cp_file", "mv", "find")
-
-
-@pytest.fixture
-def quick(sqlite_uri: str) -> Iterator[MessageQueue]:
-    """A queue for what does not depend on the store."""
-    upgrade(parse(sqlite_uri))
-    with MessageQueue(sqlite_uri) as queue:
-        yield queue
-        assert queue.check() == []
 
 
 class Meddler:

@@ -7,7 +7,7 @@ comes to the queue cuts the stranded rows, in the order in which they were sent,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,23 +67,31 @@ def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds
         yield Violation(where, f"it is not in the ring, and no look would meet its mail {min(unseen)}")
 
 
-def find_repair(queue: QueueBase, unit: Unit, origin: str, horizon: int) -> Repair | None:
-    """Return what is to be repaired in the inbox of a book, if anything.
+def find_repairs(queue: QueueBase, unit: Unit, origins: Iterable[str], horizon: int) -> Iterator[Repair]:
+    """Return what is to be repaired in the inboxes of some books.
 
     :param horizon: every row with a smaller id is visible here, or will never be
     """
+    lent = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id)).let_go
+    for origin in origins:
+        repair = _find_repair(queue, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
+        if repair is not None:
+            yield repair
+
+
+def _find_repair(queue: QueueBase, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
     shelf = queue._fresh_shelf(unit)
     shelf.book(origin)
     cut = shelf.origins[origin].cut
     paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
     ids = next((ids for _, ids in unit.mail_between(queue.ring_id, [(origin, 0, _LAST)])), [])
-    lent = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id)).let_go
-    lost = [id_ for id_ in stranded(ids, cut, paged) if (origin, id_) not in lent]
+    # A row that only lends its bytes lies in no page, and is not stranded.
+    lost = stranded(ids, cut, paged | lent)
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None
     rows = unit.rows_for("mail_facts", {"id": lost}, ring=queue.ring_id) if lost else []
-    truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_) and id_ not in set(lost)))
+    truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
     return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
 
 
@@ -91,18 +99,15 @@ def repair_inboxes(queue: QueueBase, origins: Sequence[str], *, dry_run: bool) -
     """Return stranded rows to their inboxes; a dry run only finds them."""
     with queue._looking() as (unit, _):
         beyond = inbox_bounds(unit, queue.ring_id).last + 1
-        found = [repair for name in origins if (repair := find_repair(queue, unit, name, beyond))]
+        found = list(find_repairs(queue, unit, origins, beyond))
     if dry_run or not found:
         return found
-    repaired = []
     with queue._working() as (unit, shelf):
-        for name in (repair.book for repair in found):
-            # Another process may have changed the book since: under the ring's lock it is looked over once more.
-            repair = find_repair(queue, unit, name, shelf.horizon)
-            if repair is not None:
-                shelf.book(name)
-                shelf.origins[name].cut = repair.cut
-                shelf.changed_books.add(name)
-                shelf.look_cursor = min(shelf.look_cursor, repair.cut.floor)
-                repaired.append(repair)
+        # Another process may have changed the books since: under the ring's lock they are looked over once more.
+        repaired = list(find_repairs(queue, unit, [repair.book for repair in found], shelf.horizon))
+        for repair in repaired:
+            shelf.book(repair.book)
+            shelf.origins[repair.book].cut = repair.cut
+            shelf.changed_books.add(repair.book)
+            shelf.look_cursor = min(shelf.look_cursor, repair.cut.floor)
     return repaired

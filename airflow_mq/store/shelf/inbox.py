@@ -135,11 +135,6 @@ class Inbox:
         self.cut, self.taken, self.empty = cut, [], False
 
 
-def uncut(ids: Iterable[int], cut: Cut) -> list[int]:
-    """Of the rows of an inbox, those that lie in no page."""
-    return sorted(id_ for id_ in ids if not cut.has(id_))
-
-
 def stranded(ids: Iterable[int], cut: Cut, paged: Collection[int]) -> list[int]:
     """Of the rows of an inbox, those that count as cut and lie in no page: no look would ever bring them."""
     return sorted(id_ for id_ in ids if cut.has(id_) and id_ not in paged)
