@@ -450,17 +450,17 @@ def _read_lines(file: IO[bytes], reading: _Reading) -> Iterator[_Line]:
     """The lines from where reading stopped. No more than `INLINE` bytes of one are ever in memory."""
     while piece := file.readline(INLINE + 2):
         start, reading.number = reading.offset, reading.number + 1
-        data, read, ends = piece, len(piece), _ends(piece)
+        data, read, last = piece, len(piece), piece[-2:]
         while not piece.endswith(b"\n") and read <= LONGEST_LINE + 2 and (piece := file.readline(INLINE)):
-            data, read = b"", read + len(piece)
-            ends = ends + len(piece) if _ends(piece) == len(piece) else _ends(piece)
+            data, read, last = b"", read + len(piece), (last + piece)[-2:]
         reading.offset += read
+        ends = _ending(last)
         yield _Line(reading.number, start, read - ends, data[: len(data) - ends] if len(data) == read else None)
 
 
-def _ends(piece: bytes) -> int:
-    """How many bytes at the end of a piece end a line."""
-    return len(piece) - len(piece.rstrip(b"\r\n"))
+def _ending(last: bytes) -> int:
+    """Return the length of the line ending, given the last two bytes of a line."""
+    return 2 if last == b"\r\n" else int(last.endswith(b"\n"))
 
 
 @contextmanager

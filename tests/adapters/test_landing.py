@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,8 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.adapters import Adapter, Arrived, Received, key_for, receive
-from airflow_mq.adapters.landing import Changed, LandingFolder, LandingPrefix, LocalPlace, origin_pattern
+from airflow_mq.adapters.landing import INLINE, Changed, LandingFolder, LandingPrefix, LocalPlace, origin_pattern
+from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import InvalidInput
 from tests.adapters.conftest import contents, die_in
 
@@ -80,6 +82,22 @@ def test_each_line_can_be_a_message(queue: MessageQueue, folder: Path) -> None:
     assert receive(queue, landing, batch=1) == Received(2, 100_004, refused=1)
     assert [peeked.headers["line"] for peeked in queue.peek("acme")] == ["1", "3", "4", "5"]
     assert left(folder) == [".refused/acme/2.csv", ".refused/acme/2.csv.why"]
+
+
+def size_of(payload: bytes) -> int:
+    return payload.size if isinstance(payload, Reference) else len(payload)
+
+
+def test_only_the_line_ending_is_removed(queue: MessageQueue, folder: Path) -> None:
+    ends = [b"\r", b"\r\r", b"\r\n", b"\r\r\n", b"\n", b"\n\r", b""]
+    wanted = {}
+    for index, (length, end) in enumerate(product((0, *range(INLINE - 3, INLINE + 3)), ends)):
+        data = b"a" * length + b"b" + end
+        drop(folder, f"o{index}/1.csv", data)
+        wanted[f"o{index}"] = [len(line) for line in data.replace(b"\r\n", b"\n").split(b"\n") if line]
+    receive(queue, look(folder, "{origin}/*.csv", lines=True))
+    read = {origin: [size_of(peeked.payload) for peeked in queue.peek(origin)] for origin in wanted}
+    assert read == wanted
 
 
 def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Path) -> None:
