@@ -39,11 +39,12 @@ recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own
 	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh
 
-lint: $(STAMP) ## Check style, format, types and which module may import which
+lint: $(STAMP) ## Check style, format, types, imports and prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.voice
 
 format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
