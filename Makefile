@@ -22,7 +22,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test quick bench page reference docs matrix constraints clean
+.PHONY: help venv demo recording tour lint format test quick bench page pictures reference docs matrix constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 
 page: ## Build the page in Airflow's UI from its sources (needs Node 18 or later)
 	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
+
+pictures: $(STAMP) ## Draw the pictures of the documentation, in docs/images
+	@$(BIN)/python -m docs.pictures
 
 reference: $(STAMP) ## Write the reference pages from docstrings and from the declarations of commands
 	@$(BIN)/python docs/hooks/reference.py

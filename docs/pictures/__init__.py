@@ -1,0 +1,19 @@
+"""Pictures of the documentation: `make pictures` draws them as SVG files in docs/images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import crash, orders, ring, sequence
+
+FOLDER = Path(__file__).parents[1] / "images"
+
+
+def pictures() -> dict[str, str]:
+    """Return the text of each picture by its file name."""
+    return {
+        "ring.svg": ring.draw(),
+        "block-life.svg": sequence.draw(),
+        "crash.svg": crash.draw(),
+        "orders.svg": orders.draw(),
+    }
