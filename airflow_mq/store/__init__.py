@@ -1,8 +1,7 @@
-"""Where rings are kept: SQLite and PostgreSQL behind one interface.
+"""Stores of rings: SQLite and PostgreSQL behind one interface.
 
-Statements are files in `queries/`, one for each database where their words differ; the schema grows by
-numbered `migrations/`. A unit of work is one transaction; `SqlShelf` gives the core its
-books and pages from it, and writes back what the core changed.
+`sql/` holds the statements by noun, `statements` reads them, and numbered `migrations/` define the schema. A `Unit` is
+one transaction. `SqlShelf` loads books and pages for the core and writes back what the core changed.
 """
 
 from __future__ import annotations

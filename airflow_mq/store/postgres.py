@@ -27,7 +27,7 @@ from .bounded import GRACE, BoundedConnection, seconds_left
 from .driver import plain, translating
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .rows import Locked, StateRow
-from .sql import statement
+from .statements import statement
 from .store import Outgoing, Store
 from .unit import Unit
 

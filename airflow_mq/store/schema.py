@@ -20,7 +20,7 @@ from ..core.errors import (
 from . import postgres, sqlite
 from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, make_private, missing_store, refuse_foreign_log, refuse_network_file_system
-from .sql import migrations
+from .statements import migrations
 
 #: An upgrade may rewrite large tables, and waits for another upgrade.
 _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")

@@ -25,7 +25,7 @@ from .address import SQLITE_PREFIX
 from .driver import plain, translating
 from .files import identity, lacking, mark_log, missing_store, refuse_foreign_log
 from .rows import Locked, StateRow
-from .sql import statement
+from .statements import statement
 from .store import Lent, Outgoing, Store
 from .unit import Unit
 

@@ -55,7 +55,7 @@ def test_the_wheel_says_that_it_has_types_and_carries_what_is_read_at_run_time(t
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "airflow_mq"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    assert {"airflow_mq/py.typed", "airflow_mq/store/queries/floors.sql"} <= names
+    assert {"airflow_mq/py.typed", "airflow_mq/store/sql/ring.sql"} <= names
     assert {name for name in tracked if name.endswith((".py", ".sql"))} <= names
     # And nothing else: of the page what is built, and who wrote what is in it.
     built = {f"airflow_mq/page/dist/{path.name}" for path in (ROOT / "airflow_mq" / "page" / "dist").iterdir()}

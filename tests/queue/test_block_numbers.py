@@ -15,7 +15,7 @@ from airflow_mq.cli import main
 from airflow_mq.core.errors import TokenRefused
 from airflow_mq.queue import Block
 from airflow_mq.store import StoreAddress, parse, upgrade, upgrade_sql
-from airflow_mq.store.sql import migrations
+from airflow_mq.store.statements import migrations
 from tests.store.test_migrations import run, table
 
 RINGS = ("east", "west")

@@ -13,7 +13,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.core.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
 from airflow_mq.core.message import message_id
 from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
-from airflow_mq.store.sql import migrations
+from airflow_mq.store.statements import migrations
 from tests.model.clock import Clock
 
 

@@ -18,7 +18,7 @@ from airflow_mq.core.errors import MessageTooLong
 from airflow_mq.measuring.scratch import beside
 from airflow_mq.store import parse, schema_status, upgrade, upgrade_sql
 from airflow_mq.store.schema import _TABLE, checksum
-from airflow_mq.store.sql import migrations
+from airflow_mq.store.statements import migrations
 from tests.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
 

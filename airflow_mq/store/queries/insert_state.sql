@@ -1,2 +1,0 @@
--- The state of a new ring.
-INSERT INTO {s}state (ring) VALUES (:ring)

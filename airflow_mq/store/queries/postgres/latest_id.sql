@@ -1,2 +1,0 @@
--- The last id drawn. Takes no lock.
-SELECT {part last_drawn}

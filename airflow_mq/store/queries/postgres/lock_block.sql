@@ -1,2 +1,0 @@
--- A block by its token, for whoever ends it: waits for those who are reporting.
-SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details FROM {s}block b WHERE b.ring = %(ring)s AND b.token = %(token)b FOR UPDATE

@@ -1,2 +1,0 @@
--- What is set under some names, for queues and groups. Takes no lock.
-SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = %(ring)s AND t.origin = ANY(%(origin)b::text[])

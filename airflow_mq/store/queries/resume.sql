@@ -1,2 +1,0 @@
--- Resume an origin.
-DELETE FROM {s}pause WHERE ring = :ring AND origin = :origin

@@ -1,2 +1,0 @@
--- Blocks whose deadline has passed. Takes no lock.
-SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id

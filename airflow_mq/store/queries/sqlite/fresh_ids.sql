@@ -1,2 +1,0 @@
--- New ids.
-UPDATE {s}counter SET last = last + :count RETURNING last

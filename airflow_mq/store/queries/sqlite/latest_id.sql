@@ -1,2 +1,0 @@
--- The last id that was given out. Takes no lock.
-SELECT c.last FROM {s}counter c

@@ -1,6 +1,0 @@
--- What was reported for an origin to blocks that still live. Takes no lock.
-SELECT c.origin, o.data
-FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
-WHERE c.ring = :ring AND c.origin = :origin
-GROUP BY c.origin, o.id, o.data
-ORDER BY o.id

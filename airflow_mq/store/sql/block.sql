@@ -1,0 +1,174 @@
+-- Blocks: their claims, reported outcomes and lives.
+
+-- part: block
+-- Every column of a block.
+SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details
+FROM {s}block b
+
+-- name: next_block
+-- Count up and return the number of a ring's next block. Requires the ring lock.
+UPDATE {s}state SET blocks = blocks + 1 WHERE ring = :ring RETURNING blocks
+
+-- name: insert_block
+-- Write a planned block. Requires the ring lock.
+INSERT INTO {s}block (id, ring, number, key, token, by_hand, seconds, deadline, planned_at, details)
+VALUES (:id, :ring, :number, :key, :token, :by_hand, :seconds, :deadline, :planned_at, {json details})
+
+-- name: blocks
+-- Return blocks before a number, the latest first; a negative state matches all.
+{part block}
+WHERE b.ring = :ring AND (:state < 0 OR b.state = :state) AND b.number < :before
+ORDER BY b.number DESC
+LIMIT :limit
+
+-- name: block_by_key
+-- Return the live block with this key.
+{part block}
+WHERE b.ring = :ring AND b.key = :key AND b.state = 0
+
+-- name: block_by_token
+-- Return a block by its token.
+{part block}
+WHERE b.ring = :ring AND b.token = :token
+
+-- name: lock_block
+-- Return a block by its token, for settling or releasing it.
+{part block}
+WHERE b.ring = :ring AND b.token = :token
+
+-- name: lock_block (postgres)
+-- Wait for transactions that report to it.
+{part block}
+WHERE b.ring = :ring AND b.token = :token FOR UPDATE
+
+-- name: lock_free_block
+-- Return a block by its token, for settling or releasing it; skip it while a transaction reports to it.
+-- SQLite has one writing transaction only.
+{part block}
+WHERE b.ring = :ring AND b.token = :token
+
+-- name: lock_free_block (postgres)
+-- Skip it while another transaction holds it.
+{part block}
+WHERE b.ring = :ring AND b.token = :token FOR UPDATE SKIP LOCKED
+
+-- name: dead_blocks
+-- Return blocks whose deadline has passed, for releasing them.
+{part block}
+WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
+
+-- name: dead_blocks (postgres)
+-- Lock them; skip blocks that a transaction of a caller completes at this moment.
+{part block}
+WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id FOR UPDATE SKIP LOCKED
+
+-- name: overdue_blocks
+-- Return blocks whose deadline has passed, for display.
+{part block}
+WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
+
+-- name: block_servers
+-- Return the processes that planned the latest blocks, with the latest block of each.
+SELECT max(b.number), b.planned_at, json_extract(b.details, '$.server') FROM (
+    SELECT r.number, r.planned_at, r.details FROM {s}block r WHERE r.ring = :ring AND r.number < :before
+    ORDER BY r.number DESC LIMIT :limit
+) b
+WHERE json_extract(b.details, '$.server') IS NOT NULL
+GROUP BY json_extract(b.details, '$.server.name')
+
+-- name: block_servers (postgres)
+SELECT DISTINCT ON (b.details -> 'server' ->> 'name') b.number, b.planned_at, (b.details -> 'server')::text FROM (
+    SELECT r.number, r.planned_at, r.details FROM {s}block r WHERE r.ring = :ring AND r.number < :before
+    ORDER BY r.number DESC LIMIT :limit
+) b
+WHERE b.details -> 'server' IS NOT NULL
+ORDER BY b.details -> 'server' ->> 'name', b.number DESC
+
+-- name: renew_block
+-- Extend the deadline of a live block.
+UPDATE {s}block SET deadline = :deadline WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+
+-- name: close_block
+-- Close a live block for reports: it may be settled as soon as this is committed.
+UPDATE {s}block SET deadline = :now WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+
+-- name: end_block
+-- Record that a block was settled or released. Requires the ring lock.
+UPDATE {s}block SET state = :state, ended_at = :now, details = {json details} WHERE id = :block AND state = 0
+
+-- name: expire_block
+-- Delete blocks that ended at or before a time.
+DELETE FROM {s}block WHERE ring = :ring AND state <> 0 AND ended_at <= :before
+
+-- name: insert_claim
+-- Write the claims of a block, in order of its visits. Requires the ring lock.
+INSERT INTO {s}claim {rows ring, block bigint, by_hand boolean[], seq int[], origin text[], data bytea[]}
+
+-- name: claims
+-- Return the claims of a block, in order of its visits.
+SELECT c.origin, c.data FROM {s}claim c WHERE c.block = :block ORDER BY c.seq
+
+-- name: claims_of
+-- Return the claims of live blocks on these queues.
+SELECT c.origin, c.data FROM {s}claim c
+WHERE c.ring = :ring AND c.origin = :origin
+
+-- name: claims_of (postgres)
+SELECT c.origin, c.data FROM {s}claim c
+WHERE c.ring = :ring AND c.origin = ANY(:origin::text[])
+
+-- name: claimed
+-- Return queues with messages in flight, except those claimed by hand.
+SELECT DISTINCT c.origin FROM {s}claim c WHERE c.ring = :ring AND NOT c.by_hand
+
+-- name: all_claims
+-- Return all claims of a ring, with the state of their blocks.
+SELECT c.origin, c.data, c.block, b.state
+FROM {s}claim c LEFT JOIN {s}block b ON b.id = c.block
+WHERE c.ring = :ring ORDER BY c.block, c.seq
+
+-- name: delete_claims
+-- Delete the claims of a block. Requires the ring lock.
+DELETE FROM {s}claim WHERE block = :block
+
+-- name: report
+-- Write a report to a live block.
+INSERT INTO {s}outcome (id, block, data)
+SELECT :id, b.id, :data FROM {s}block b
+WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
+
+-- name: report (postgres)
+-- Keep the block from ending before this transaction does.
+WITH live AS (
+    SELECT b.id FROM {s}block b
+    WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
+    FOR KEY SHARE
+)
+INSERT INTO {s}outcome (block, data) SELECT live.id, :data FROM live
+
+-- name: insert_outcome
+-- Write a report to a block that this transaction has closed.
+INSERT INTO {s}outcome (id, block, data) VALUES (:id, :block, :data)
+
+-- name: outcomes
+-- Return the reports to a block, in order.
+SELECT o.data FROM {s}outcome o WHERE o.block = :block ORDER BY o.id
+
+-- name: reported
+-- Return the reports to live blocks that claimed from these queues, in order.
+SELECT c.origin, o.data
+FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
+WHERE c.ring = :ring AND c.origin = :origin
+GROUP BY c.origin, o.id, o.data
+ORDER BY o.id
+
+-- name: reported (postgres)
+SELECT c.origin, o.data
+FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
+WHERE c.ring = :ring AND c.origin = ANY(:origin::text[])
+GROUP BY c.origin, o.id, o.data
+ORDER BY o.id
+
+-- name: delete_outcomes
+-- Delete the reports to a block. Requires the ring lock.
+DELETE FROM {s}outcome WHERE block = :block

@@ -1,0 +1,276 @@
+-- Books: the queue of each origin, its place in the ring, and depths over books, pages and inbox rows.
+
+-- part: in_the_way
+-- What keeps a book `o` from being serviced: a pause, and messages in flight. Also the settings of its origin.
+-- Each CASE stops early: features that a ring does not use cost no lookup.
+       CASE WHEN EXISTS (SELECT 1 FROM {s}pause WHERE ring = :ring) THEN EXISTS (
+           SELECT 1 FROM {s}pause p
+           WHERE p.ring = :ring AND p.origin = ltrim(o.origin, char(1)) AND (p.until IS NULL OR p.until > :now)
+       ) ELSE 0 END AS paused,
+       CASE
+           WHEN EXISTS (SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = o.origin AND NOT c.by_hand) THEN 1
+           WHEN o.origin < char(2)
+           THEN EXISTS (
+               SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = substr(o.origin, 2) AND NOT c.by_hand
+           )
+           WHEN EXISTS (SELECT 1 FROM {s}claim WHERE ring = :ring AND origin < char(2))
+           THEN EXISTS (
+               SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = char(1) || o.origin AND NOT c.by_hand
+           )
+           ELSE 0
+       END AS in_flight,
+       CASE WHEN EXISTS (SELECT 1 FROM {s}standing WHERE ring = :ring) THEN (
+           SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, char(1))
+       ) END AS standing
+
+-- part: in_the_way (postgres)
+-- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight.
+       coalesce((
+           SELECT true FROM {s}pause p
+           WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
+       ), false) AS paused,
+       coalesce((
+           SELECT true FROM {s}claim c
+           WHERE c.ring = :ring AND NOT c.by_hand
+             AND c.origin IN (ltrim(o.origin, E'\x01'), E'\x01' || ltrim(o.origin, E'\x01'))
+           LIMIT 1
+       ), false) AS in_flight,
+       (SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS standing
+
+-- name: ready_books
+-- Return ready books after a ticket, in ring order.
+SELECT o.origin, o.begin_page, o.end_page, o.pages, o.messages, o.size, o.ticket, o.deficit, o.floor, o.ahead,
+       o.wake_at,
+{part in_the_way}
+FROM {s}book o
+WHERE o.ring = :ring AND o.ticket > :after
+ORDER BY o.ticket, o.origin
+LIMIT :limit
+
+-- name: books
+-- Return books by name; a queue that never had a book gets an empty one.
+SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.pages, 0), coalesce(b.messages, 0),
+       coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, x''),
+       coalesce(b.wake_at, 0),
+{part in_the_way}
+FROM (SELECT :origin AS origin) o
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = o.origin
+
+-- name: books (postgres)
+SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.pages, 0), coalesce(b.messages, 0),
+       coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, ''),
+       coalesce(b.wake_at, 0),
+{part in_the_way}
+FROM unnest(:origin::text[]) AS o(origin)
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = o.origin
+
+-- name: save_book
+-- Write books. Requires the ring lock.
+INSERT INTO {s}book {
+    rows ring, origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
+    size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]
+}
+ON CONFLICT (ring, origin) DO UPDATE SET
+    begin_page = excluded.begin_page,
+    end_page = excluded.end_page,
+    pages = excluded.pages,
+    messages = excluded.messages,
+    size = excluded.size,
+    ticket = excluded.ticket,
+    deficit = excluded.deficit,
+    floor = excluded.floor,
+    ahead = excluded.ahead,
+    wake_at = excluded.wake_at
+
+-- name: line
+-- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.
+SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.ticket IS NOT NULL ORDER BY b.ticket
+
+-- name: guaranteed
+-- Return origins with a guaranteed least: first those with a ready book, in ring order, then the others, which may
+-- have inbox rows.
+SELECT t.origin FROM {s}standing t LEFT JOIN {s}book b ON b.ring = t.ring AND b.origin = t.origin
+WHERE t.ring = :ring AND t.guaranteed
+ORDER BY b.ticket IS NULL, b.ticket, t.origin
+
+-- name: turns
+-- Return ready books in ring order whose name contains a text; an empty text matches all.
+SELECT b.origin, b.ticket FROM {s}book b
+WHERE b.ring = :ring AND b.ticket IS NOT NULL AND (CAST(:text AS text) = '' OR {position b.origin, :text} > 0)
+ORDER BY b.ticket, b.origin
+LIMIT :limit
+
+-- name: oldest_books
+-- Return ready books in order of the oldest inbox row of the first page of their window.
+SELECT b.origin, p.first_mail FROM {s}book b
+JOIN {s}page p ON p.ring = b.ring AND p.origin = b.origin AND p.page = b.begin_page
+WHERE b.ring = :ring AND b.ticket IS NOT NULL AND (CAST(:text AS text) = '' OR {position b.origin, :text} > 0)
+ORDER BY p.first_mail, b.origin
+LIMIT :limit
+
+-- name: count_before
+-- Return the number of ready books in a range of tickets that come before a ticket, the number of all in the
+-- range, and the lowest and highest ticket.
+SELECT count(CASE WHEN b.ticket < :ticket THEN 1 END), count(*), min(b.ticket), max(b.ticket)
+FROM {s}book b WHERE b.ring = :ring AND b.ticket BETWEEN :low AND :top
+
+-- name: tickets_before
+-- Return ready books in a range of tickets that come before a ticket, in ring order.
+SELECT b.origin FROM {s}book b
+WHERE b.ring = :ring AND b.ticket < :ticket AND b.ticket >= :low
+ORDER BY b.ticket, b.origin
+
+-- name: advance_tickets
+-- Move the books from a ticket on to the head of the ring. Requires the ring lock.
+UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND ticket BETWEEN :ticket AND :top
+
+-- name: set_ticket
+-- Give ready books new tickets. Requires the ring lock.
+UPDATE {s}book SET ticket = :ticket WHERE ring = :ring AND origin = :origin
+
+-- name: set_ticket (postgres)
+UPDATE {s}book b SET ticket = w.ticket
+FROM {each origin text[], ticket bigint[]}
+WHERE b.ring = :ring AND b.origin = w.origin
+
+-- name: forget_deficits
+-- Reset the deficits of all books: paths were switched on or off. Requires the ring lock.
+UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0
+
+-- name: every_book
+-- Return the names of all books, after a name.
+SELECT b.origin FROM {s}book b WHERE b.ring = :ring AND b.origin > :after ORDER BY b.origin LIMIT :limit
+
+-- name: all_books
+-- Return all books, after a name, with the figures of a ring summary.
+SELECT b.origin, b.messages, b.size, b.floor, b.ahead,
+       CASE WHEN b.ticket IS NOT NULL THEN (
+           SELECT p.first_mail FROM {s}page p
+           WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page ORDER BY p.page LIMIT 1) END
+FROM {s}book b
+WHERE b.ring = :ring AND b.origin > :after
+ORDER BY b.origin
+LIMIT :limit
+
+-- name: books_ahead
+-- Return the overtaken ids of books: inbox rows at or above the book's floor that lie in pages already.
+SELECT b.ahead FROM {s}book b WHERE b.ring = :ring AND length(b.ahead) > 0
+
+-- name: origins_from
+-- Return names of books with pages or a ticket, after a name.
+SELECT b.origin FROM {s}book b
+WHERE b.ring = :ring AND b.origin > :after AND b.origin >= :first AND b.origin < :below
+  AND (b.pages > 0 OR b.ticket IS NOT NULL)
+ORDER BY b.origin
+LIMIT :limit
+
+-- name: known_origins
+-- Return which of these queues have a book, an inbox row or a delayed row.
+SELECT o.origin FROM (SELECT :origin AS origin) o
+WHERE EXISTS (
+          SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
+      )
+   OR EXISTS (SELECT 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin = o.origin)
+   OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
+
+-- name: known_origins (postgres)
+SELECT o.origin FROM unnest(:origin::text[]) AS o(origin)
+WHERE EXISTS (
+          SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
+      )
+   OR EXISTS (SELECT 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin = o.origin)
+   OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
+
+-- name: depths
+-- Return for each queue: inbox rows not yet cut, at most `most`; when its first message was sent; recently sent
+-- messages; and set-aside messages in at most `most` pages.
+SELECT :origin AS origin, count(*), coalesce(sum(u.items), 0), coalesce(sum(u.size), 0),
+       (SELECT m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = coalesce(
+           (SELECT p.first_mail FROM {s}page p
+            WHERE p.ring = :ring AND p.origin = :origin AND p.page >= :begin ORDER BY p.page LIMIT 1),
+           (SELECT min(f.id) FROM {s}mail f WHERE f.ring = :ring AND f.origin = :origin AND f.id >= :floor))) AS oldest,
+       (SELECT coalesce(sum(l.items), 0) FROM (
+           SELECT m.items, m.sent_at FROM {s}mail m
+           WHERE m.ring = :ring AND m.origin = :origin ORDER BY m.id DESC LIMIT :latest) l
+        WHERE l.sent_at > :since) AS lately,
+       (SELECT coalesce(sum(k.kept), 0) FROM (
+           SELECT p.kept FROM {s}page p
+           WHERE p.ring = :ring AND p.origin = :origin AND p.kept > 0 LIMIT :most) k) AS kept
+FROM (SELECT m.items, m.size FROM {s}mail m
+      WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :floor ORDER BY m.id LIMIT :most) u
+
+-- name: depths (postgres)
+SELECT w.origin, u.mails, u.items, u.size,
+       (SELECT {at m.sent_at} FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id = coalesce(
+           (SELECT p.first_mail FROM {s}page p
+            WHERE p.ring = :ring AND p.origin = w.origin AND p.page >= w.begin ORDER BY p.page LIMIT 1),
+           (SELECT f.id FROM {s}mail f
+            WHERE f.ring = :ring AND f.origin = w.origin AND f.id >= w.floor ORDER BY f.id LIMIT 1))) AS oldest,
+       (SELECT coalesce(sum(l.items), 0)::bigint FROM (
+           SELECT m.items, m.sent_at FROM {s}mail m
+           WHERE m.ring = :ring AND m.origin = w.origin ORDER BY m.id DESC LIMIT :latest) l
+        WHERE l.sent_at > to_timestamp(:since / 1000000.0)) AS lately,
+       (SELECT coalesce(sum(k.kept), 0)::bigint FROM (
+           SELECT p.kept FROM {s}page p
+           WHERE p.ring = :ring AND p.origin = w.origin AND p.kept > 0 LIMIT :most) k) AS kept
+FROM {each origin text[], floor bigint[], begin bigint[]}
+CROSS JOIN LATERAL (
+    SELECT count(*) AS mails, coalesce(sum(n.items), 0)::bigint AS items, coalesce(sum(n.size), 0)::bigint AS size
+    FROM (SELECT m.items, m.size FROM {s}mail m
+          WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
+) u
+
+-- name: backlog
+-- Return queues by number of messages, the deepest first, whose name contains a text.
+SELECT f.origin, CAST(sum(f.messages) AS bigint) FROM (
+    SELECT b.origin, b.messages FROM {s}book b WHERE b.ring = :ring AND b.messages > 0
+    UNION ALL
+    SELECT m.origin, m.items FROM {s}mail m LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
+    WHERE m.ring = :ring AND m.id >= coalesce(b.floor, 0)
+) f
+WHERE CAST(:text AS text) = '' OR {position f.origin, :text} > 0
+GROUP BY f.origin
+ORDER BY 2 DESC, f.origin
+LIMIT :limit
+
+-- name: totals
+-- Return queues by depth or age, the deepest or oldest first, and totals over all of them. Set-aside messages do not
+-- count. The oldest message of a queue is in its first waiting page, or else in its first inbox row not yet cut.
+WITH uncut AS (
+    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, min(m.sent_at) AS sent
+    FROM {s}mail m
+    LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
+    WHERE m.ring = :ring AND m.id >= coalesce(b.floor, 0)
+    GROUP BY m.origin
+), kept AS (
+    SELECT p.origin, sum(p.kept) AS items, sum(CASE
+        WHEN p.page < b.begin_page THEN p.remaining_size
+        ELSE (SELECT sum(a.size) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+    END) AS size
+    FROM {s}page p
+    JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
+    WHERE p.ring = :ring AND p.kept > 0
+    GROUP BY p.origin
+), cut AS (
+    SELECT b.origin, b.messages - coalesce(k.items, 0) AS items, b.size - coalesce(k.size, 0) AS size,
+           (SELECT m.sent_at FROM {s}mail m
+            WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= (
+                SELECT p.first_mail FROM {s}page p
+                WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
+                ORDER BY p.page LIMIT 1
+            )
+            ORDER BY m.id LIMIT 1) AS sent
+    FROM {s}book b
+    LEFT JOIN kept k ON k.origin = b.origin
+    WHERE b.ring = :ring AND b.messages > coalesce(k.items, 0)
+), queue AS (
+    SELECT w.origin, sum(w.items) AS items, sum(w.size) AS size, {at min(w.sent)} AS sent
+    FROM (SELECT * FROM cut UNION ALL SELECT * FROM uncut) w
+    GROUP BY w.origin
+)
+SELECT q.origin, CAST(q.items AS bigint), CAST(q.size AS bigint), q.sent, CAST(sum(q.items) OVER () AS bigint),
+       CAST(sum(q.size) OVER () AS bigint), min(q.sent) OVER (), count(*) OVER ()
+FROM queue q
+ORDER BY CASE WHEN :oldest THEN coalesce(q.sent, 9223372036854775807) ELSE -q.items END, q.origin
+LIMIT :limit

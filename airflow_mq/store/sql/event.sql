@@ -1,0 +1,57 @@
+-- Events: the history of messages, packed by queue.
+
+-- name: insert_event
+-- Write packed events in order. Requires the ring lock.
+INSERT INTO {s}event (id, ring, block, at, origin, events, data)
+VALUES (:id, :ring, :block, :at, :origin, :events, :data)
+
+-- name: insert_event (postgres)
+INSERT INTO {s}event (ring, block, at, origin, events, data)
+SELECT :ring, :block::bigint, :at::bigint, w.origin, w.events, w.data
+FROM {ordered origin text[], events int[], data bytea[]}
+ORDER BY w.place
+
+-- name: events
+-- Return events after an id in order, of one queue or of one block if given.
+SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
+WHERE e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
+  AND (CAST(:block AS bigint) IS NULL OR e.block = :block)
+ORDER BY e.id
+LIMIT :limit
+
+-- name: first_event
+-- Return the id of the first event since a time.
+SELECT e.id FROM {s}event e WHERE e.ring = :ring AND e.at >= :since ORDER BY e.at, e.id LIMIT 1
+
+-- name: recent_events
+-- Return events of all queues, the latest first.
+-- The plus makes SQLite walk the ids backwards instead of reading all events of the ring by another index.
+SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
+WHERE +e.ring = :ring AND e.id < :before
+ORDER BY e.id DESC LIMIT :limit
+
+-- name: recent_events (postgres)
+SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
+WHERE e.ring = :ring AND e.id < :before
+ORDER BY e.id DESC LIMIT :limit
+
+-- name: recent_events_of
+-- Return events of each of these queues, the latest first.
+SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
+WHERE e.ring = :ring AND e.origin = :origin AND e.id < :before
+ORDER BY e.id DESC
+LIMIT :limit
+
+-- name: recent_events_of (postgres)
+SELECT e.id, e.origin, e.block, e.at, e.data
+FROM {each origin text[]}
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}event e
+    WHERE e.ring = :ring AND e.origin = w.origin AND e.id < :before
+    ORDER BY e.id DESC
+    LIMIT :limit
+) e
+
+-- name: expire_event
+-- Delete events at or before a time.
+DELETE FROM {s}event WHERE ring = :ring AND at <= :before

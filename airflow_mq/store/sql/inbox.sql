@@ -1,0 +1,370 @@
+-- Inbox rows: stored messages, waiting to be cut into pages, or delayed until they are due.
+
+-- name: insert_mail
+-- Write the rows of one call. The writing transaction is the only one.
+INSERT INTO {s}mail (id, size, items, ring, more, origin, lengths, attributes, heap)
+VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
+
+-- name: insert_mail (postgres)
+-- Write a few rows in order, as one statement that commits by itself.
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
+SELECT :ring, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
+FROM {ordered size int[], items int[], more boolean[], origin text[], lengths bytea[], attributes bytea[], heap bytea[]}
+ORDER BY w.place
+
+-- name: insert_one (postgres)
+-- Write a call of one message.
+INSERT INTO {s}mail (size, ring, origin, heap) VALUES (%b, %b, %b, %b)
+
+-- name: copy_mail (postgres)
+-- Write the rows of one call in bulk.
+COPY {s}mail (size, items, ring, more, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
+
+-- name: insert_posted
+-- Write messages that processors sent, under ids drawn before. Requires the ring lock.
+INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], heap bytea[]}
+
+-- name: insert_posted_blob
+-- Write messages with external payloads that processors sent, under ids drawn before. Requires the ring lock.
+INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], attributes bytea[], heap bytea[]}
+
+-- name: insert_rejoined
+-- Write requeued messages with their original time of sending. Requires the ring lock.
+INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
+VALUES (:ring, :id, :origin, :size, :attributes, :heap, :sent_at)
+
+-- name: insert_rejoined (postgres)
+INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
+SELECT :ring, w.id, w.origin, w.size, w.attributes, w.heap,
+       'epoch'::timestamptz + w.sent_at * interval '1 microsecond'
+FROM {each id bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
+
+-- name: mail
+-- Return the next rows of each queue, with their bytes up to the size `inline`.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: mail (postgres)
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
+FROM {each origin text[], after bigint[]}
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m
+    WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
+    ORDER BY m.id
+    LIMIT :limit
+) m
+
+-- name: mail_between
+-- Return the ids of each queue's rows in a range, as one value per queue.
+SELECT :origin, group_concat(m.id) FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :first AND m.id < :below
+
+-- name: mail_between (postgres)
+SELECT w.origin, found.ids
+FROM {each origin text[], first bigint[], below bigint[]}
+CROSS JOIN LATERAL (
+    SELECT array_agg(m.id) AS ids FROM {s}mail m
+    WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.first AND m.id < w.below
+) found
+
+-- name: uncut
+-- Return rows of all queues in order of ids, without bytes; some may lie in pages already.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CAST(NULL AS bytea)
+FROM {s}mail m
+WHERE m.ring = :ring AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: heaps
+-- Return the bytes of rows.
+SELECT m.origin, m.id, m.lengths, m.items, m.size, m.heap
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+
+-- name: heaps (postgres)
+SELECT m.origin, m.id, m.lengths, m.items, m.size, m.heap
+FROM {each origin text[], id bigint[]}
+JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+
+-- name: mail_attributes
+-- Return the attributes that senders set on rows; skip rows without any.
+SELECT m.origin, m.id, m.attributes
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id AND m.attributes <> x''
+
+-- name: mail_attributes (postgres)
+SELECT m.origin, m.id, m.attributes
+FROM {each origin text[], id bigint[]}
+JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+WHERE m.attributes <> ''
+
+-- name: mail_facts
+-- Return the number of messages and of bytes of rows.
+SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = :id
+
+-- name: mail_facts (postgres)
+SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
+
+-- name: sent_at
+-- Return when rows were sent.
+SELECT m.id, m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+
+-- name: sent_at (postgres)
+SELECT m.id, {at m.sent_at}
+FROM {each origin text[], id bigint[]}
+JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+
+-- name: arrivals
+-- Return when rows were sent, and the number of the first block planned after each.
+SELECT m.origin, m.id, m.sent_at, (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+)
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+
+-- name: arrivals (postgres)
+SELECT m.origin, m.id, {at m.sent_at}, (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+)
+FROM {each origin text[], id bigint[]}
+JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+
+-- name: news_by_id
+-- Return queues that are not ready and have rows in a range of ids, with the first id of each.
+SELECT m.origin, min(m.id)
+FROM {s}mail m
+LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
+WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
+  AND b.ticket IS NULL AND m.id >= coalesce(b.floor, 0)
+GROUP BY m.origin
+ORDER BY 2
+
+-- name: news_by_origin
+-- Return queues that are not ready and have rows, with the first id of each.
+-- The recursion steps from queue to queue along the index instead of reading all rows.
+WITH RECURSIVE walk(origin) AS (
+    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < :below)
+    FROM walk
+    WHERE walk.origin IS NOT NULL
+)
+SELECT w.origin,
+       (SELECT min(m.id) FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
+FROM walk w
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
+WHERE w.origin IS NOT NULL AND b.ticket IS NULL
+ORDER BY 2
+
+-- name: newcomers
+-- Return the queues of a bounded range of rows: the first row of each queue that is not ready, and the last id read.
+-- The range contains rows of all rings, because SQLite keeps no index by ring and id.
+SELECT s.origin, min(CASE WHEN s.ring = :ring AND b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END),
+       max(s.id)
+FROM (SELECT m.ring, m.id, m.origin FROM {s}mail m WHERE m.id >= :start ORDER BY m.id LIMIT :limit) s
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = s.origin
+GROUP BY s.origin
+
+-- name: newcomers (postgres)
+-- The range contains rows of this ring only.
+SELECT s.origin, min(CASE WHEN b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END), max(s.id)
+FROM (SELECT m.id, m.origin FROM {s}mail m WHERE m.ring = :ring AND m.id >= :start ORDER BY m.id LIMIT :limit) s
+LEFT JOIN LATERAL (
+  SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = s.origin LIMIT 1
+) b ON true
+GROUP BY s.origin
+
+-- name: first_news
+-- Return the queues of the ring's rows in a bounded range of ids.
+-- The range contains rows of all rings, because SQLite keeps no index by ring and id.
+SELECT n.origin, n.id
+FROM (SELECT m.ring, m.origin, m.id FROM {s}mail m WHERE m.id > :after ORDER BY m.id LIMIT :limit) n
+WHERE n.ring = :ring
+ORDER BY n.id
+
+-- name: first_news (postgres)
+-- The range contains rows of this ring only.
+SELECT m.origin, m.id
+FROM {s}mail m
+WHERE m.ring = :ring AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: next_mail
+-- Return the sizes of the next rows of all rings in order of ids.
+SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}mail m WHERE m.id > :after ORDER BY m.id LIMIT :limit
+
+-- name: next_mail (postgres)
+-- Return the sizes of the next rows of one ring.
+SELECT m.id, m.ring, m.origin, m.items, m.size
+FROM {s}mail m
+WHERE m.ring = :ring AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: first_mails
+-- Return the first row of each queue that is not ready and has rows, and whether it is the queue's only row.
+-- The recursion steps from queue to queue along the index.
+WITH RECURSIVE walk(origin) AS (
+    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin)
+    FROM walk
+    WHERE walk.origin IS NOT NULL
+), news AS (
+    SELECT w.origin, coalesce(b.wake_at, 0) AS wake_at, coalesce(b.messages, 0) AS messages,
+           coalesce(length(b.ahead), 0) AS ahead,
+           (SELECT min(m.id) FROM {s}mail m
+            WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
+    FROM walk w
+    LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
+    WHERE w.origin IS NOT NULL AND b.ticket IS NULL
+)
+SELECT n.origin, n.wake_at, n.messages, n.ahead,
+       (SELECT max(l.id) FROM {s}mail l WHERE l.ring = :ring AND l.origin = n.origin) = m.id AS whole,
+       m.id, m.size, m.items, m.more, m.lengths, m.attributes
+FROM news n
+JOIN {s}mail m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
+
+-- name: mail_origins_from
+-- Return names of queues with rows, after a name.
+-- The recursion steps from queue to queue along the index.
+WITH RECURSIVE walk(origin, place) AS (
+    SELECT min(m.origin), 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
+    FROM walk
+    WHERE walk.origin IS NOT NULL AND walk.origin < :below AND walk.place < :limit
+)
+SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
+
+-- name: pulse
+-- Return the newest row's id, the time of the latest set-aside message, and whether a delayed row is due.
+-- The plus makes SQLite look at the newest row first instead of reading all rows of the ring by another index.
+SELECT coalesce((SELECT m.id FROM {s}mail m WHERE +m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
+       coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
+       coalesce((SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring) <= :now, false)
+
+-- name: pulse (postgres)
+SELECT coalesce((SELECT max(m.id) FROM {s}mail m WHERE m.ring = :ring), 0),
+       coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
+       coalesce((SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring) <= :now, false)
+
+-- name: mail_ids
+-- Return which of these ids exist, delayed or not.
+SELECT m.id FROM {s}mail m WHERE m.id = :mail UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = :mail
+
+-- name: mail_ids (postgres)
+SELECT m.id FROM {s}mail m WHERE m.id = ANY(:mail::bigint[])
+UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = ANY(:mail::bigint[])
+
+-- name: mail_blobs
+-- Return rows that refer to external payloads.
+SELECT d.id, d.origin, d.attributes FROM {s}mail d
+WHERE d.ring = :ring AND d.attributes <> x'' AND instr(d.attributes, CAST('"blobs":{' AS BLOB))
+
+-- name: mail_blobs (postgres)
+SELECT d.id, d.origin, d.attributes FROM {s}mail d
+WHERE d.ring = :ring AND d.attributes <> '' AND position('"blobs":{'::bytea IN d.attributes) > 0
+
+-- name: delete_mail
+-- Delete rows that no page needs. Requires the ring lock.
+DELETE FROM {s}mail
+WHERE ring = :ring AND origin = :origin AND id = :id
+
+-- name: delete_mail (postgres)
+DELETE FROM {s}mail d
+USING {each origin text[], id bigint[]}
+WHERE d.ring = :ring AND d.origin = w.origin AND d.id = w.id
+
+-- name: delete_shared_mail
+-- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a
+-- page's worth, so it lies in three pages at most, and at an edge of each. The test looks at edges only: a row that was
+-- committed late has a smaller id than rows that were cut before it. Requires the ring lock.
+DELETE FROM {s}mail
+WHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (
+    SELECT 1 FROM {s}page p
+    WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN :page - 2 AND :page + 2
+      AND :id IN (p.first_mail, p.last_mail)
+)
+
+-- name: delete_shared_mail (postgres)
+DELETE FROM {s}mail d
+USING {each origin text[], id bigint[], page bigint[]}
+WHERE d.ring = :ring AND d.origin = w.origin AND d.id = w.id AND NOT EXISTS (
+    SELECT FROM {s}page p
+    WHERE p.ring = :ring AND p.origin = w.origin AND p.page BETWEEN w.page - 2 AND w.page + 2
+      AND w.id IN (p.first_mail, p.last_mail)
+)
+
+-- name: insert_delayed
+-- Write rows that join their queue when they are due.
+INSERT INTO {s}delayed (id, due, size, items, ring, more, origin, lengths, attributes, heap)
+VALUES (:id, :due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
+
+-- name: insert_delayed (postgres)
+-- Write one such row.
+INSERT INTO {s}delayed (due, size, items, ring, more, origin, lengths, attributes, heap)
+VALUES (:due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
+
+-- name: due
+-- Return due rows of all queues, without bytes.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
+WHERE d.ring = :ring AND d.due <= :now ORDER BY d.due, d.id
+
+-- name: due_mail
+-- Return due rows of these queues, with bytes.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+WHERE d.ring = :ring AND d.due <= :now AND d.origin = :origin ORDER BY d.due, d.id
+
+-- name: due_mail (postgres)
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+WHERE d.ring = :ring AND d.due <= :now AND d.origin = ANY(:origin::text[]) ORDER BY d.due, d.id
+
+-- name: promote_due
+-- Move due rows into their queues as if they were sent now; `delete_due` completes the move.
+INSERT INTO {s}mail (id, size, items, ring, more, origin, lengths, attributes, heap)
+SELECT :id, d.size, d.items, d.ring, d.more, d.origin, d.lengths, d.attributes, d.heap FROM {s}delayed d
+WHERE d.id = :was
+
+-- name: promote_due (postgres)
+-- Move due rows into their queues as if they were sent now. Requires the ring lock.
+WITH due AS (
+    DELETE FROM {s}delayed d WHERE d.ring = :ring AND d.due <= :now RETURNING d.*
+)
+INSERT INTO {s}mail (size, items, ring, more, origin, lengths, attributes, heap)
+SELECT size, items, ring, more, origin, lengths, attributes, heap FROM due ORDER BY due, id
+
+-- name: delete_due (sqlite)
+-- Delete the delayed rows that joined their queues.
+DELETE FROM {s}delayed WHERE ring = :ring AND due <= :now
+
+-- name: delayed_from
+-- Return delayed rows after a due time and id, with bytes.
+SELECT d.due, d.id, d.origin, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+WHERE d.ring = :ring AND (d.due, d.id) > (:due, :after)
+ORDER BY d.due, d.id LIMIT :limit
+
+-- name: delayed_of
+-- Return the number of delayed messages of a queue, and when the first of them is due.
+SELECT CAST(coalesce(sum(d.items), 0) AS bigint), min(d.due) FROM {s}delayed d
+WHERE d.ring = :ring AND d.origin = :origin AND d.due > :now
+
+-- name: delayed_origins_from
+-- Return names of queues with delayed rows. Reads all delayed rows of the ring.
+SELECT DISTINCT d.origin FROM {s}delayed d
+WHERE d.ring = :ring AND d.origin >= :first AND d.origin < :below
+LIMIT :limit
+
+-- name: delayed_blobs
+-- Return delayed rows that refer to external payloads.
+SELECT d.id, d.origin, d.attributes FROM {s}delayed d
+WHERE d.ring = :ring AND d.attributes <> x'' AND instr(d.attributes, CAST('"blobs":{' AS BLOB))
+
+-- name: delayed_blobs (postgres)
+SELECT d.id, d.origin, d.attributes FROM {s}delayed d
+WHERE d.ring = :ring AND d.attributes <> '' AND position('"blobs":{'::bytea IN d.attributes) > 0

@@ -1,0 +1,75 @@
+-- Origins: pauses, settings, groups with their deficits, and measured work.
+
+-- name: pause
+-- Pause an origin, or replace its pause.
+INSERT INTO {s}pause (ring, origin, reason, who, at, until, below)
+VALUES (:ring, :origin, :reason, :who, :now, :until, :below)
+ON CONFLICT (ring, origin) DO UPDATE SET
+    reason = excluded.reason, who = excluded.who, at = excluded.at, until = excluded.until, below = excluded.below
+
+-- name: resume
+-- Resume an origin.
+DELETE FROM {s}pause WHERE ring = :ring AND origin = :origin
+
+-- name: paused
+-- Return paused origins.
+SELECT p.origin, p.reason, p.who, p.at, p.until, p.below FROM {s}pause p
+WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now)
+ORDER BY p.origin
+
+-- name: paused_groups
+-- Return groups that are paused with everything below them.
+SELECT p.origin FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
+
+-- name: set_standing
+-- Write the settings of an origin.
+INSERT INTO {s}standing (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)
+ON CONFLICT (ring, origin) DO UPDATE SET settings = excluded.settings, guaranteed = excluded.guaranteed
+
+-- name: standings
+-- Return the settings of these origins and groups.
+SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = :origin
+
+-- name: standings (postgres)
+SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ANY(:origin::text[])
+
+-- name: all_standings
+-- Return the settings of all origins and groups.
+SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring
+
+-- name: branches
+-- Return the groups of a ring with paths.
+SELECT g.path, g.deficit, g.level, g.owed FROM {s}branch g WHERE g.ring = :ring ORDER BY g.path
+
+-- name: save_branch
+-- Write groups; add to the stored deficit, which others may have charged since. Requires the ring lock.
+INSERT INTO {s}branch (ring, path, deficit, level, owed) VALUES (:ring, :path, :deficit, :level, :owed)
+ON CONFLICT (ring, path) DO UPDATE SET
+    deficit = deficit + :delta,
+    level = min(level, excluded.level),
+    owed = excluded.owed
+
+-- name: save_branch (postgres)
+INSERT INTO {s}branch AS g (ring, path, deficit, level, owed)
+SELECT :ring, w.path, w.deficit, w.level, w.owed
+FROM {each path text[], deficit bigint[], level bigint[], owed text[]}
+ON CONFLICT (ring, path) DO UPDATE SET
+    deficit = g.deficit + (
+        SELECT d.delta FROM unnest(:path::text[], :delta::bigint[]) AS d(path, delta) WHERE d.path = excluded.path
+    ),
+    level = least(g.level, excluded.level),
+    owed = excluded.owed
+
+-- name: forget_branches
+-- Delete the groups of a ring: paths were switched on or off. Requires the ring lock.
+DELETE FROM {s}branch WHERE ring = :ring
+
+-- name: measure
+-- Return what was measured of processors' work, of one processor if given.
+SELECT m.processor, m.origin, m.data FROM {s}measure m
+WHERE m.ring = :ring AND (CAST(:processor AS text) IS NULL OR m.processor = :processor)
+
+-- name: save_measure
+-- Write what was measured of a processor's work. Requires the ring lock.
+INSERT INTO {s}measure (ring, processor, origin, data) VALUES (:ring, :processor, :origin, {json data})
+ON CONFLICT (ring, processor, origin) DO UPDATE SET data = excluded.data

@@ -1,0 +1,112 @@
+-- Pages: messages of one queue, cut from inbox rows, with their progress.
+
+-- name: pages
+-- Return the first stored pages of each queue within bounds.
+SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
+       p.slices, p.lengths, p.marks, p.notes
+FROM {s}page p
+WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN :first AND :last
+ORDER BY p.page
+LIMIT :limit
+
+-- name: pages (postgres)
+SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
+       p.slices, p.lengths, p.marks, p.notes
+FROM {each origin text[], first bigint[], last bigint[]}
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}page p
+    WHERE p.ring = :ring AND p.origin = w.origin AND p.page BETWEEN w.first AND w.last
+    ORDER BY p.page
+    LIMIT :limit
+) p
+
+-- name: save_page
+-- Write pages. Requires the ring lock.
+INSERT INTO {s}page {
+    rows ring, origin text[], page bigint[], items int[], used int[], first_index int[], remaining int[],
+    remaining_size bigint[], kept int[], first_mail bigint[], last_mail bigint[], slices bytea[], lengths bytea[],
+    marks bytea[], notes bytea[]
+}
+ON CONFLICT (ring, origin, page) DO UPDATE SET
+    items = excluded.items,
+    used = excluded.used,
+    first_index = excluded.first_index,
+    remaining = excluded.remaining,
+    remaining_size = excluded.remaining_size,
+    kept = excluded.kept,
+    first_mail = excluded.first_mail,
+    last_mail = excluded.last_mail,
+    slices = excluded.slices,
+    lengths = excluded.lengths,
+    marks = excluded.marks,
+    notes = excluded.notes
+
+-- name: delete_page
+-- Delete pages. Requires the ring lock.
+DELETE FROM {s}page
+WHERE ring = :ring AND origin = :origin AND page = :page
+
+-- name: delete_page (postgres)
+DELETE FROM {s}page d
+USING {each origin text[], page bigint[]}
+WHERE d.ring = :ring AND d.origin = w.origin AND d.page = w.page
+
+-- name: first_pages
+-- Return the first waiting page of each ready book, and whether the book has no message elsewhere.
+SELECT b.origin, b.wake_at, b.messages,
+       p.page = b.end_page - 1 AND b.ahead = x'' AND NOT EXISTS (
+           SELECT 1 FROM {s}mail m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor
+       ) AS whole,
+       p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size, p.first_mail,
+       CASE WHEN p.first_index > 0 OR p.marks <> x'' OR p.notes <> x'' THEN p.slices ELSE x'' END,
+       p.lengths, p.marks, p.notes
+FROM {s}book b
+JOIN {s}page p ON p.rowid = (
+    SELECT q.rowid FROM {s}page q
+    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
+      AND q.first_index < q.items
+    ORDER BY q.page LIMIT 1
+)
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
+
+-- name: first_pages (postgres)
+SELECT b.origin, b.wake_at, b.messages,
+       p.page = b.end_page - 1 AND b.ahead = '' AND (
+           SELECT true FROM {s}mail m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
+       ) IS NULL AS whole,
+       p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size, p.first_mail,
+       CASE WHEN p.first_index > 0 OR p.marks <> '' OR p.notes <> '' THEN p.slices ELSE '' END,
+       p.lengths, p.marks, p.notes
+FROM {s}book b
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}page q
+    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
+      AND q.first_index < q.items
+    ORDER BY q.page LIMIT 1
+) p
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
+
+-- name: kept_pages
+-- Return pages with set-aside messages, from a queue and page on.
+SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
+       p.slices, p.lengths, p.marks, p.notes
+FROM {s}page p
+WHERE p.ring = :ring AND p.kept > 0 AND (p.origin, p.page) >= (:origin, :page)
+  AND (CAST(:only AS text) IS NULL OR p.origin = :only)
+ORDER BY p.origin, p.page
+LIMIT :limit
+
+-- name: swept_pages
+-- Return pages with messages that a sweep set aside: those without a row in `aside`.
+SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
+       p.slices, p.lengths, p.marks, p.notes
+FROM {s}page p
+WHERE p.ring = :ring AND p.kept > 0 AND (p.origin, p.page) >= (:origin, :page)
+  AND p.origin <= :last
+  AND p.kept > (SELECT count(*) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+ORDER BY p.origin, p.page
+LIMIT :limit
+
+-- name: sweep_pages
+-- Set aside all remaining messages of swept pages. Requires the ring lock.
+UPDATE {s}page SET kept = remaining WHERE ring = :ring AND origin = :origin AND page >= :first

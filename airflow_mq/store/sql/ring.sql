@@ -1,0 +1,142 @@
+-- Rings: names, settings, floors, leases and the ring lock; ids and clock of the database.
+
+-- part: last_drawn (postgres)
+-- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
+-- sequence's row may read the value that `nextval` logs, up to 32 ahead of the last id drawn. Ids drawn later
+-- would then count as visible to all.
+coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
+
+-- name: ring_by_name
+-- Return a ring by name, and the database's clock in microseconds.
+SELECT r.id, r.name, r.config, {clock} FROM {s}ring r WHERE r.name = :name
+
+-- name: ring_names
+-- Return the names of all rings.
+SELECT r.name FROM {s}ring r ORDER BY r.name
+
+-- name: hold_config
+-- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit.
+-- The writing transaction is the only one, so the settings stay current.
+SELECT r.config FROM {s}ring r WHERE r.id = :ring
+
+-- name: hold_config (postgres)
+-- Lock the ring's row: senders that add queues wait for each other.
+SELECT r.config FROM {s}ring r WHERE r.id = :ring
+FOR NO KEY UPDATE
+
+-- name: insert_ring
+-- Create a ring and return its id; return no row if the name exists.
+INSERT INTO {s}ring (name, config) VALUES (:name, {json config}) ON CONFLICT DO NOTHING RETURNING id
+
+-- name: insert_state
+-- Create the state of a new ring.
+INSERT INTO {s}state (ring) VALUES (:ring)
+
+-- name: change_ring
+-- Replace the settings of a ring. Requires the ring lock.
+UPDATE {s}ring SET config = :config WHERE id = :ring
+
+-- name: change_ring (postgres)
+-- Keep the mark `high` that a concurrent sender may have set.
+UPDATE {s}ring
+SET config = :config::jsonb || CASE
+    WHEN (config ->> 'high')::boolean THEN '{"high": true}'::jsonb ELSE '{}'::jsonb
+END
+WHERE id = :ring
+
+-- name: allow_high
+-- Record in the settings that the ring receives messages of high priority.
+UPDATE {s}ring SET config = json_set(config, '$.high', json('true'))
+WHERE id = :ring AND NOT coalesce(json_extract(config, '$.high'), 0)
+
+-- name: allow_high (postgres)
+-- Lock the ring's row of settings until the commit, but only the first time.
+UPDATE {s}ring SET config = config || '{"high": true}'::jsonb
+WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
+
+-- name: floors
+-- Return ticket floor, look floor and version of a ring.
+SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :ring
+
+-- name: lock_ring
+-- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
+SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder,
+       r.config, (SELECT last FROM {s}counter)
+FROM {s}state s
+JOIN {s}ring r ON r.id = s.ring
+WHERE s.ring = :ring
+
+-- name: lock_ring (postgres)
+-- Return the state of a ring and hold the ring lock until the end of the transaction: lock the row of state.
+-- The last id is read before the next statement takes its snapshot; only then can it serve as a mark.
+SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder,
+       r.config, {part last_drawn}
+FROM {s}state s
+JOIN {s}ring r ON r.id = s.ring
+WHERE s.ring = :ring
+FOR UPDATE OF s
+
+-- name: try_lock_ring (postgres)
+-- Like `lock_ring`, but return no row if another transaction holds the ring lock.
+SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder,
+       r.config, {part last_drawn}
+FROM {s}state s
+JOIN {s}ring r ON r.id = s.ring
+WHERE s.ring = :ring
+FOR UPDATE OF s SKIP LOCKED
+
+-- name: save_state
+-- Write the floors of a ring and count the change. Requires the ring lock.
+UPDATE {s}state
+SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor
+WHERE ring = :ring
+
+-- name: save_state (postgres)
+-- Write the marks, too.
+UPDATE {s}state
+SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb
+WHERE ring = :ring
+
+-- name: lower_floor
+-- Lower the ticket floor below tickets that are now in use. Requires the ring lock.
+UPDATE {s}state SET ticket_floor = :ticket WHERE ring = :ring AND ticket_floor > :ticket
+
+-- name: take_lease
+-- Lease the ring to a process across transactions. Requires the ring lock.
+UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder WHERE ring = :ring
+
+-- name: renew_lease
+-- Extend the lease of a ring, if the process still has it.
+UPDATE {s}state SET lease_until = :until WHERE ring = :ring AND lease_token = :token
+
+-- name: drop_lease
+-- End the lease of a ring, if the process still has it.
+UPDATE {s}state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE ring = :ring AND lease_token = :token
+
+-- name: fresh_ids
+-- Draw ids and return the last one.
+UPDATE {s}counter SET last = last + :count RETURNING last
+
+-- name: fresh_ids (postgres)
+-- Draw ids and return each. The transaction gets its number first: a horizon must not pass an id drawn here.
+SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END FROM generate_series(1, :count)
+
+-- name: latest_id
+-- Return the last id drawn.
+SELECT c.last FROM {s}counter c
+
+-- name: latest_id (postgres)
+SELECT {part last_drawn}
+
+-- name: last_id (postgres)
+-- Return the last id drawn, and whether this transaction has a number already.
+SELECT {part last_drawn}, pg_current_xact_id_if_assigned() IS NOT NULL
+
+-- name: snapshot (postgres)
+-- Return the number below which all transactions have ended, this transaction's number, and the clock.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
+       {clock}
+
+-- name: now
+-- Return the database's clock in microseconds.
+SELECT {clock}

@@ -1,0 +1,76 @@
+-- Set-aside messages: messages kept for manual handling.
+
+-- part: asides
+-- Set-aside messages of a range of queues, after an address.
+SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
+       a.arrived_block
+FROM {s}aside a
+WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
+  AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
+  AND a.arrived_at < :before
+
+-- name: save_aside
+-- Record why messages were set aside. Requires the ring lock.
+INSERT INTO {s}aside {
+    rows ring, block bigint, at bigint, origin text[], page bigint[], item int[], id bytea[], size int[],
+    weight bytea[], weight_limit bytea[], reason text[], arrived_at bigint[], arrived_block bigint[]
+}
+ON CONFLICT (ring, origin, page, item) DO UPDATE SET
+    weight = excluded.weight,
+    weight_limit = excluded.weight_limit,
+    reason = excluded.reason,
+    block = excluded.block,
+    at = excluded.at,
+    arrived_at = excluded.arrived_at,
+    arrived_block = excluded.arrived_block
+
+-- name: asides
+-- Return why messages of these pages were set aside.
+SELECT a.origin, a.page, a.item, a.id, a.weight, a.weight_limit, a.reason, a.block, a.at
+FROM {s}aside a
+WHERE a.ring = :ring AND a.origin = :origin AND a.page = :page
+
+-- name: asides (postgres)
+SELECT a.origin, a.page, a.item, a.id, a.weight, a.weight_limit, a.reason, a.block, a.at
+FROM {each origin text[], page bigint[]}
+JOIN {s}aside a ON a.ring = :ring AND a.origin = w.origin AND a.page = w.page
+
+-- name: asides_from
+-- Return set-aside messages in order of addresses.
+{part asides}
+ORDER BY a.origin, a.page, a.item
+LIMIT :limit
+
+-- name: asides_of_block
+-- Return messages that a block set aside, in order of addresses.
+{part asides}
+  AND a.block = :block
+ORDER BY a.origin, a.page, a.item
+LIMIT :limit
+
+-- name: asides_since_block
+-- Return set-aside messages that arrived between this block and the one before it, in order of addresses.
+{part asides}
+  AND a.arrived_block = :arrived
+ORDER BY a.origin, a.page, a.item
+LIMIT :limit
+
+-- name: count_asides
+-- Return the number of set-aside messages, in at most `limit` pages.
+SELECT coalesce(CAST(sum(k.kept) AS bigint), 0)
+FROM (SELECT p.kept FROM {s}page p WHERE p.ring = :ring AND p.kept > 0 LIMIT :limit) k
+
+-- name: beside
+-- Return the number of delayed messages and of set-aside messages of a ring.
+SELECT coalesce((SELECT CAST(sum(d.items) AS bigint) FROM {s}delayed d WHERE d.ring = :ring), 0),
+       coalesce((SELECT CAST(sum(p.kept) AS bigint) FROM {s}page p WHERE p.ring = :ring AND p.kept > 0), 0)
+
+-- name: delete_aside
+-- Delete the records of messages that are no longer set aside. Requires the ring lock.
+DELETE FROM {s}aside
+WHERE ring = :ring AND origin = :origin AND page = :page AND item = :item
+
+-- name: delete_aside (postgres)
+DELETE FROM {s}aside d
+USING {each origin text[], page bigint[], item int[]}
+WHERE d.ring = :ring AND d.origin = w.origin AND d.page = w.page AND d.item = w.item
