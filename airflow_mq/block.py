@@ -17,7 +17,7 @@ from typing import Any
 from airflow.sdk import Asset, TaskGroup
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.operators.blocks import ProcessMessagesOperator, ServiceQueuesOperator, SettleBlockOperator
+from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
 from airflow_mq.processors import Processor, Processors
 
 
@@ -62,13 +62,13 @@ def block(
     connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
     given = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
     with TaskGroup(group_id, default_args=given, tooltip="Plans, processes and settles one block.") as group:
-        plan = ServiceQueuesOperator(
+        plan = PlanBlockOperator(
             task_id="plan", processors=routes, limit=limit, lease=lease, share_below=share_below, patience=patience,
             **connection,
         )  # fmt: skip
         process = ProcessMessagesOperator.partial(
             # As text: a mapped task is kept with its arguments, and these are to read the same at every parse.
-            task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id, conn_id=spark_conn_id,
+            task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id, spark_conn_id=spark_conn_id,
             exchange=exchange, lease=lease, map_index_template="{{ task.part['name'] }}",
             **connection, **(process_args or {}),
         ).expand(part=plan.output)  # fmt: skip

@@ -6,12 +6,12 @@
 
     process()
 
-With a parameter `message` the function also gets the `Delivery`: id, address, attempt, headers, block, sent_at.
+With a parameter `message` the function also receives the `Delivery`: id, address, attempt, headers, block, sent_at.
 
-The task services the ready queues within the weight, in its own process, and calls the function for each
-message; what it returns is the message's outcome. Mapped over the parts of a plan, it processes those instead:
+The task services the ready queues within the weight, in its own process, and calls the function for each message; the
+return value is the message's outcome. Mapped over the parts of a plan, the task processes those instead:
 
-    plan = ServiceQueuesOperator(task_id="plan", processors=processors)
+    plan = PlanBlockOperator(task_id="plan", processors=processors)
     process.expand(part=plan.output)
 """
 
@@ -20,28 +20,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue, server_name, weight_of
-from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.blocks.service import MESSAGE, processor_of, serviced_as_xcom
+from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Processors
 
-if TYPE_CHECKING:
-    from airflow_mq import Delivery
-
-#: What the function is called with, message by message; and what it may have besides.
-GIVEN, MESSAGE = ("payload", "origin"), "message"
+#: Arguments that the function receives for each message.
+GIVEN = ("payload", "origin")
 
 
 class MessageProcessorOperator(DecoratedOperator):
-    """Calls a function for each message.
+    """Call a function for each message.
 
     :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; without it the connection's (templated)
+    :param ring: name of the ring; the connection's if left out (templated)
     :param processors: with `part`, the rules that the plan was made with
     :param plan_task_id: with `part`, the task that planned the block
     """
@@ -61,7 +59,7 @@ class MessageProcessorOperator(DecoratedOperator):
         plan_task_id: str = "plan",
         **kwargs: Any,
     ) -> None:
-        super().__init__(python_callable=_given_later(python_callable), **kwargs)
+        super().__init__(python_callable=_with_defaults(python_callable), **kwargs)
         self.mq_conn_id = mq_conn_id
         self.ring = ring
         self.limit = limit
@@ -77,54 +75,46 @@ class MessageProcessorOperator(DecoratedOperator):
         function = self.python_callable
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
             limit = weight_of(self.limit, "limit")
-            done = queue.service_queues(_calling(function, fixed), limit, server=server_name(context))
-        self.log.info("%s", done)
-        return {**vars(done), "weight": list(done.weight)}
+            serviced = queue.service_queues(processor_of(function, fixed), limit, server=server_name(context))
+        self.log.info("%s", serviced)
+        return serviced_as_xcom(serviced)
 
-    def _process_part(self, context: Any, given: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    def _process_part(self, context: Any, given: object, fixed: Mapping[str, Any]) -> dict[str, Any]:
         if self.processors is None:
-            raise ValueError("a part is processed by rules: @task.message_processor(processors=…)")
+            raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
         from airflow_mq.spark.store_side import reporting_failure, run_in_place
 
         processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
         part, token = checked_part(given, processors), str(block["token"])
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, token)
-            processor = _calling(self.python_callable, fixed)
+            process = processor_of(self.python_callable, fixed)
+
+            def function(payload: bytes, origin: str, message: Any) -> Any:
+                return process(message)
+
             with reporting_failure(queue, token, processors, part):
-                tally = run_in_place(
-                    queue, token, processors, part,
-                    function=lambda payload, origin, message: processor(message),
-                )  # fmt: skip
+                tally = run_in_place(queue, token, processors, part, function=function)
         self.log.info("%s: %s.", part["name"], tally)
         return {"done": tally.done, "failed": tally.failed, "back": tally.back}
 
 
-def _calling(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[[Delivery], Any]:
-    """Return a processor of deliveries that calls the function of an author."""
-    takes_message = MESSAGE in inspect.signature(function).parameters and MESSAGE not in fixed
-
-    def process(delivery: Delivery) -> Any:
-        more = {MESSAGE: delivery} if takes_message else {}
-        return function(delivery.payload, delivery.origin, **more, **fixed)
-
-    return process
-
-
-def _given_later(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as a DAG may call it: what it is given message by message, and its part, may be left out."""
+def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with defaults for what each message gives, and for its part: a DAG leaves them out."""
     signature = inspect.signature(function)
     parameters = [
-        one.replace(default=None) if one.name in (*GIVEN, MESSAGE) and one.default is one.empty else one
-        for one in signature.parameters.values()
+        parameter.replace(default=None)
+        if parameter.name in (*GIVEN, MESSAGE) and parameter.default is parameter.empty
+        else parameter
+        for parameter in signature.parameters.values()
     ]
     missing = [name for name in GIVEN if name not in signature.parameters]
     if missing:
         raise ValueError(
             f"a function that processes messages takes {' and '.join(GIVEN)}; {', '.join(missing)} is missing"
         )
-    later = {one.kind for one in parameters}
-    if "part" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in later:
+    kinds = {parameter.kind for parameter in parameters}
+    if "part" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
         parameters.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY, default=None))
 
     @wraps(function)
@@ -138,12 +128,12 @@ def _given_later(function: Callable[..., Any]) -> Callable[..., Any]:
 def message_processor_task(
     python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a task of a function that processes messages; see `MessageProcessorOperator` for what can be said."""
+    """Make a task of a function that processes messages; the parameters are those of `MessageProcessorOperator`."""
     if python_callable is None:
         return partial(message_processor_task, multiple_outputs=multiple_outputs, **kwargs)
     made: TaskDecorator = task_decorator_factory(
-        # Before Airflow looks at what the function may be called, and mapped, with.
-        python_callable=_given_later(python_callable),
+        # Before Airflow checks with which arguments the function may be called and mapped.
+        python_callable=_with_defaults(python_callable),
         multiple_outputs=multiple_outputs,
         decorated_operator_class=MessageProcessorOperator,
         **kwargs,

@@ -1,7 +1,7 @@
 """Notifiers: for messages that wait for a person, and for queues that wait too long. ::
 
-block(..., notifiers=OverweightNotifier(to=send_to_chat))
-HousekeepingOperator(..., on_success_callback=[OverweightNotifier(), StarvingNotifier(oldest=3600)])
+block(..., notifiers=SetAsideNotifier(to=send_to_chat))
+HousekeepingOperator(..., on_success_callback=[SetAsideNotifier(), StarvingNotifier(oldest=3600)])
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class QueueNotifier(BaseNotifier):
         raise NotImplementedError
 
 
-class OverweightNotifier(QueueNotifier):
+class SetAsideNotifier(QueueNotifier):
     """Tells how many messages wait for a person, which, why, and what can be done.
 
     Parameters are those of `QueueNotifier`, and:
@@ -97,7 +97,7 @@ class OverweightNotifier(QueueNotifier):
             lines.append(f"  {ascii(str(one.address))[1:-1]}  {one.size:,} bytes, {one.reason}{weight}")
         if len(waiting) > NAMED:
             lines.append(f"  and {len(waiting) - NAMED} more: airflow-mq overweight list")
-        lines.append("Execute one by ExecuteOverweightOperator, or let it go by DiscardOverweightOperator.")
+        lines.append("Execute one by ExecuteOverweightOperator, or let it go by DiscardSetAsideOperator.")
         return "\n".join(lines)
 
 

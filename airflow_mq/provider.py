@@ -27,7 +27,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.blocks",
                 "operators.enqueue",
                 "operators.fairness",
-                "operators.overweight",
+                "operators.set_aside",
                 "operators.queues",
                 "operators.receive",
             )
@@ -39,7 +39,7 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "message_processor", "class-name": "airflow_mq.decorators.message_processor_task"}
         ],
         "notifications": [
-            "airflow_mq.notifications.OverweightNotifier",
+            "airflow_mq.notifications.SetAsideNotifier",
             "airflow_mq.notifications.StarvingNotifier",
         ],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],

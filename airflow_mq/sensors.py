@@ -9,15 +9,15 @@ from typing import Any
 from airflow.providers.common.compat.sdk import BaseSensorOperator, conf
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.triggers import POLL_INTERVAL, OverweightTrigger, QueueReadyTrigger
+from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger
 
 
-class _WatchSensor(BaseSensorOperator):
+class _RingSensor(BaseSensorOperator):
     """What the sensors have in common."""
 
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
     ui_color = "#e8f0e4"
-    _trigger: type[QueueReadyTrigger] | type[OverweightTrigger]
+    _trigger: type[QueueReadyTrigger] | type[SetAsideTrigger]
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _WatchSensor(BaseSensorOperator):
         return dict(event or {})
 
 
-class QueueReadySensor(_WatchSensor):
+class QueueReadySensor(_RingSensor):
     """Wait until a block would find something to do. Returns the ring and its first ready origins.
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
@@ -85,13 +85,13 @@ class QueueReadySensor(_WatchSensor):
             return {"ring": queue.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
 
 
-class OverweightSensor(_WatchSensor):
+class SetAsideSensor(_RingSensor):
     """Wait until messages wait for a person. Returns the ring and how many wait, a thousand at most.
 
     Parameters are those of `QueueReadySensor`.
     """
 
-    _trigger = OverweightTrigger
+    _trigger = SetAsideTrigger
 
     def found(self) -> dict[str, Any] | None:
         """How many messages wait."""

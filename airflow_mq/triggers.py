@@ -55,7 +55,7 @@ class Look:
         return bool(self.ready) or self.due
 
 
-class WatchTrigger(BaseEventTrigger):
+class RingTrigger(BaseEventTrigger):
     """What the triggers of a ring have in common: the poller that they share.
 
     :param mq_conn_id: id of a connection of type `airflow_mq`
@@ -125,10 +125,10 @@ class WatchTrigger(BaseEventTrigger):
         raise NotImplementedError
 
 
-class QueueReadyTrigger(WatchTrigger):
+class QueueReadyTrigger(RingTrigger):
     """Fires when a block would find something to do: at once, then whenever something is sent.
 
-    Parameters are those of `WatchTrigger`. The event: `{"ring": …, "ready": [the first origins], "due": …}`.
+    Parameters are those of `RingTrigger`. The event: `{"ring": …, "ready": [the first origins], "due": …}`.
     """
 
     def news(self, look: Look, last: Look | None) -> dict[str, Any] | None:
@@ -140,10 +140,10 @@ class QueueReadyTrigger(WatchTrigger):
         return last is None or look.newest > last.newest or (look.due and not last.due)
 
 
-class OverweightTrigger(WatchTrigger):
+class SetAsideTrigger(RingTrigger):
     """Fires when messages wait for a person: at once, then whenever another one is set aside.
 
-    Parameters are those of `WatchTrigger`. The event: `{"ring": …, "waiting": how many, a thousand at most}`.
+    Parameters are those of `RingTrigger`. The event: `{"ring": …, "waiting": how many, a thousand at most}`.
     """
 
     def news(self, look: Look, last: Look | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param
 from processing_rules import RULES
 
 from airflow_mq.operators.forms import refuse_unknown_params
-from airflow_mq.operators.overweight import ExecuteOverweightOperator
+from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
 FORM = {
     "address": Param(

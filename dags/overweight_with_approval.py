@@ -13,7 +13,7 @@ from airflow.sdk import Param, dag, task
 from processing_rules import RULES
 
 from airflow_mq.operators.forms import refuse_unknown_params
-from airflow_mq.operators.overweight import ExecuteOverweightOperator
+from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
 LIMITS = {
     "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit, in milliseconds"),

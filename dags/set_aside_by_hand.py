@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Param, task
 
 from airflow_mq.core.judging import REASONS
 from airflow_mq.operators.forms import refuse_unknown_params
-from airflow_mq.operators.overweight import DiscardOverweightOperator, JudgeAgainOperator
+from airflow_mq.operators.set_aside import DiscardSetAsideOperator, RequeueSetAsideOperator
 
 FORM = {
     "decision": Param("judge again", type="string", enum=["judge again", "discard"], title="Decision"),
@@ -49,6 +49,6 @@ with DAG("set_aside_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=[
         return "discard" if (params or {})["decision"] == "discard" else "judge_again"
 
     decide() >> [
-        JudgeAgainOperator(task_id="judge_again", **MEANT),
-        DiscardOverweightOperator(task_id="discard", **MEANT),
+        RequeueSetAsideOperator(task_id="judge_again", **MEANT),
+        DiscardSetAsideOperator(task_id="discard", **MEANT),
     ]

@@ -13,7 +13,7 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
 
-from airflow_mq.operators.jobs import SPARK_JOB
+from airflow_mq.operators.spark.job_listener import SPARK_JOB
 
 from . import answers, shapes
 from .access import Asking

@@ -14,7 +14,7 @@ from airflow_mq import tracing
 from airflow_mq.core.errors import InvalidWeight, MessageQueueError
 from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
@@ -48,7 +48,7 @@ class QueueOperator(BaseOperator):
 
     def get_openlineage_facets_on_start(self) -> Any:
         """What is known before the store is asked: the ring."""
-        return watching.begun(self.mq_conn_id, self.ring)
+        return telemetry.begun(self.mq_conn_id, self.ring)
 
 
 @contextmanager

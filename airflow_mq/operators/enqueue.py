@@ -22,7 +22,7 @@ from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
 from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import MOST_KEY, QueueOperator, number_of, weight_of
 from airflow_mq.words import many
 
@@ -156,7 +156,7 @@ class EnqueueMessagesOperator(QueueOperator):
             )
         base = key_base(context)
         above = team_of(context) + SEPARATOR if self.of_team else ""
-        with self.opened(context) as queue, watching.sending(queue), ExitStack() as held:
+        with self.opened(context) as queue, telemetry.sending(queue), ExitStack() as held:
             addressed = self._addressed(self._apart(self._source(), queue, held), base, above)
             self._touched = lineage.touched(queue)
             try:
@@ -186,7 +186,7 @@ class EnqueueMessagesOperator(QueueOperator):
     def get_openlineage_facets_on_start(self) -> Any:
         """The ring, and the queue if there is only one."""
         origin = self.origin if isinstance(self.origin, str) and not self.of_team else None
-        return watching.begun(self.mq_conn_id, self.ring, origin=origin)
+        return telemetry.begun(self.mq_conn_id, self.ring, origin=origin)
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The queues that were sent to."""

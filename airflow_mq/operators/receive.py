@@ -13,7 +13,7 @@ from airflow_mq import lineage
 from airflow_mq.adapters import BATCH, Received, receive
 from airflow_mq.core.errors import InvalidInput, NotPermitted
 from airflow_mq.core.priority import REGULAR
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, weight_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ReceiveMessagesOperator(QueueOperator):
 
     def get_openlineage_facets_on_start(self) -> Any:
         """The ring, and the source."""
-        return watching.begun(self.mq_conn_id, self.ring, self.datasets())
+        return telemetry.begun(self.mq_conn_id, self.ring, self.datasets())
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The source, and the queues that have its messages."""
@@ -83,7 +83,7 @@ class ReceiveMessagesOperator(QueueOperator):
             most = int(self.most) if self.most not in (None, "") else None
         except (TypeError, ValueError, OverflowError):
             raise AirflowFailException(f"most is a number of messages, not {self.most!r}") from None
-        with self.opened(context) as queue, watching.sending(queue):
+        with self.opened(context) as queue, telemetry.sending(queue):
             try:
                 source = self.source()
             except InvalidInput as error:
@@ -129,13 +129,13 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
     """New files of a landing folder, or below a prefix of an object store, become messages. ::
 
         ReceiveFilesOperator(task_id="files", folder="/data/landing", pattern="{origin}/*.json")
-        ReceiveFilesOperator(task_id="s3", folder="s3://bucket/landing", conn_id="aws",
+        ReceiveFilesOperator(task_id="s3", folder="s3://bucket/landing", storage_conn_id="aws",
                              pattern="{origin*}/*.csv", lines=True)
 
     `airflow_mq.adapters.landing` says what is a new file, and what becomes of it.
 
     :param folder: a folder of the machine that runs the task, or the address of an object store (templated)
-    :param conn_id: connection of the object store (templated)
+    :param storage_conn_id: connection of the object store (templated)
     :param pattern: takes the origin from the path below the folder: `{origin}/*.json` (templated)
     :param regex: the same as a regular expression with a group `origin` (templated)
     :param lines: whether each line of a file is a message
@@ -144,13 +144,19 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         where it is, and write a receipt below `.received`
     """
 
-    template_fields: Sequence[str] = (*ReceiveMessagesOperator.template_fields, "folder", "conn_id", "pattern", "regex")
+    template_fields: Sequence[str] = (
+        *ReceiveMessagesOperator.template_fields,
+        "folder",
+        "storage_conn_id",
+        "pattern",
+        "regex",
+    )
 
     def __init__(
         self,
         *,
         folder: str,
-        conn_id: str | None = None,
+        storage_conn_id: str | None = None,
         pattern: str | None = None,
         regex: str | None = None,
         lines: bool = False,
@@ -160,7 +166,7 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.folder = folder
-        self.conn_id = conn_id
+        self.storage_conn_id = storage_conn_id
         self.pattern = pattern
         self.regex = regex
         self.lines = lines
@@ -186,7 +192,7 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
             return LandingFolder(self.folder, pattern, **how)
         from airflow.sdk import ObjectStoragePath
 
-        root = ObjectStoragePath(self.folder, conn_id=self.conn_id or None)
+        root = ObjectStoragePath(self.folder, conn_id=self.storage_conn_id or None)
         return LandingPrefix(root.fs, root.path, pattern, **how)
 
 

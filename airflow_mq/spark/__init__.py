@@ -16,6 +16,6 @@ ships to them as code; they are in no argument, no configuration and no log.
 
 from __future__ import annotations
 
-from .writing import write_block
+from .output import write_block
 
 __all__ = ["write_block"]

@@ -40,10 +40,12 @@ from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
 from ..queue.values import Facts
 from ..store import codec
-from .reporting import patiently
-from .running import Manner, Tally, Task, groups_of, left_of
-from .store_side import block_name, live_block, manner_of, tasks_of, with_payloads
+from .items import groups_of
+from .reports import patiently
+from .share import Tally, Task, left_of
+from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
 from .tables import MESSAGES, batch_of
+from .terms import Terms
 
 #: Files of messages for each processor of a part: as many tasks work at once.
 FILES = 16
@@ -157,20 +159,20 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     folder = _block_folder(base, block.id, token) / _part_folder(part)
     if "manifest.json" in folder.names():
         return folder.path
-    manner = manner_of(queue, block)
+    terms = terms_of(queue, block)
     answered = queue.reported(token)
     shares = []
-    for number, task in enumerate(tasks_of(block, manner, processors, part, FILES)):
+    for number, task in enumerate(tasks_of(block, terms, processors, part, FILES)):
         name = f"{number:06}"
-        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), answered, manner)
+        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), answered, terms)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
-    manifest = {"block": block.id, "manner": _plain_manner(manner), "shares": shares}
+    manifest = {"block": block.id, "manner": _plain_terms(terms), "shares": shares}
     folder.write("manifest.json", json.dumps(manifest).encode())
     return folder.path
 
 
-def _plain_manner(manner: Manner) -> dict[str, Any]:
-    return {**asdict(manner), "exceptions": sorted(manner.exceptions)}
+def _plain_terms(terms: Terms) -> dict[str, Any]:
+    return {**asdict(terms), "exceptions": sorted(terms.exceptions)}
 
 
 def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
@@ -179,10 +181,10 @@ def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
 
 
 def _write_messages(
-    folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], manner: Manner
+    folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
 ) -> None:
     """All messages of a share but those that have an answer."""
-    left = groups_of(left_of(batches, answered, manner, Tally()))
+    left = groups_of(left_of(batches, answered, terms, Tally()))
     folder.write_table(name, pa.Table.from_batches(map(batch_of, left), schema=MESSAGES))
 
 
@@ -243,7 +245,7 @@ class FolderChannel:
         except ValueError:
             raise InvalidInput(f"the manifest in {self.path} cannot be read; hand the part over again") from None
 
-    def manner(self) -> Manner:
+    def terms(self) -> Terms:
         """How its messages are to be tried."""
         said = self.manifest()["manner"]
         largest = said["largest"]
@@ -251,7 +253,7 @@ class FolderChannel:
         # An earlier version wrote neither exceptions nor the weights of single origins.
         exceptions = frozenset(said.get("exceptions", ()))
         largest_of = {origin: Weight(*weight) for origin, weight in said.get("largest_of", {}).items()}
-        return Manner(
+        return Terms(
             said["ordered"],
             said["most"],
             Weight(*largest) if largest else None,

@@ -12,17 +12,19 @@ from .. import failures
 from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
 from ..processors import Part, Processor
-from .reporting import Reporter, flushed
-from .running import Manner, Side, Tally, Task, groups_of, items_of, load_function
+from .items import groups_of, items_of
+from .output import writing_for
+from .reports import Reporter, flushed
+from .share import Side, Tally, Task, load_function
 from .tables import MESSAGES_DDL, answers_in, batch_of
-from .writing import writing_for
+from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
 
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 
 
-def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner, part: Part) -> Tally:
+def run_frames(session: Any, channel: Any, tasks: Sequence[Task], terms: Terms, part: Part) -> Tally:
     """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back.
 
     Repeated, a processor gets all messages of its part again, also those that have an answer: so what it writes can
@@ -36,12 +38,12 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], manner: Manner
         for share in shares:
             _begin(channel.open(share))
         try:
-            with writing_for(manner.block_name, name):
-                total.add(_run_frame(session, channel, processor, function, shares, manner))
+            with writing_for(terms.block_name, name):
+                total.add(_run_frame(session, channel, processor, function, shares, terms))
         except Exception as error:
             log.error(
                 "processor %r failed on its DataFrame", processor.name,
-                exc_info=failures.loggable(error, manner.log_texts),
+                exc_info=failures.loggable(error, terms.log_texts),
             )  # fmt: skip
             reason = failures.reason_of(error)
             raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
@@ -56,16 +58,16 @@ def _begin(side: Side) -> None:
 
 
 def _run_frame(
-    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], manner: Manner
+    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], terms: Terms
 ) -> Tally:
     total = Tally()
     numbers = session.range(0, len(shares), 1, len(shares))
-    messages = numbers.mapInArrow(Messages(channel, shares, manner), MESSAGES_DDL)
+    messages = numbers.mapInArrow(Messages(channel, shares, terms), MESSAGES_DDL)
     outcomes = function(messages)
     if outcomes is None:
-        answers = numbers.mapInArrow(AllDone(channel, shares, manner), TALLY)
+        answers = numbers.mapInArrow(AllDone(channel, shares, terms), TALLY)
     elif hasattr(outcomes, "mapInArrow"):
-        answers = outcomes.mapInArrow(Outcomes(channel, manner), TALLY)
+        answers = outcomes.mapInArrow(Outcomes(channel, terms), TALLY)
     else:
         raise InvalidOutcome(
             f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
@@ -79,14 +81,14 @@ def _run_frame(
 class Messages:
     """Gives each partition the messages of its share."""
 
-    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner) -> None:
-        self.channel, self.shares, self.manner = channel, shares, manner
+    def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
+        self.channel, self.shares, self.terms = channel, shares, terms
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
             side = self.channel.open(self.shares[number])
             try:
-                yield from record_batches(items_of(side.batches(), self.manner.block))
+                yield from record_batches(items_of(side.batches(), self.terms.block))
             finally:
                 side.close()
 
@@ -94,8 +96,8 @@ class Messages:
 class Outcomes:
     """Reports the outcomes of a partition, wherever their messages lie."""
 
-    def __init__(self, channel: Any, manner: Manner) -> None:
-        self.channel, self.manner = channel, manner
+    def __init__(self, channel: Any, terms: Terms) -> None:
+        self.channel, self.terms = channel, terms
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         side = self.channel.open(None)
@@ -104,7 +106,7 @@ class Outcomes:
             with flushed(reporter):
                 for batch in batches:
                     for place, outcome in answers_in(batch):
-                        checked = check_outcome(outcome, self.manner.most, self.manner.permit, self.manner.most_headers)
+                        checked = check_outcome(outcome, self.terms.most, self.terms.permit, self.terms.most_headers)
                         reporter.add(*place, checked)
                         tally.count(checked)
             reporter.flush()
@@ -118,8 +120,8 @@ class Outcomes:
 class AllDone:
     """Reports that everything of the shares is done."""
 
-    def __init__(self, channel: Any, shares: Sequence[Any], manner: Manner) -> None:
-        self.channel, self.shares, self.manner = channel, shares, manner
+    def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
+        self.channel, self.shares, self.terms = channel, shares, terms
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally()

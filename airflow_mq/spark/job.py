@@ -101,7 +101,7 @@ def run(arguments: Arguments) -> int:
     """Do what was asked for."""
     from airflow_mq import tracing
     from airflow_mq.processors import Part, Processors
-    from airflow_mq.spark.driving import FolderJob, StoreJob
+    from airflow_mq.spark.driver import FolderJob, StoreJob
 
     processors = Processors.from_json(arguments.routes)
     names = [processors[name].name for name in arguments.processors]

@@ -57,10 +57,11 @@ from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
 from ..queue.values import instant
 from .frames import record_batches
+from .items import Item, items_of
 from .job import BLOCK, STORE
-from .reporting import LeaseKeeper, patiently
-from .running import Item, items_of
-from .store_side import StoreChannel, from_environment, live_block, manner_of, tasks_of
+from .lease import LeaseKeeper
+from .reports import patiently
+from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
 from .tables import MESSAGES_DDL
 
 log = logging.getLogger("airflow_mq.spark")
@@ -170,7 +171,7 @@ class BlockReader(DataSourceReader):
 
 def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     block = live_block(queue, token)
-    tasks = tasks_of(block, manner_of(queue, block), _ALL, _ALL_PART, most)
+    tasks = tasks_of(block, terms_of(queue, block), _ALL, _ALL_PART, most)
     return [Share(task.share, block.id, token) for task in tasks]
 
 

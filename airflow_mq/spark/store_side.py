@@ -21,8 +21,10 @@ from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
 from ..queue import Batch, Block, MessageQueue, Report
 from .job import BLOCK, STORE
-from .reporting import MOST_SECONDS, keeping_lease, patiently
-from .running import Manner, Tally, Task, load_function, run_share
+from .lease import keeping_lease
+from .reports import CHUNK_SECONDS, patiently
+from .share import Tally, Task, load_function, run_share
+from .terms import Terms
 
 #: Seconds to wait for somebody else who writes.
 BUSY_TIMEOUT = 30.0
@@ -64,7 +66,7 @@ class StoreChannel:
 class StoreSide:
     """A share of a block: some of its claims."""
 
-    seconds = MOST_SECONDS
+    seconds = CHUNK_SECONDS
 
     def __init__(self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True) -> None:
         self.queue, self.token, self.share, self._owned = queue, token, share, owned
@@ -148,14 +150,14 @@ def live_block(queue: MessageQueue, token: str) -> Block:
     return block
 
 
-def manner_of(queue: MessageQueue, block: Block) -> Manner:
+def terms_of(queue: MessageQueue, block: Block) -> Terms:
     """How the messages of a block are to be tried: as their claims record it."""
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
     bounds = bounds_of(config, max_message_weight(limit, config.costs) or ZERO)
     exceptions = frozenset(one.whose for one in block.claims if _is_ordered(queue, one) != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
-    return Manner(
+    return Terms(
         config.ordered, config.max_message_len, bounds.limit, queue.permit, failures.texts_allowed(),
         config.max_headers, block.id, block_name(block.id, block.token), exceptions, largest_of,
     )  # fmt: skip
@@ -171,7 +173,7 @@ def block_name(block: int, token: str) -> str:
     return f"{block}-{sha256(token.encode()).hexdigest()[:16]}"
 
 
-def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, width: int) -> list[Task]:
+def tasks_of(block: Block, terms: Terms, processors: Processors, part: Part, width: int) -> list[Task]:
     """A part of a block in about so many pieces for each processor, of about the same number of messages.
 
     An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
@@ -182,11 +184,11 @@ def tasks_of(block: Block, manner: Manner, processors: Processors, part: Part, w
     for claim in block.claims:
         if claim.messages and claim.whose in owners:
             claims[owners[claim.whose]].append(claim)
-    return [task for name, found in claims.items() for task in _pieces(processors[name], found, manner, width)]
+    return [task for name, found in claims.items() for task in _pieces(processors[name], found, terms, width)]
 
 
-def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width: int) -> Iterator[Task]:
-    units = _units(claims, manner)
+def _pieces(processor: Processor, claims: Sequence[Claim], terms: Terms, width: int) -> Iterator[Task]:
+    units = _units(claims, terms)
     loads: list[tuple[int, int]] = [(0, place) for place in range(min(width, len(units)))]
     shares: list[list[Claim]] = [[] for _ in loads]
     for unit in units:
@@ -197,12 +199,12 @@ def _pieces(processor: Processor, claims: Sequence[Claim], manner: Manner, width
         yield Task(processor, share, sum(claim.messages for claim in share))
 
 
-def _units(claims: Iterable[Claim], manner: Manner) -> list[list[Claim]]:
+def _units(claims: Iterable[Claim], terms: Terms) -> list[list[Claim]]:
     """What one executor takes at least: all claims of an ordered origin, one run of a relaxed one."""
     units: list[list[Claim]] = []
     whole: dict[str, list[Claim]] = {}
     for claim in map(_light, claims):
-        if not manner.is_ordered(claim.whose):
+        if not terms.is_ordered(claim.whose):
             units += [[replace(claim, runs=[run])] for run in claim.runs]
         elif claim.whose in whole:
             whole[claim.whose].append(claim)
@@ -230,13 +232,13 @@ def run_in_place(
     total = Tally()
     with keeping_lease(queue, token, lease) as keeper:
         block = live_block(queue, token)
-        manner = manner_of(queue, block)
+        terms = terms_of(queue, block)
         again = bool(queue.reported(token))
-        for task in tasks_of(block, manner, processors, part, 1):
+        for task in tasks_of(block, terms, processors, part, 1):
             if function is None:
                 load_function(task.processor.function)
             side = StoreSide(queue, token, task.share, owned=False)
-            total.add(run_share(task.processor, side, manner, again=again, function=function, timer=keeper.flushing))
+            total.add(run_share(task.processor, side, terms, again=again, function=function, timer=keeper.flushing))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused

@@ -94,9 +94,9 @@ class Run:
     # The three tasks of a block.
 
     def plan(self, processors: Processors | None = None, **kwargs: Any) -> list[Any]:
-        from airflow_mq.operators.blocks import ServiceQueuesOperator
+        from airflow_mq.operators.blocks import PlanBlockOperator
 
-        operator = ServiceQueuesOperator(
+        operator = PlanBlockOperator(
             task_id="plan", processors=processors or in_place(), mq_conn_id=CONN_ID, share_below=1, **kwargs
         )
         return list(self.execute(operator))

@@ -287,7 +287,7 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
 
 
 def test_a_task_that_is_told_to_end_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
-    from airflow_mq.operators.blocks.processing import ProcessMessagesOperator, TaskStopped
+    from airflow_mq.operators.blocks.process import ProcessMessagesOperator, TaskStopped
     from tests.airflow import functions
 
     fill(sqlite_queue, {"a": [b"1", b"2", b"3"]})
@@ -337,7 +337,7 @@ def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQ
     fill(queue, {"a": [b"x"], "b": [b"y"]})
     run.plan()
     run.process(1)
-    with pytest.raises(Exception, match="cannot be loaded"):
+    with pytest.raises(Exception, match="cannot load function"):
         run.process(0, in_place(function="tests.airflow.functions:missing"))
 
     with pytest.raises(Exception, match=r"^alpha \(process_0\) failed. The block is settled"):
@@ -353,13 +353,13 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(queue: MessageQueue,
     for number in range(2):
         run = run.airflow.run(f"run {number}")
         run.plan()
-        with pytest.raises(Exception, match="cannot be loaded"):
+        with pytest.raises(Exception, match="cannot load function"):
             run.process(0, in_place(function="tests.airflow.functions:missing"))
         with pytest.raises(Exception, match=r"^beta \(process_0\) failed"):
             run.settle()
 
     assert ([one.attempts for one in queue.peek("b")], queue.overweight()) == ([0, 0], [])
-    assert "the function tests.airflow.functions:missing cannot be loaded" in queue.explain("b").sentence
+    assert "cannot load function tests.airflow.functions:missing" in queue.explain("b").sentence
     assert run.airflow.run("run 2").whole()["processed"] == 2
 
 
@@ -483,3 +483,30 @@ def test_the_number_of_parts_is_bounded_by_the_splits(sqlite_queue: MessageQueue
     assert len(run.plan(processors)) == 7
     with suppress(Exception):
         run.settle()
+
+
+@pytest.mark.parametrize("processor", ["tests.airflow.functions:process", None], ids=["name", "function"])
+def test_service_queues_services_in_the_task(queue: MessageQueue, run: Run, processor: str | None) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    queue.enqueue_messages("a", [b"1", b"2"])
+    seen: list[tuple[bytes, str, int]] = []
+
+    def process(payload: bytes, origin: str, message: Any) -> None:
+        seen.append((payload, origin, message.attempts))
+
+    operator = ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=processor or process)
+    result = run.execute(operator)
+
+    assert (result["processed"], queue.footprint("a").count) == (2, 0)
+    assert processor or seen == [(b"1", "a", 0), (b"2", "a", 0)]
+
+
+def test_service_queues_refuses_an_unknown_function(queue: MessageQueue, run: Run) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    operator = ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor="tests.airflow.functions:missing")
+    with pytest.raises(AirflowFailException, match="cannot load function"):
+        run.execute(operator)

@@ -274,15 +274,15 @@ def test_parsing_calls_no_database_and_warns_of_nothing(tmp_path: Path) -> None:
     text = """
         from airflow_mq.triggers import QueueReadyTrigger
         from airflow_mq.sensors import QueueReadySensor
-        from airflow_mq.operators import enqueue, overweight, queues
-        from airflow_mq.notifications import OverweightNotifier
+        from airflow_mq.operators import enqueue, queues, set_aside
+        from airflow_mq.notifications import SetAsideNotifier
 
         ready = Asset("ready", watchers=[AssetWatcher(name="queue", trigger=QueueReadyTrigger())])
         with DAG("scene", schedule=ready):
             QueueReadySensor(task_id="wait", deferrable=True) >> block(
-                processors=ALL, outlet=ready, notifiers=OverweightNotifier())
+                processors=ALL, outlet=ready, notifiers=SetAsideNotifier())
             enqueue.EnqueueMessagesOperator(task_id="enqueue", origin="a", messages=["x"])
-            overweight.ExecuteOverweightOperator(task_id="execute", address="a:0:0", processors=Processors(ALL))
+            set_aside.ExecuteOverweightOperator(task_id="execute", address="a:0:0", processors=Processors(ALL))
             queues.HousekeepingOperator(task_id="keep")
         """
     (tmp_path / "scene.py").write_text(textwrap.dedent(HEAD) + textwrap.dedent(text))

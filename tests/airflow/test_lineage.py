@@ -83,13 +83,13 @@ def starting(operator: Any) -> Any:
 
 
 def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, openlineage: Any) -> None:
-    from airflow_mq.operators.blocks import ProcessMessagesOperator, ServiceQueuesOperator, SettleBlockOperator
+    from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
     from airflow_mq.operators.enqueue import EnqueueMessagesOperator
     from airflow_mq.operators.receive import ReceiveMessagesOperator
 
     common = {"mq_conn_id": CONN_ID, "ring": "other"}
     of_block = [
-        ServiceQueuesOperator(task_id="plan", processors=in_place(), **common),
+        PlanBlockOperator(task_id="plan", processors=in_place(), **common),
         ProcessMessagesOperator(task_id="process", part={}, processors=in_place(), **common),
         SettleBlockOperator(task_id="settle", **common),
     ]

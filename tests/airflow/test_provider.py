@@ -162,7 +162,7 @@ def test_every_operator_link_is_named_to_airflow() -> None:
 
     used = {
         f"{type(link).__module__}.{type(link).__qualname__}"
-        for operator in (blocks.ServiceQueuesOperator, blocks.ProcessMessagesOperator, blocks.SettleBlockOperator)
+        for operator in (blocks.PlanBlockOperator, blocks.ProcessMessagesOperator, blocks.SettleBlockOperator)
         for link in operator.operator_extra_links
     }
     assert used == set(get_provider_info()["extra-links"])

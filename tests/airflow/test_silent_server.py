@@ -121,7 +121,7 @@ def test_a_notifier_gives_up(wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(notifications, "LOOK_SECONDS", 1.0)
     wire.fall_silent(b"search_path")
     with pytest.raises(StoreUnreachable, match="does not answer"):
-        timed(notifications.OverweightNotifier(mq_conn_id="mq_stage").text)
+        timed(notifications.SetAsideNotifier(mq_conn_id="mq_stage").text)
 
 
 @pytest.mark.parametrize("word", [b"search_path", b"LISTEN", b"SELECT"])

@@ -59,7 +59,7 @@ def job(run: Run, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) -> tuple[Any, 
     monkeypatch.setattr(ProcessMessagesOperator, "log", lines)
     operator = ProcessMessagesOperator(
         task_id="process", part=run.xcoms["plan", "return_value"][0], processors=PROCESSORS, mq_conn_id=CONN_ID,
-        conn_id="spark_stage", **kwargs,
+        spark_conn_id="spark_stage", **kwargs,
     )  # fmt: skip
     return operator, lines
 
@@ -92,7 +92,7 @@ def named(conn_type: str, host: str | None, port: int | None = None, **more: Any
     ],
 )
 def test_a_connection_names_a_server_or_none(connection: Any, address: str | None) -> None:
-    from airflow_mq.operators.connect import server_of
+    from airflow_mq.operators.spark.connect import server_of
 
     server = server_of(connection, "x")
 
@@ -104,7 +104,7 @@ def test_a_connection_names_a_server_or_none(connection: Any, address: str | Non
 
 @pytest.mark.parametrize("host", ["", "sc://h/;token=secret", "sc://u:secret@h", "http://secret", "sc://h:port"])
 def test_what_is_no_server_is_refused_and_not_shown(host: str) -> None:
-    from airflow_mq.operators.connect import server_of
+    from airflow_mq.operators.spark.connect import server_of
 
     with pytest.raises(Exception, match="host of the Spark connection 'x'") as caught:
         server_of(named("spark_connect", host), "x")
@@ -140,12 +140,12 @@ class Started:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> Started:
-    from airflow_mq.operators import connect
-    from airflow_mq.operators.blocks import processing
+    from airflow_mq.operators.blocks import process
+    from airflow_mq.operators.spark import connect
 
     made = Started(code)
     # Nothing is started, so nothing answers.
-    monkeypatch.setattr(processing, "require_server", lambda address, conn_id: None)
+    monkeypatch.setattr(process, "require_server", lambda address, conn_id: None)
     monkeypatch.setattr(connect.subprocess, "Popen", made)
     return made
 

@@ -86,7 +86,7 @@ def run() -> Run:
 def job(run: Run, processors: Processors = PROCESSORS, **kwargs: Any) -> Any:
     from airflow_mq.operators.blocks import ProcessMessagesOperator
 
-    kwargs = {"conn_id": "spark_stage", **kwargs}
+    kwargs = {"spark_conn_id": "spark_stage", **kwargs}
     return ProcessMessagesOperator(
         task_id="process",
         part=run.xcoms["plan", "return_value"][0],
@@ -245,7 +245,7 @@ EVIL_WORDS = ["airflow_mq: Spark application evil, at http://evil.example/", "tr
 def test_a_job_says_which_application_it_is_and_messages_do_not(
     lines: list[str], known: list[dict[str, str | None]]
 ) -> None:
-    from airflow_mq.operators.jobs import JobListener
+    from airflow_mq.operators.spark.job_listener import JobListener
 
     told: list[dict[str, str | None]] = []
     heard = list(JobListener(told.append).lines(f"{line}\n" for line in lines))
@@ -415,7 +415,7 @@ def test_a_master_that_accepts_and_stays_silent_is_named(
 
 
 def test_one_master_of_several_is_enough(silent_port: int) -> None:
-    from airflow_mq.operators.masters import require_master
+    from airflow_mq.operators.spark.masters import require_master
 
     with socket.create_server(("127.0.0.1", 0)) as master:
         require_master(f"spark://127.0.0.1:{silent_port},127.0.0.1:{master.getsockname()[1]}", "x")
@@ -425,7 +425,7 @@ def test_one_master_of_several_is_enough(silent_port: int) -> None:
 
 @pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://no-such.invalid", "spark://h", "spark://h:port"])
 def test_a_master_of_another_kind_is_not_asked(master: str) -> None:
-    from airflow_mq.operators.masters import require_master
+    from airflow_mq.operators.spark.masters import require_master
 
     require_master(master, "x")
 
@@ -444,7 +444,7 @@ def test_a_job_that_reaches_no_message_burns_no_attempts(
         run = run.airflow.run(f"run {number}")
         run.plan(PROCESSORS)
         with pytest.raises(Exception, match="Error code is: 1|no_such"):
-            run.execute(job(run, conn_id=conn_id), 0)
+            run.execute(job(run, spark_conn_id=conn_id), 0)
         with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
             run.settle()
 
@@ -517,7 +517,7 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
 @pytest.mark.parametrize("name", ["application", "application_args", "env_vars"])
 def test_what_the_operator_says_itself_nobody_else_says(name: str, run: Run) -> None:
     run.xcoms["plan", "return_value"] = [{}]
-    with pytest.raises(ValueError, match=f"says {name} itself"):
+    with pytest.raises(ValueError, match=f"invalid argument {name}: ProcessMessagesOperator sets it"):
         job(run, **{name: ["x"] if name == "application_args" else {"x": "y"} if name == "env_vars" else "x"})
 
 
@@ -537,7 +537,7 @@ def test_a_setting_that_spark_submit_has_not_is_told(
 def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyPatch) -> None:
     import psutil
 
-    from airflow_mq.operators.processes import end_tree
+    from airflow_mq.operators.spark.processes import end_tree
 
     parent = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"])
     eventually(lambda: len(psutil.Process(parent.pid).children()) == 2)

@@ -203,8 +203,8 @@ def test_outcomes_and_links_are_bounded(
 ) -> None:
     for number in range(12):
         send(sqlite_queue, f"a{number}", b"x", b"y")
-    monkeypatch.setattr("airflow_mq.operators.watching.LINKS", 5)
-    monkeypatch.setattr("airflow_mq.operators.watching.OUTCOMES", 7)
+    monkeypatch.setattr("airflow_mq.operators.telemetry.LINKS", 5)
+    monkeypatch.setattr("airflow_mq.operators.telemetry.OUTCOMES", 7)
 
     assert run.whole()["processed"] == 24
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import psutil
 
 from airflow_mq import Block, MessageQueue, Processor, Processors
-from airflow_mq.operators.processes import end_tree
+from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.spark import job
 from airflow_mq.spark.java import java_home, spark_environment
 from airflow_mq.spark.local import QUICK_JAVA, local_conf, make_archive

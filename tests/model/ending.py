@@ -11,8 +11,8 @@ from hypothesis.stateful import precondition, rule
 from airflow_mq import Done, Overweight, Report, Weight, Yield
 from airflow_mq.core.outcome import Outcome
 from airflow_mq.processors import Part, Processor, Processors
-from airflow_mq.spark.running import run_share
-from airflow_mq.spark.store_side import StoreSide, live_block, manner_of, tasks_of
+from airflow_mq.spark.share import run_share
+from airflow_mq.spark.store_side import StoreSide, live_block, tasks_of, terms_of
 from airflow_mq.testing import Script
 
 from .clock import SECOND
@@ -44,10 +44,10 @@ def process_in_pieces(side: Side, number: int, width: int, chance: int) -> list[
         tried.append((origin, payload))
         return answer_to(payload, chance)
 
-    manner = manner_of(side.queue, block)
-    for task in tasks_of(block, manner, ALL, WHOLE, width):
+    terms = terms_of(side.queue, block)
+    for task in tasks_of(block, terms, ALL, WHOLE, width):
         share = StoreSide(side.queue, block.token, task.share, owned=False)
-        assert run_share(task.processor, share, manner, again=True, function=process).refused is None
+        assert run_share(task.processor, share, terms, again=True, function=process).refused is None
     return sorted(tried)
 
 

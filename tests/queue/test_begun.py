@@ -48,7 +48,7 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(make_queue: Maker, f
     assert attempts(queue) == [(b"1", "waiting", 0), (b"2", "waiting", 0)]
     event = list(queue.events())[-1]
     assert event.name == "WentBack"
-    assert event.why.startswith(f"not tried: InvalidInput: the function {function} cannot be loaded (")
+    assert event.why.startswith(f"not tried: InvalidInput: cannot load function {function} (")
     run_block(queue, "builtins:print")
     assert attempts(queue) == []
 

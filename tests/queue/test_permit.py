@@ -98,14 +98,15 @@ def test_a_report_is_confined(confined: MessageQueue) -> None:
 def test_a_job_is_told_of_the_permit(confined: MessageQueue) -> None:
     pytest.importorskip("pyarrow")
     from airflow_mq.processors import Processor
-    from airflow_mq.spark.running import OfMessages, attempts_of, items_of
-    from airflow_mq.spark.store_side import manner_of
+    from airflow_mq.spark.attempts import MessageAttempts, attempts_of
+    from airflow_mq.spark.items import items_of
+    from airflow_mq.spark.store_side import terms_of
 
     confined.enqueue_message("acme", b"go")
     block = confined.plan_block()
-    manner = pickle.loads(pickle.dumps(manner_of(confined, block)))  # noqa: S301 - our own
-    of = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), manner)
-    assert isinstance(of, OfMessages)
+    terms = pickle.loads(pickle.dumps(terms_of(confined, block)))  # noqa: S301 - our own
+    of = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), terms)
+    assert isinstance(of, MessageAttempts)
     ((_, outcome),) = of.outcomes(items_of(confined.block(block.token).batches()), lambda call, items: call(items))
     assert isinstance(outcome, Yield) and outcome.reason.startswith("NotPermitted: this connection may send")
     confined.release_block(block)

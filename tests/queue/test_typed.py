@@ -127,10 +127,12 @@ def test_what_has_no_bytes_is_refused(queue: MessageQueue) -> None:
 
 
 def test_a_processor_on_spark_names_its_codec() -> None:
-    from airflow_mq.spark.running import Item, Manner, attempts_of
+    from airflow_mq.spark.attempts import attempts_of
+    from airflow_mq.spark.items import Item
+    from airflow_mq.spark.terms import Terms
 
     items = [Item("a", 0, 0, b'{"id": 7}', {}), Item("a", 0, 1, b"[]", {}), Item("a", 0, 2, b'{"id": 8}', {})]
-    manner = Manner(True, 1_000)
+    terms = Terms(True, 1_000)
     named = Processor("orders", "m:f", codec=f"{__name__}:Order")
     assert Processor.from_plain(named.to_plain()) == named and "codec" not in Processor("p", "m:f").to_plain()
     seen: list[Any] = []
@@ -139,10 +141,10 @@ def test_a_processor_on_spark_names_its_codec() -> None:
         batch_processor(lambda batch: seen.extend(order.id for order in batch.values)),  # type: ignore[attr-defined]
     ):
         seen.clear()
-        found = list(attempts_of(named, function, manner).outcomes(iter(items), lambda call, some: call(some)))
+        found = list(attempts_of(named, function, terms).outcomes(iter(items), lambda call, some: call(some)))
         assert [type(outcome) for _, outcome in found] == [Done, BadFormat, Done]
         assert seen == [7, 8]
-    bad = attempts_of(Processor("p", "m:f", codec=f"{__name__}:fault"), lambda value, origin: None, manner)
+    bad = attempts_of(Processor("p", "m:f", codec=f"{__name__}:fault"), lambda value, origin: None, terms)
     assert [type(o) for _, o in bad.outcomes(iter(items[:1]), lambda call, some: call(some))] == [Yield]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from airflow_mq.operators.processes import end_tree
+from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.spark.java import spark_environment
 from airflow_mq.spark.local import local_conf
 from airflow_mq.testing.live import free_port

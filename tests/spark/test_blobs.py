@@ -12,7 +12,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.core.blob import Reference
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark import exchange
-from airflow_mq.spark.running import run_share
+from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse, upgrade
 
@@ -69,7 +69,7 @@ def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
     folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
     channel = exchange.FolderChannel(folder)
     for task in channel.tasks(PROCESSORS):
-        run_share(task.processor, channel.open(task.share), channel.manner())
+        run_share(task.processor, channel.open(task.share), channel.terms())
     exchange.take_back(queue, block.token, folder)
     queue.settle_block(block)
     assert SEEN == [("acme", LARGE), ("acme", b"plain")]

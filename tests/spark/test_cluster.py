@@ -19,7 +19,7 @@ import pytest
 from airflow_mq import MessageQueue, Processor
 from airflow_mq.spark import exchange
 from airflow_mq.spark.java import spark_environment
-from airflow_mq.spark.reporting import keeping_lease
+from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.store import parse
 from airflow_mq.testing.live import free_port
 from tests.spark.conftest import ROOT, job_command, job_environment, processors, whole

@@ -13,7 +13,7 @@ from airflow_mq import MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, TokenRefused
 from airflow_mq.queue import Report
 from airflow_mq.spark import exchange
-from airflow_mq.spark.running import Tally, run_share
+from airflow_mq.spark.share import Tally, run_share
 from airflow_mq.spark.store_side import run_in_place
 from tests.spark.conftest import processors, whole
 
@@ -25,7 +25,7 @@ def work(folder: str, routes: Any, **how: Any) -> Tally:
     """What a job does, in this process."""
     channel, total = exchange.FolderChannel(folder), Tally()
     for task in channel.tasks(routes):
-        total.add(run_share(task.processor, channel.open(task.share), channel.manner(), again=True, **how))
+        total.add(run_share(task.processor, channel.open(task.share), channel.terms(), again=True, **how))
     return total
 
 

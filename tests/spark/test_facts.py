@@ -24,8 +24,8 @@ from airflow_mq import (
 from airflow_mq.core.message import message_id
 from airflow_mq.spark.exchange import FolderChannel, hand_over, take_back
 from airflow_mq.spark.frames import Messages
-from airflow_mq.spark.running import run_share
-from airflow_mq.spark.store_side import StoreChannel, manner_of, run_in_place, tasks_of
+from airflow_mq.spark.share import run_share
+from airflow_mq.spark.store_side import StoreChannel, run_in_place, tasks_of, terms_of
 
 MakeRing = Callable[..., MessageQueue]
 #: What functions were given.
@@ -122,7 +122,7 @@ def test_functions_of_a_job_get_the_facts_through_a_folder(queue: MessageQueue, 
     channel = FolderChannel(hand_over(queue, block.token, routes, part, str(tmp_path / "exchange")))
 
     for task in channel.tasks(routes):
-        run_share(task.processor, channel.open(task.share), channel.manner())
+        run_share(task.processor, channel.open(task.share), channel.terms())
 
     assert take_back(queue, block.token, channel.path) == 3
     check_seen(block.id)
@@ -133,12 +133,12 @@ def test_a_dataframe_has_the_facts(queue: MessageQueue) -> None:
 
     routes, part = routes_of("frame")
     block = queue.plan_block()
-    manner = manner_of(queue, block)
+    terms = terms_of(queue, block)
     channel = StoreChannel(queue.store.address.uri, queue.ring, block.token)
-    tasks = tasks_of(block, manner, routes, part, 1)
+    tasks = tasks_of(block, terms, routes, part, 1)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})
 
-    for batch in Messages(channel, [task.share for task in tasks], manner)([numbers]):
+    for batch in Messages(channel, [task.share for task in tasks], terms)([numbers]):
         see_rows(batch)
 
     check_seen(block.id)

@@ -14,8 +14,8 @@ from airflow_mq.errors import ProcessorError
 from airflow_mq.failures import VARIABLE
 from airflow_mq.spark.exchange import FolderChannel, hand_over
 from airflow_mq.spark.frames import run_frames
-from airflow_mq.spark.running import run_share
-from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from airflow_mq.spark.share import run_share
+from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 
 MakeRing = Callable[..., MessageQueue]
 CANARY = "canary-7319"
@@ -81,10 +81,10 @@ def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
     queue.enqueue_messages("a", [PAYLOAD] * 3)
     routes, part = routes_of(name, shape)
     block = queue.plan_block()
-    manner = manner_of(queue, block)
-    (task,) = tasks_of(block, manner, routes, part, 1)
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, routes, part, 1)
 
-    run_share(task.processor, StoreSide(queue, block.token, task.share, owned=False), manner, careful=careful)
+    run_share(task.processor, StoreSide(queue, block.token, task.share, owned=False), terms, careful=careful)
     queue.settle_block(block)
 
     assert [why[: len(reason)] for why in reasons(queue)] == [reason] * 3
@@ -111,11 +111,11 @@ def test_executors_hear_what_is_allowed(make_ring: MakeRing, tmp_path: Path, mon
     queue = make_ring()
     queue.enqueue_message("a", PAYLOAD)
     routes, part = routes_of("leaky")
-    assert not manner_of(queue, queue.plan_block("k")).log_texts
+    assert not terms_of(queue, queue.plan_block("k")).log_texts
     monkeypatch.setenv(VARIABLE, "1")
     folder = hand_over(queue, queue.plan_block("k").token, routes, part, str(tmp_path / "exchange"))
     monkeypatch.delenv(VARIABLE)
-    assert FolderChannel(folder).manner().log_texts
+    assert FolderChannel(folder).terms().log_texts
 
 
 class Frame:
@@ -132,12 +132,12 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     queue.enqueue_message("a", PAYLOAD)
     routes, part = routes_of("leaky_frame", "dataframe")
     block = queue.plan_block()
-    manner = manner_of(queue, block)
-    tasks = tasks_of(block, manner, routes, part, 1)
+    terms = terms_of(queue, block)
+    tasks = tasks_of(block, terms, routes, part, 1)
     channel = SimpleNamespace(open=lambda share: StoreSide(queue, block.token, share, owned=False))
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
-        run_frames(Frame(), channel, tasks, manner, part)
+        run_frames(Frame(), channel, tasks, terms, part)
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text

@@ -49,11 +49,11 @@ def test_files_tell_a_job_what_it_may_enqueue(uri: str, tmp_path: Path) -> None:
         routes = Processors([Processor("p", "m:f")])
         (part,) = routes.parts({"acme": 1})
         folder = hand_over(queue, block.token, routes, part, str(tmp_path / "exchange"))
-        assert FolderChannel(folder).manner().permit == Permit("acme*", "regular")
+        assert FolderChannel(folder).terms().permit == Permit("acme*", "regular")
         manifest = Path(folder) / "manifest.json"
         plain = json.loads(manifest.read_text())
         del plain["manner"]["permit"]
         manifest.write_text(json.dumps(plain))
         # Handed over by a version that knew nothing of it.
-        assert FolderChannel(folder).manner().permit == Permit()
+        assert FolderChannel(folder).terms().permit == Permit()
         queue.release_block(block)

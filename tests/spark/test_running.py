@@ -15,11 +15,12 @@ import pytest
 from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.queue import Report
-from airflow_mq.spark import exchange, reporting
-from airflow_mq.spark.driving import load_functions
-from airflow_mq.spark.reporting import Reporter, keeping_lease, patiently
-from airflow_mq.spark.running import load_function, run_share
-from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from airflow_mq.spark import exchange, lease
+from airflow_mq.spark.driver import load_functions
+from airflow_mq.spark.lease import keeping_lease
+from airflow_mq.spark.reports import Reporter, patiently
+from airflow_mq.spark.share import load_function, run_share
+from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried, process
 from tests.waiting import eventually
@@ -90,14 +91,14 @@ def work_through(queue: MessageQueue, way: str, folder: Path) -> None:
     if way == "in place":
         run_in_place(queue, block.token, routes, part)
     elif way == "pieces":
-        manner = manner_of(queue, block)
-        for task in tasks_of(block, manner, routes, part, 8):
-            run_share(task.processor, StoreSide(queue, block.token, task.share), manner)
+        terms = terms_of(queue, block)
+        for task in tasks_of(block, terms, routes, part, 8):
+            run_share(task.processor, StoreSide(queue, block.token, task.share), terms)
     else:
         place = exchange.hand_over(queue, block.token, routes, part, str(folder))
         channel = exchange.FolderChannel(place)
         for task in channel.tasks(routes):
-            run_share(task.processor, channel.open(task.share), channel.manner())
+            run_share(task.processor, channel.open(task.share), channel.terms())
         exchange.take_back(queue, block.token, place)
     queue.settle_block(block)
 
@@ -187,10 +188,10 @@ def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: Ma
     queue.enqueue_messages("a", [b"1", b"die", b"2", b"die", b"poison", b"bad"])
     routes = processors(function="arrow" if shape == "arrow" else "process", shape=shape)
     block = queue.plan_block()
-    manner = manner_of(queue, block)
-    (task,) = tasks_of(block, manner, routes, whole(routes), 1)
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, routes, whole(routes), 1)
 
-    tally = run_share(task.processor, StoreSide(queue, block.token, task.share), manner, careful=True)
+    tally = run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
     queue.settle_block(block)
 
     assert (tally.done, tally.failed, tally.back) == (2, 1, 3)
@@ -203,10 +204,10 @@ def test_an_ordered_origin_stops_at_a_message_that_kills(make_ring: MakeRing, tr
     queue.enqueue_messages("b", [b"later", b"3"])
     queue.enqueue_messages("c", [b"4"])
     block = queue.plan_block()
-    manner = manner_of(queue, block)
-    (task,) = tasks_of(block, manner, processors(), whole(processors()), 1)
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, processors(), whole(processors()), 1)
 
-    run_share(task.processor, StoreSide(queue, block.token, task.share), manner, careful=True)
+    run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
     settled = queue.settle_block(block)
 
     assert sorted(all_tried(tried_folder)) == [("a", b"1"), ("a", b"die"), ("b", b"later"), ("c", b"4")]
@@ -233,11 +234,11 @@ def test_the_first_answer_counts_whoever_gives_it(make_ring: MakeRing) -> None:
     queue.enqueue_messages("a", [b"bad"] * 5)
     block = queue.plan_block()
     queue.report(block, [Report("a", 0, 0, 4, Done(success=False))])
-    manner = manner_of(queue, block)
+    terms = terms_of(queue, block)
 
-    for task in tasks_of(block, manner, processors(), whole(processors()), 1):
+    for task in tasks_of(block, terms, processors(), whole(processors()), 1):
         for _ in range(2):  # a speculative twin
-            run_share(task.processor, StoreSide(queue, block.token, task.share), manner)
+            run_share(task.processor, StoreSide(queue, block.token, task.share), terms)
 
     assert queue.settle_block(block).processed == 5
     assert [event.name for event in queue.events()] == ["Processed"] * 5
@@ -267,7 +268,7 @@ def test_pieces_are_even_and_cut_no_ordered_origin(make_ring: MakeRing) -> None:
             queue.enqueue_messages(f"small {n}", [b"x" * 90] * 10)
         block = queue.plan_block()
 
-        tasks = tasks_of(block, manner_of(queue, block), processors(), whole(processors()), 4)
+        tasks = tasks_of(block, terms_of(queue, block), processors(), whole(processors()), 4)
 
         assert sum(task.messages for task in tasks) == 400
         homes = [{claim.origin for claim in task.share} for task in tasks]
@@ -305,9 +306,9 @@ def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_f
 
 
 def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reporting.RENEWALS > 1, "one renewal may come late"
+    assert lease.RENEWALS > 1, "one renewal may come late"
     # A lease that is longer than any machine stands still, and is renewed often for all that.
-    monkeypatch.setattr(reporting, "RENEWALS", 600)
+    monkeypatch.setattr(lease, "RENEWALS", 600)
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
     block = queue.plan_block(lease=60)
@@ -414,7 +415,8 @@ def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(
 
 
 def test_a_child_is_gone_when_nobody_listens_any_more(make_ring: MakeRing) -> None:
-    from airflow_mq.spark.running import Item, in_child
+    from airflow_mq.spark.child import in_child
+    from airflow_mq.spark.items import Item
 
     def call(items: Any) -> Any:
         for item in items:

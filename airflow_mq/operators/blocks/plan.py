@@ -13,9 +13,9 @@ from airflow_mq import tracing
 from airflow_mq.core.characters import quoted
 from airflow_mq.core.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, server_name, weight_of
-from airflow_mq.operators.blocks.telling import processors_of, told
+from airflow_mq.operators.blocks.xcoms import processors_of, told
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 
@@ -30,7 +30,7 @@ UNROUTED_PAUSE = "no processor takes this origin"
 PAUSED_FOR = 86_400
 
 
-class ServiceQueuesOperator(QueueOperator):
+class PlanBlockOperator(QueueOperator):
     """Plan a block: claim what fits a weight, and say how it is cut into parts.
 
     Returns a list of parts to map `ProcessMessagesOperator` over; nothing to do gives an empty list, and the
@@ -73,7 +73,7 @@ class ServiceQueuesOperator(QueueOperator):
             self._end_pauses(queue, processors, f"{ti.dag_id}.{ti.task_id}")
             self.server = server_name(context)
             block = self._plan(queue, processors, key_of(context))
-            trace = {} if block is None else watching.planned(queue, block, began)
+            trace = {} if block is None else telemetry.planned(queue, block, began)
             ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block, trace))
             if block is None:
                 self.log.info("Somebody else services the ring %r; there is nothing to do this time.", queue.ring)

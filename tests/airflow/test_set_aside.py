@@ -31,7 +31,7 @@ def heavy(queue: MessageQueue) -> Address:
 
 
 def execute(address: Any, **kwargs: Any) -> Any:
-    from airflow_mq.operators.overweight import ExecuteOverweightOperator
+    from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
     kwargs = {"processors": in_place(), **kwargs}
     return ExecuteOverweightOperator(task_id="execute", address=str(address), mq_conn_id=CONN_ID, **kwargs)
@@ -52,7 +52,7 @@ def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
     ("kwargs", "says"),
     [
         ({"limit": [10, 10]}, "and the limit is 10/10; raise it"),
-        ({"function": "missing"}, "cannot be loaded"),
+        ({"function": "missing"}, "cannot load function"),
         ({"function": "yield_"}, "was not executed"),
     ],
 )
@@ -86,9 +86,9 @@ def test_an_address_that_leads_nowhere_is_refused(
 
 
 def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run: Run) -> None:
-    from airflow_mq.operators.overweight import DiscardOverweightOperator
+    from airflow_mq.operators.set_aside import DiscardSetAsideOperator
 
-    operator = DiscardOverweightOperator(
+    operator = DiscardSetAsideOperator(
         task_id="discard", addresses=[str(heavy)], why="sent by mistake", mq_conn_id=CONN_ID
     )
     assert run.execute(operator) == 1
@@ -99,10 +99,10 @@ def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run
 
 
 def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: Run) -> None:
-    from airflow_mq.operators.overweight import DiscardOverweightOperator
+    from airflow_mq.operators.set_aside import DiscardSetAsideOperator
 
     def discard(**kwargs: Any) -> Any:
-        return DiscardOverweightOperator(task_id="discard", why="too late", mq_conn_id=CONN_ID, **kwargs)
+        return DiscardSetAsideOperator(task_id="discard", why="too late", mq_conn_id=CONN_ID, **kwargs)
 
     assert run.execute(discard(origin="b")) == 0
     assert run.execute(discard(reason="size", addresses="")) == 0
@@ -116,12 +116,12 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
 
 
 def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
-    from airflow_mq.operators.overweight import JudgeAgainOperator
+    from airflow_mq.operators.set_aside import RequeueSetAsideOperator
 
-    judge = JudgeAgainOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
+    judge = RequeueSetAsideOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
     assert run.execute(judge) == {"moved": 0, "stayed": 1}
     queue.change_ring(service_weight=Weight(10**10, 1 << 30))
-    one = JudgeAgainOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
+    one = RequeueSetAsideOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
     assert run.execute(one) == {"moved": 1, "stayed": 0}
     (event,) = queue.events(name="Rejudged")
     assert "dag.judge" in (event.who or "")
@@ -213,11 +213,11 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
 
 
 def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQueue, heavy: Address) -> None:
-    from airflow_mq.notifications import OverweightNotifier
+    from airflow_mq.notifications import SetAsideNotifier
 
     told: list[str] = []
-    OverweightNotifier(told.append, mq_conn_id=CONN_ID)({})
-    OverweightNotifier(told.append, mq_conn_id=CONN_ID, at_least=2)({})
+    SetAsideNotifier(told.append, mq_conn_id=CONN_ID)({})
+    SetAsideNotifier(told.append, mq_conn_id=CONN_ID, at_least=2)({})
 
     (text,) = told
     assert "1 message waits for a person on ring 'default'" in text
@@ -225,9 +225,9 @@ def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQue
 
 
 def test_the_notifier_says_nothing_where_there_is_nothing(sqlite_queue: MessageQueue) -> None:
-    from airflow_mq.notifications import OverweightNotifier
+    from airflow_mq.notifications import SetAsideNotifier
 
-    assert OverweightNotifier(mq_conn_id=CONN_ID).text() is None
+    assert SetAsideNotifier(mq_conn_id=CONN_ID).text() is None
 
 
 def test_the_decorator_services_queues_within_a_weight(queue: MessageQueue, run: Run) -> None:

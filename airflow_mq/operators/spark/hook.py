@@ -13,8 +13,8 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.operators.jobs import JobListener
-from airflow_mq.operators.processes import end_tree
+from airflow_mq.operators.spark.job_listener import JobListener
+from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.processors import Part, Processors
 from airflow_mq.spark import job as spark_job
 

@@ -12,9 +12,10 @@ from ..codecs import load_codec
 from ..core.errors import TokenRefused
 from ..processors import Part, Processors
 from .job import Arguments, say
-from .reporting import keeping_lease
-from .running import Manner, Side, Tally, Task, load_function, run_share
-from .store_side import StoreChannel, live_block, manner_of, tasks_of
+from .lease import keeping_lease
+from .share import Side, Tally, Task, load_function, run_share
+from .store_side import StoreChannel, live_block, tasks_of, terms_of
+from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark.job")
 
@@ -48,12 +49,12 @@ class StoreJob:
             spark = spark_for(self.part)
             with keeping_lease(queue, self.channel.token, self.arguments.lease, spark.cancel) as keeper:
                 block = live_block(queue, self.channel.token)
-                manner = manner_of(queue, block)
+                terms = terms_of(queue, block)
                 again = bool(queue.reported(self.channel.token))
-                tasks = tasks_of(block, manner, self.processors, self.part, spark.width if block.messages else 1)
+                tasks = tasks_of(block, terms, self.processors, self.part, spark.width if block.messages else 1)
                 log.info("block %d: %s in %d pieces, after %.1f s", block.id, _messages(tasks), len(tasks), since())
                 try:
-                    tally = spark.run(self.channel, tasks, manner, again)
+                    tally = spark.run(self.channel, tasks, terms, again)
                     log.info("block %d: tried, after %.1f s", block.id, since())
                 except Exception as error:
                     if keeper.refused:
@@ -81,7 +82,7 @@ class FolderJob:
         tasks, spark = self.channel.tasks(self.processors), spark_for(self.part)
         log.info("%s in %d pieces", _messages(tasks), len(tasks))
         try:
-            return spark.run(self.channel, tasks, self.channel.manner(), True)
+            return spark.run(self.channel, tasks, self.channel.terms(), True)
         finally:
             spark.stop()
 
@@ -133,25 +134,25 @@ class Spark:
         """End the session."""
         raise NotImplementedError
 
-    def run(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
+    def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
         """Try everything; where a process dies of it, go on carefully with what has no answer yet."""
         frames = [task for task in tasks if task.processor.shape == "dataframe"]
         plain = [task for task in tasks if task.processor.shape != "dataframe"]
-        total = self._run_plain(channel, plain, manner, again) if plain else Tally()
+        total = self._run_plain(channel, plain, terms, again) if plain else Tally()
         if frames and not total.refused:
             from .frames import run_frames
 
-            total.add(run_frames(self.session, channel, frames, manner, self.part))
+            total.add(run_frames(self.session, channel, frames, terms, self.part))
         return total
 
-    def _run_plain(self, channel: Channel, tasks: Sequence[Task], manner: Manner, again: bool) -> Tally:
+    def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
         try:
-            return _sum(self.scatter(tasks, Executor(channel, manner, again, False)))
+            return _sum(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
             if self.cancelled or not self.alive:
                 raise
             log.warning("a process that tried messages died (%s); going on carefully", type(error).__name__)
-            return _sum(self.scatter(tasks, Executor(channel, manner, True, True)))
+            return _sum(self.scatter(tasks, Executor(channel, terms, True, True)))
 
 
 def spark_for(part: Part) -> Spark:
@@ -281,8 +282,8 @@ def _quietly(what: str, act: Callable[[], Any]) -> None:
 class Executor:
     """What runs on an executor: shipped there as code, with the way to the messages in it."""
 
-    def __init__(self, channel: Channel, manner: Manner, again: bool, careful: bool) -> None:
-        self.channel, self.manner, self.again, self.careful = channel, manner, again, careful
+    def __init__(self, channel: Channel, terms: Terms, again: bool, careful: bool) -> None:
+        self.channel, self.terms, self.again, self.careful = channel, terms, again, careful
 
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Tally]:
         from pyspark import TaskContext
@@ -294,6 +295,6 @@ class Executor:
         for task in tasks:
             side = self.channel.open(task.share)
             try:
-                yield run_share(task.processor, side, self.manner, careful=careful, again=self.again)
+                yield run_share(task.processor, side, self.terms, careful=careful, again=self.again)
             finally:
                 side.close()

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_mq.operators.jobs import JobListener
-from airflow_mq.operators.processes import end_tree
+from airflow_mq.operators.spark.job_listener import JobListener
+from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.spark import job as spark_job
 from airflow_mq.spark.cause import LONGEST
 

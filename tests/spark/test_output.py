@@ -15,8 +15,8 @@ from airflow_mq import MessageQueue, Part, Processor, Processors
 from airflow_mq.errors import InvalidInput, ProcessorError
 from airflow_mq.spark import write_block
 from airflow_mq.spark.frames import run_frames
-from airflow_mq.spark.store_side import StoreChannel, manner_of, tasks_of
-from airflow_mq.spark.writing import writing_for
+from airflow_mq.spark.output import writing_for
+from airflow_mq.spark.store_side import StoreChannel, tasks_of, terms_of
 
 MakeRing = Callable[..., MessageQueue]
 #: Where the processor writes, and whether it fails after that.
@@ -32,15 +32,15 @@ def keep(messages: Any) -> None:
         raise ConnectionError("the job dies before it has reported")
 
 
-ROUTES = Processors([Processor("orders", "tests.spark.test_writing:keep", shape="dataframe", split=3)])
+ROUTES = Processors([Processor("orders", "tests.spark.test_output:keep", shape="dataframe", split=3)])
 
 
 def run_part(spark: Any, queue: MessageQueue, token: str, part: int) -> None:
     mine = Part(name="orders", processors=["orders"], part=part, parts=3, messages=0, where="spark")
     block = queue.block(token)
-    manner = manner_of(queue, block)
+    terms = terms_of(queue, block)
     channel = StoreChannel(queue.store.address.uri, queue.ring, token)
-    run_frames(spark, channel, tasks_of(block, manner, ROUTES, mine, 2), manner, mine)
+    run_frames(spark, channel, tasks_of(block, terms, ROUTES, mine, 2), terms, mine)
 
 
 def texts(spark: Any, path: str) -> list[str]:

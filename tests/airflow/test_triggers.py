@@ -113,12 +113,12 @@ def test_delayed_mail_is_told_when_it_is_due(sqlite_queue: MessageQueue) -> None
 
 
 def test_set_aside_messages_are_told(queue: MessageQueue) -> None:
-    from airflow_mq.triggers import OverweightTrigger
+    from airflow_mq.triggers import SetAsideTrigger
 
     queue.enqueue_message("a", b"x", weight=Weight(10**9, 0))
     queue.settle_block(queue.plan_block())
 
-    assert asyncio.run(first_event(OverweightTrigger(CONN_ID))) == {"ring": "default", "waiting": 1}
+    assert asyncio.run(first_event(SetAsideTrigger(CONN_ID))) == {"ring": "default", "waiting": 1}
 
 
 def test_a_lost_connection_is_made_again(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,10 +188,10 @@ def test_the_loop_goes_on_while_the_store_does_not_answer(
 
 
 def test_all_triggers_of_a_ring_share_a_poller() -> None:
-    from airflow_mq.triggers import OverweightTrigger
+    from airflow_mq.triggers import SetAsideTrigger
 
     keys = {ready().shared_stream_key(), ready(repeat_after=7).shared_stream_key(),
-            OverweightTrigger(CONN_ID).shared_stream_key()}  # fmt: skip
+            SetAsideTrigger(CONN_ID).shared_stream_key()}  # fmt: skip
     assert len(keys) == 1
     assert ready(ring="other").shared_stream_key() not in keys
 
@@ -240,7 +240,7 @@ def test_a_sensor_that_pokes(queue: MessageQueue) -> None:
     fill(queue, {"a": [b"x"]})
 
     assert (waiting.poke({}).is_done, waiting.poke({}).xcom_value["ready"]) == (True, ["a"])
-    assert not sensor("OverweightSensor").poke({}).is_done
+    assert not sensor("SetAsideSensor").poke({}).is_done
 
 
 def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:

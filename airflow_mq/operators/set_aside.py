@@ -15,9 +15,9 @@ from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, open_queue, release_finished, weight_of
-from airflow_mq.operators.blocks.processing import ProcessMessagesOperator
-from airflow_mq.operators.blocks.settling import SETTLED, readable, summary_of
-from airflow_mq.operators.blocks.telling import checked_part, processors_of, told
+from airflow_mq.operators.blocks.process import ProcessMessagesOperator
+from airflow_mq.operators.blocks.settle import SETTLED, readable, summary_of
+from airflow_mq.operators.blocks.xcoms import checked_part, processors_of, told
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 
@@ -139,7 +139,7 @@ class _DecidingOperator(QueueOperator):
         return addresses, wanted
 
 
-class DiscardOverweightOperator(_DecidingOperator):
+class DiscardSetAsideOperator(_DecidingOperator):
     """Let set-aside messages go, with a reason that is recorded beside who decided.
 
     :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
@@ -164,7 +164,7 @@ class DiscardOverweightOperator(_DecidingOperator):
         return count
 
 
-class JudgeAgainOperator(_DecidingOperator):
+class RequeueSetAsideOperator(_DecidingOperator):
     """Judge set-aside messages by what the ring allows now; those that fit go back into their queues.
 
     They go on behind everything that was sent, as old as they are. Without addresses and filters, all are judged but
@@ -176,7 +176,7 @@ class JudgeAgainOperator(_DecidingOperator):
     :param weigh: ask the ring's weigher anew, instead of believing the weight they were set aside for
     :param forget_attempts: count attempts from zero again, as `error` does: what was tried too often goes back, too
 
-    The filters are those of `DiscardOverweightOperator`.
+    The filters are those of `DiscardSetAsideOperator`.
     """
 
     template_fields: Sequence[str] = (*_DecidingOperator.template_fields, "limit")

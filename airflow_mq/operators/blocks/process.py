@@ -14,9 +14,11 @@ from airflow_mq import lineage, tracing
 from airflow_mq.core.errors import TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import number_of, open_queue
-from airflow_mq.operators.blocks.submitting import (
+from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.spark.connect import ConnectClient, Server, not_used, server_of
+from airflow_mq.operators.spark.hook import (
     JOB,
     MessageSparkHook,
     job_arguments,
@@ -24,10 +26,8 @@ from airflow_mq.operators.blocks.submitting import (
     refuse_other_master,
     resume_keys,
 )
-from airflow_mq.operators.blocks.telling import checked_part, planned_block, processors_of, refuse_ended
-from airflow_mq.operators.connect import ConnectClient, Server, not_used, server_of
-from airflow_mq.operators.jobs import SPARK_JOB, JobListener
-from airflow_mq.operators.masters import require_master, require_server, silent_master
+from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
+from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 from airflow_mq.words import many
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 #: A job of fewer messages is taken to be over in seconds.
 SMALL = 10_000
 #: What the author may not say, because it is said when the task runs.
-OURS = ("application", "application_args", "env_vars")
+OURS = ("application", "application_args", "env_vars", "conn_id")
+#: Id of the Spark connection, unless another is named.
+SPARK_CONNECTION = "spark_default"
 
 
 class TaskStopped(BaseException):
@@ -46,7 +48,7 @@ class TaskStopped(BaseException):
 
 
 class ProcessMessagesOperator(SparkSubmitOperator):
-    """Process one part of a block, on Spark or in place. Mapped over what `ServiceQueuesOperator` returns.
+    """Process one part of a block, on Spark or in place. Mapped over what `PlanBlockOperator` returns.
 
     A message reaches its processor and nothing else of the job: the command line is made of the ring, the
     author's rules and numbers; the store's address and the block's token travel by environment.
@@ -56,7 +58,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
     :param plan_task_id: the task that planned the block
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring (templated)
-    :param conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`; of a Spark Connect
+    :param spark_conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`; of a Spark Connect
         server, say `{"conn_type": "spark_connect", "host": "spark", "port": 15002}`, no JVM is started for a job
     :param exchange: an object-storage path by which messages and outcomes travel, for clusters whose
         executors cannot reach the store (templated)
@@ -79,19 +81,23 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         plan_task_id: str = "plan",
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
+        spark_conn_id: str = SPARK_CONNECTION,
         exchange: str | None = None,
         lease: Any = None,
         **kwargs: Any,
     ) -> None:
-        said = [name for name in OURS if kwargs.get(name)]
-        if said:
-            raise ValueError(f"{type(self).__name__} says {', '.join(said)} itself when it runs; leave that out")
-        super().__init__(**kwargs)
+        given = [name for name in OURS if kwargs.get(name)]
+        if given:
+            raise ValueError(
+                f"invalid argument {', '.join(given)}: {type(self).__name__} sets it when it runs; leave it out"
+            )
+        super().__init__(conn_id=spark_conn_id, **kwargs)
         self.part = part
         self.processors = processors
         self.plan_task_id = plan_task_id
         self.mq_conn_id = mq_conn_id
         self.ring = ring
+        self.spark_conn_id = spark_conn_id
         self.exchange = exchange
         self.lease = lease
         self._running_in_place = False
@@ -115,8 +121,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             token = str(block["token"])
             refuse_ended(queue, token)
-            self._touched = watching.taken(queue, token, processors, part)
-            with reporting_failure(queue, token, processors, part), watching.processing(queue, part, block) as carrier:
+            self._touched = telemetry.taken(queue, token, processors, part)
+            with reporting_failure(queue, token, processors, part), telemetry.processing(queue, part, block) as carrier:
                 self._trace = tracing.environment(carrier)
                 if part["where"] == "in place":
                     self._in_place(queue, processors, part, token)
@@ -125,7 +131,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def get_openlineage_facets_on_start(self) -> Any:
         """The ring."""
-        return watching.begun(self.mq_conn_id, self.ring)
+        return telemetry.begun(self.mq_conn_id, self.ring)
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The queues whose messages were processed."""
@@ -158,7 +164,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             self._submit(context)
             return
         from airflow_mq.spark.exchange import hand_over, take_back
-        from airflow_mq.spark.reporting import keeping_lease
+        from airflow_mq.spark.lease import keeping_lease
 
         with keeping_lease(queue, token, lease):
             folder = hand_over(queue, token, processors, part, self.exchange)
@@ -171,12 +177,12 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def _submit(self, context: Any) -> None:
         self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
-        server = server_of(BaseHook.get_connection(self._conn_id), self._conn_id)
+        server = server_of(BaseHook.get_connection(self.spark_conn_id), self.spark_conn_id)
         try:
             if server is None:
                 super().execute(context)
             else:
-                require_server(server.address, self._conn_id)
+                require_server(server.address, self.spark_conn_id)
                 self._run_client(server)
         except AirflowException as error:
             job = self._client or self._hook
@@ -193,7 +199,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
     def _failure(self, code: int) -> str:
         cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
         if self._listener and self._listener.is_master_silent and self._hook:
-            cause = silent_master(self._hook._connection["master"], self._conn_id)
+            cause = silent_master(self._hook._connection["master"], self.spark_conn_id)
         return (
             f"the Spark job {self.part['name']!r} failed: {cause or 'it printed no cause'}. Error code is: {code}; the "
             "output is in this task's log"
@@ -224,20 +230,19 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         """The provider's hook, with the secrets, and only for the master that the connection names."""
-        connection = BaseHook.get_connection(self._conn_id)
+        connection = BaseHook.get_connection(self.spark_conn_id)
         made = super()._get_hook()
         made.__class__ = MessageSparkHook
         made.listener = self._listener
         on_cluster = made._connection["deploy_mode"] == "cluster"
         made.environment = {**job_environment(made._connection["master"], on_cluster), **self._trace, **self._store}
-        refuse_other_master(made, connection, self._conn_id)
+        refuse_other_master(made, connection, self.spark_conn_id)
         if on_cluster and not self.exchange:
             raise AirflowFailException(
-                f"the Spark connection {self._conn_id!r} asks for deploy mode cluster, where a driver has not this "
-                "task's environment, and so no way to the store that is not public: say exchange='s3://…', or use "
-                "deploy mode client"
+                f"deploy mode 'cluster' of Spark connection {self.spark_conn_id!r} cannot pass the store's credentials "
+                "to the driver: set exchange='s3://…', or use deploy mode 'client'"
             )
-        require_master(made._connection["master"], self._conn_id)
+        require_master(made._connection["master"], self.spark_conn_id)
         if on_cluster and self._trace and (made._is_kubernetes or made._is_yarn):
             # A trace is no secret: it may travel as these do.
             made._env_vars = {**(made._env_vars or {}), **self._trace}

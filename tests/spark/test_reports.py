@@ -12,9 +12,9 @@ import pytest
 
 from airflow_mq import Block, Done, MessageQueue, Processor, Weight
 from airflow_mq.core.errors import StoreUnreachable, TokenRefused
-from airflow_mq.spark.reporting import Reporter, flushed
-from airflow_mq.spark.running import run_share
-from airflow_mq.spark.store_side import StoreSide, manner_of, run_in_place, tasks_of
+from airflow_mq.spark.reports import Reporter, flushed
+from airflow_mq.spark.share import run_share
+from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 from tests.spark.conftest import processors, whole
 from tests.waiting import eventually
 
@@ -27,9 +27,9 @@ def answered(queue: MessageQueue, block: Block) -> list[tuple[str, int]]:
 
 
 def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, Any]:
-    manner = manner_of(queue, block)
-    (task,) = tasks_of(block, manner, processors(), whole(processors()), 1)
-    return task.processor, StoreSide(queue, block.token, task.share, owned=False), manner
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, processors(), whole(processors()), 1)
+    return task.processor, StoreSide(queue, block.token, task.share, owned=False), terms
 
 
 def test_a_finished_message_is_reported_while_the_next_one_runs(either_store: str, make_ring: MakeRing) -> None:
@@ -56,21 +56,21 @@ def test_an_executor_reports_by_a_timer_of_its_own(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"quick", SLOW])
     block = queue.plan_block()
-    processor, side, manner = share_of(queue, block)
+    processor, side, terms = share_of(queue, block)
     side.seconds = 0.05
 
     def process(payload: bytes, origin: str) -> None:
         if payload == SLOW:
             eventually(lambda: answered(queue, block) == [("a", 0)])
 
-    assert run_share(processor, side, manner, function=process).done == 2
+    assert run_share(processor, side, terms, function=process).done == 2
 
 
 def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"quick", SLOW])
     block = queue.plan_block()
-    processor, side, manner = share_of(queue, block)
+    processor, side, terms = share_of(queue, block)
     side.seconds = 0.05
     reported = tmp_path / "reported"
     report = side.report
@@ -85,7 +85,7 @@ def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: P
         if payload == SLOW:
             eventually(reported.exists)
 
-    assert run_share(processor, side, manner, function=process, careful=True).done == 2
+    assert run_share(processor, side, terms, function=process, careful=True).done == 2
 
 
 @pytest.mark.parametrize("shape", ["message", "arrow"])
@@ -96,7 +96,7 @@ def test_before_a_message_that_takes_long_all_is_reported(
     queue.enqueue_messages("a", [b"quick", b"quick"])
     queue.enqueue_messages("b", [SLOW], weight=Weight(5_000, 1))
     block = queue.plan_block()
-    processor, side, manner = share_of(queue, block)
+    processor, side, terms = share_of(queue, block)
     # No timer comes before this test ends.
     side.seconds = 4.9
     seen: list[list[tuple[str, int]]] = []
@@ -116,12 +116,12 @@ def test_before_a_message_that_takes_long_all_is_reported(
             yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "page", "item", "outcome"])
 
     if shape == "arrow":
-        monkeypatch.setattr("airflow_mq.spark.running.load_function", lambda name: process_arrow)
-        monkeypatch.setattr("airflow_mq.spark.running.TOGETHER", 2)
+        monkeypatch.setattr("airflow_mq.spark.share.load_function", lambda name: process_arrow)
+        monkeypatch.setattr("airflow_mq.spark.items.GROUP_MESSAGES", 2)
         processor = replace(processor, shape="arrow")
-        done = run_share(processor, side, manner)
+        done = run_share(processor, side, terms)
     else:
-        done = run_share(processor, side, manner, function=process)
+        done = run_share(processor, side, terms, function=process)
 
     assert done.done == 3
     assert seen == [[("a", 0), ("a", 1)]]

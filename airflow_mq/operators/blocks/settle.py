@@ -12,9 +12,9 @@ from airflow_mq.core.characters import visible
 from airflow_mq.core.errors import TokenRefused, UnknownBlock
 from airflow_mq.core.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
-from airflow_mq.operators import watching
+from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.telling import processors_of, told
+from airflow_mq.operators.blocks.xcoms import processors_of, told
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ class SettleBlockOperator(QueueOperator):
     def _settle_one(
         self, queue: MessageQueue, said: Mapping[str, Any], trace: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        watched = watching.Settling(queue, str(said["token"]), trace)
-        self._touched = self._touched or watching.taken(queue, str(said["token"]))
+        watched = telemetry.Settling(queue, str(said["token"]), trace)
+        self._touched = self._touched or telemetry.taken(queue, str(said["token"]))
         summary = summary_of(said, queue.settle_block(said["token"], processor_of=self._processor_of()))
         self.log.info("%s", readable(summary))
         watched.told(summary)

@@ -1,0 +1,75 @@
+"""Servicing in place: process what fits a weight in the task's own process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_mq.core.errors import InvalidInput
+from airflow_mq.operators.base import QueueOperator, server_name, weight_of
+
+if TYPE_CHECKING:
+    from airflow_mq import Delivery, Serviced
+
+#: Parameter by which a function receives the delivery.
+MESSAGE = "message"
+
+
+class ServiceQueuesOperator(QueueOperator):
+    """Service the ready queues within a weight, in this task's own process. ::
+
+        ServiceQueuesOperator(task_id="service", processor="shop.orders:process", limit=[60_000, 1 << 28])
+
+    Each message is processed and settled on its own: no other task and no Spark job takes part. To process a block on
+    Spark, or by several tasks, use `airflow_mq.block.block`. Returns the counts of outcomes and the weight used.
+
+    :param processor: called as `processor(payload, origin)`, and with `message=` (the `Delivery`) if it has that
+        parameter; the return value is the message's outcome. A function, or its name: `shop.orders:process`
+    :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
+    """
+
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit")
+
+    def __init__(self, *, processor: Callable[..., object] | str, limit: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.processor = processor
+        self.limit = limit
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Service the queues and return what the call came to."""
+        function = _loaded(self.processor) if isinstance(self.processor, str) else self.processor
+        with self.opened(context) as queue:
+            limit = weight_of(self.limit, "limit")
+            serviced = queue.service_queues(processor_of(function), limit, server=server_name(context))
+        self.log.info("%s", serviced)
+        return serviced_as_xcom(serviced)
+
+
+def processor_of(function: Callable[..., Any], fixed: Mapping[str, Any] | None = None) -> Callable[[Delivery], Any]:
+    """Return a processor of deliveries that calls `function(payload, origin)` with further arguments."""
+    fixed = fixed or {}
+    takes_message = MESSAGE in inspect.signature(function).parameters and MESSAGE not in fixed
+
+    def process(delivery: Delivery) -> Any:
+        more = {MESSAGE: delivery} if takes_message else {}
+        return function(delivery.payload, delivery.origin, **more, **fixed)
+
+    return process
+
+
+def serviced_as_xcom(serviced: Serviced) -> dict[str, Any]:
+    """Return the result of servicing as plain values."""
+    return {**vars(serviced), "weight": list(serviced.weight)}
+
+
+def _loaded(name: str) -> Callable[..., Any]:
+    from airflow_mq.spark.share import load_function
+
+    try:
+        function: Callable[..., Any] = load_function(name)
+    except InvalidInput as error:
+        raise AirflowFailException(str(error)) from None
+    return function

@@ -1,0 +1,274 @@
+"""Attempts: how messages reach a processor's function, by the function's shape.
+
+An exception of a processor is a failed attempt of one message. A batch that fails is halved until the failing message
+stands alone. Careful attempts call the function in a child process (`child`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from inspect import signature
+from typing import Any, cast
+
+from .. import failures, tracing
+from ..codecs import Codec, load_codec
+from ..core.errors import InvalidOutcome
+from ..core.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
+from ..processors import Processor
+from ..queue import Batch, BatchProcessor, Delivery
+from ..queue.attempts import going_on, outcome_of
+from ..queue.base import current_delivery
+from ..queue.typed import decoding_batches, refused
+from ..queue.values import Facts
+from .child import Call, ChildDied, ChildFailed, Outcomes
+from .items import Item, ItemDelivery, Place, groups_of, neighbours_of
+from .terms import Terms
+
+log = logging.getLogger("airflow_mq.spark")
+
+#: A way to run a call: in this process, or in a child.
+Runner = Callable[[Call, Iterable[Item]], Outcomes]
+
+
+def run_here(call: Call, items: Iterable[Item]) -> Outcomes:
+    """Run a call in this process."""
+    return call(items)
+
+
+class Attempts:
+    """The way in which messages reach a function of one shape."""
+
+    def __init__(self, function: Any, terms: Terms) -> None:
+        self.function, self.terms = function, terms
+        #: Called with the expected milliseconds before messages are tried.
+        self.expect: Callable[[int], None] = lambda milliseconds: None
+
+    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
+        """Yield each message with its outcome; messages without an answer are left out."""
+        raise NotImplementedError
+
+    def checked(self, answer: Outcome | bool | None) -> Outcome:
+        """Return the outcome that an answer stands for, checked against the terms."""
+        return check_outcome(outcome_of(answer), self.terms.most, self.terms.permit, self.terms.most_headers)
+
+
+def attempts_of(processor: Processor, function: Any, terms: Terms) -> Attempts:
+    """Return the attempts that fit a processor's function."""
+    codec = load_codec(processor.codec) if processor.codec else None
+    if isinstance(function, BatchProcessor):
+        return BatchAttempts(decoding_batches(codec, cast("Any", function.process)) if codec else function, terms)
+    if processor.shape == "arrow":
+        return ArrowAttempts(function, terms)
+    return MessageAttempts(function, terms, codec)
+
+
+def takes_message(function: Callable[..., object]) -> bool:
+    """Return whether a function has a parameter `message`, for the delivery."""
+    try:
+        return "message" in signature(function).parameters
+    except (TypeError, ValueError):
+        # Built-in functions have no signature.
+        return False
+
+
+class MessageAttempts(Attempts):
+    """Attempts one by one: `f(payload, origin)`, or `f(value, origin)`, with `message=` if the function takes it."""
+
+    def __init__(self, function: Any, terms: Terms, codec: Codec[Any] | None = None) -> None:
+        super().__init__(function, terms)
+        self.codec = codec
+        self.takes_message = takes_message(function)
+
+    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
+        """Yield every message's outcome, up to where its origin stops."""
+        stopped: set[str] = set()
+        for group in groups_of(items):
+            left = [item for item in group if item.book not in stopped]
+            while left:
+                answered: set[Place] = set()
+                try:
+                    yield from self._observed(run, left, answered, stopped)
+                    break
+                except ChildDied as error:
+                    culprit, outcome = _first_left(left, answered, stopped), Yield(str(error))
+                self._note(culprit, outcome, answered, stopped)
+                yield culprit, outcome
+                left = [item for item in left if item.place not in answered and item.book not in stopped]
+
+    def _observed(self, run: Runner, left: Sequence[Item], answered: set[Place], stopped: set[str]) -> Outcomes:
+        """Try messages; record which have an answer, which books stop, and the time expected next."""
+        schedule = _Schedule(left, stopped)
+        self.expect(schedule.time_after(None))
+        for item, outcome in run(self._call, left):
+            self._note(item, outcome, answered, stopped)
+            yield item, outcome
+            self.expect(schedule.time_after(item))
+
+    def _note(self, item: Item, outcome: Outcome, answered: set[Place], stopped: set[str]) -> None:
+        answered.add(item.place)
+        if self.terms.stops(item.origin, outcome):
+            stopped.add(item.book)
+
+    def _call(self, items: Iterable[Item]) -> Outcomes:
+        stopped: set[str] = set()
+        for item in items:
+            if item.book in stopped:
+                continue
+            outcome = self._try(item)
+            if self.terms.stops(item.origin, outcome):
+                stopped.add(item.book)
+            yield item, outcome
+
+    def _try(self, item: Item) -> Outcome:
+        delivery = ItemDelivery(item)
+        if item.headers and tracing.is_traced(item.headers):
+            with tracing.within(item.headers):
+                return self._try_delivery(item, delivery)
+        return self._try_delivery(item, delivery)
+
+    def _try_delivery(self, item: Item, delivery: Delivery) -> Outcome:
+        mark = current_delivery.set(delivery)
+        try:
+            value: Any = item.payload
+            if self.codec is not None:
+                try:
+                    value = self.codec.decode(value)
+                except ValueError as error:
+                    return refused(str(item.address), error)
+            more = {"message": delivery} if self.takes_message else {}
+            outcome = self.checked(self.function(value, item.origin, **more))
+            return going_on(self._with_sent(outcome, delivery), item.headers or {})
+        except (Exception, SystemExit) as error:
+            return _failed(item, error, self.terms)
+        finally:
+            current_delivery.reset(mark)
+
+    def _with_sent(self, outcome: Outcome, delivery: Delivery) -> Outcome:
+        """Add what the function enqueued through its delivery to the outcome."""
+        if not delivery.sent or not isinstance(outcome, Done):
+            return outcome
+        bounds = self.terms.most, self.terms.permit, self.terms.most_headers
+        sent = [check_sent(entry, *bounds) for entry in (*delivery.sent, *outcome.enqueue)]
+        return Done(outcome.success, outcome.id, outcome.used, sent)
+
+
+class _Schedule:
+    """The expected time of the message that follows another one."""
+
+    def __init__(self, items: Sequence[Item], stopped: Container[str]) -> None:
+        self.items, self.stopped = items, stopped
+        self.is_known = any(item.time for item in items)
+        self._at = 0
+
+    def time_after(self, item: Item | None) -> int:
+        """Return the expected milliseconds of the message that is tried after `item`."""
+        if not self.is_known:
+            return 0
+        items = self.items
+        while item is not None and self._at < len(items) and items[self._at] is not item:
+            self._at += 1
+        self._at += item is not None
+        while self._at < len(items) and items[self._at].book in self.stopped:
+            self._at += 1
+        return items[self._at].time if self._at < len(items) else 0
+
+
+def _first_left(items: Sequence[Item], answered: Container[Place], stopped: Container[str]) -> Item:
+    """Return the message that was being tried when a child died."""
+    return next(item for item in items if item.place not in answered and item.book not in stopped)
+
+
+class GroupAttempts(Attempts):
+    """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone."""
+
+    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
+        """Yield every message's outcome."""
+        for group in self.groups(items):
+            yield from self._halved(group, run)
+
+    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
+        """Yield messages that one call receives together."""
+        raise NotImplementedError
+
+    def call(self, items: Iterable[Item]) -> Outcomes:
+        """Call the function."""
+        raise NotImplementedError
+
+    def _halved(self, items: Sequence[Item], run: Runner) -> Outcomes:
+        answered = set()
+        self.expect(sum(item.time for item in items))
+        try:
+            for item, outcome in run(self.call, items):
+                answered.add(item.place)
+                yield item, outcome
+            return
+        except (Exception, SystemExit) as error:
+            left = [item for item in items if item.place not in answered]
+            if len(left) == 1:
+                yield left[0], _failed(left[0], error, self.terms)
+            if len(left) <= 1:
+                return
+            log.warning("the processor failed on %d messages (%s); retrying by halves", len(left), _reason(error))
+        half = len(left) // 2
+        yield from self._halved(left[:half], run)
+        yield from self._halved(left[half:], run)
+
+
+class BatchAttempts(GroupAttempts):
+    """Attempts by a function that `batch_processor` made: neighbours in one page."""
+
+    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
+        """Yield neighbours in one page."""
+        return neighbours_of(items)
+
+    def call(self, items: Iterable[Item]) -> Outcomes:
+        """Call the function for one batch."""
+        group = list(items)
+        answers = self.function.process(_batch(group))
+        if answers is not None and len(answers) != len(group):
+            raise InvalidOutcome(
+                f"wrong number of answers ({len(answers)}): a batch of {len(group)} messages needs {len(group)}"
+            )
+        outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
+        outcomes = [going_on(outcome, item.headers or {}) for item, outcome in zip(group, outcomes)]
+        yield from zip(group, outcomes)
+
+
+def _batch(group: Sequence[Item]) -> Batch:
+    first = group[0]
+    headers = {item.at: item.headers for item in group if item.headers}
+    attempts = {item.at: item.attempt - 1 for item in group}
+    facts = Facts(attempts, {item.at: item.sent for item in group if item.sent is not None})
+    payloads = [item.payload for item in group]
+    return Batch(first.origin, payloads, first.page, first.at, lambda: headers, block=first.block, _facts=lambda: facts)
+
+
+class ArrowAttempts(GroupAttempts):
+    """Attempts by a function from record batches to record batches."""
+
+    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
+        """Yield groups of messages of any origins."""
+        return groups_of(items)
+
+    def call(self, items: Iterable[Item]) -> Outcomes:
+        """Call the function for one record batch."""
+        from .tables import answers_in, batch_of
+
+        waiting = {item.place: item for item in items}
+        for batch in self.function(iter([batch_of(list(waiting.values()))])):
+            for place, outcome in answers_in(batch):
+                item = waiting.pop(place, None)
+                if item is not None:
+                    yield item, self.checked(outcome)
+
+
+def _failed(item: Item, error: BaseException, terms: Terms) -> Yield:
+    # The text of a child's error is safe to store already.
+    shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
+    log.error("the processor failed on %s; it will be tried again", ascii(str(item.address))[1:-1], exc_info=shown)
+    return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, (ChildDied, ChildFailed)) else failures.reason_of(error)

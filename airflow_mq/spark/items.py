@@ -1,0 +1,128 @@
+"""Messages of a block on their way to a processor, one by one and in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from ..core.message import Address
+from ..core.page import Page
+from ..core.priority import HIGH, book_name, signed
+from ..core.weight import ZERO, Meter
+from ..queue import Batch, Delivery
+from ..queue.values import Facts, moment
+
+#: Messages, and bytes of payload, after which a group is full.
+GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
+
+#: Origin, signed page and index of a message.
+Place = tuple[str, int, int]
+
+
+class Item(NamedTuple):
+    """A message on its way to a processor."""
+
+    origin: str
+    #: Below zero for a high message (`airflow_mq.core.priority.signed`), as in tables.
+    page: int
+    at: int
+    payload: bytes
+    headers: Mapping[str, str]
+    #: Milliseconds that processing is expected to take, by the message's weight.
+    time: int = 0
+    #: Number of this attempt, from 1.
+    attempt: int = 1
+    #: Time of enqueueing, in microseconds of the store's clock.
+    sent: int | None = None
+    #: Id of the block that claimed the message.
+    block: int | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place by which outcomes name the message."""
+        return self.origin, self.page, self.at
+
+    @property
+    def address(self) -> Address:
+        """The address that people see."""
+        if self.page < 0:
+            return Address(self.origin, signed(self.page, HIGH), self.at, HIGH)
+        return Address(self.origin, self.page, self.at)
+
+    @property
+    def book(self) -> str:
+        """The name of the message's book."""
+        return book_name(self.origin, HIGH) if self.page < 0 else self.origin
+
+
+class ItemDelivery(Delivery):
+    """A message of a block, as a processor receives it."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: Item) -> None:
+        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
+        self._item = item
+
+    @property
+    def attempts(self) -> int:
+        """Number of earlier attempts without an outcome."""
+        return self._item.attempt - 1
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the message."""
+        return self._item.headers or {}
+
+    @property
+    def block(self) -> int | None:
+        """Id of the block that claimed the message."""
+        return self._item.block
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Time at which the message was enqueued."""
+        return None if self._item.sent is None else moment(self._item.sent)
+
+
+def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Item]:
+    """Yield the messages of batches, in order.
+
+    :param block: id of the block, for batches that do not carry it
+    """
+    nothing = Facts({}, {})
+    for batch in batches:
+        facts, id_ = batch._facts() if batch._facts else nothing, batch.block if batch.block is not None else block
+        headers = batch.headers or ({},) * len(batch)
+        times = batch.times or (0,) * len(batch)
+        for at, (payload, its_headers, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
+            attempt = facts.attempts.get(at, 0) + 1
+            page = signed(batch.page, batch.priority)
+            yield Item(batch.origin, page, at, payload, its_headers, time, attempt, facts.sent.get(at), id_)
+
+
+def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield messages in groups of at most `GROUP_MESSAGES` and about `GROUP_BYTES`."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += len(item.payload)
+        if len(group) >= GROUP_MESSAGES or size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def neighbours_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield messages in groups of neighbours in one page."""
+    group: list[Item] = []
+    for item in items:
+        if group and (item.place[:2] != group[-1].place[:2] or item.at != group[-1].at + 1):
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group

@@ -1,0 +1,94 @@
+"""Lease of a block: renewed while its messages are processed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..core.errors import MessageQueueError, TokenRefused, UnknownBlock
+from ..queue import MessageQueue
+from ..ticker import Ticker
+from .reports import CHUNK_SECONDS, Reporter, patiently
+
+log = logging.getLogger("airflow_mq.spark")
+
+#: Renewals within the time of a lease.
+RENEWALS = 3
+
+
+class LeaseKeeper:
+    """Renews a block's lease from a thread, and flushes its reporters, until the block ends.
+
+    :param lease: seconds for which each renewal holds; the ring's lease if left out
+    :param on_refused: called in that thread when the block was settled, released, or is past its deadline
+    """
+
+    def __init__(
+        self, queue: MessageQueue, token: str, lease: float | None = None, on_refused: Callable[[], None] | None = None
+    ) -> None:
+        self._queue, self._token, self._lease = queue, token, lease
+        self._on_refused = on_refused
+        self._seconds = (queue.config.lease if lease is None else lease) / RENEWALS
+        self._due = time.monotonic() + self._seconds
+        self._reporters: list[Reporter] = []
+        self._ticker = Ticker(self._tick, min(CHUNK_SECONDS, self._seconds), "airflow-mq-lease", patience=5.0)
+        #: Reason for which the block takes no more outcomes.
+        self.refused: MessageQueueError | None = None
+
+    def start(self) -> None:
+        """Renew the lease now, and from then on by the thread. Raises `TokenRefused` if the block has ended."""
+        patiently(lambda: self._queue.renew_block(self._token, self._lease))
+        self._due = time.monotonic() + self._seconds
+        self._ticker.start()
+
+    def stop(self) -> None:
+        """Stop renewing."""
+        self._ticker.stop()
+
+    @contextmanager
+    def flushing(self, reporter: Reporter) -> Iterator[None]:
+        """Flush a reporter from the same thread while the context is open."""
+        self._reporters.append(reporter)
+        try:
+            yield
+        finally:
+            self._reporters.remove(reporter)
+
+    def _tick(self) -> float | None:
+        if time.monotonic() >= self._due:
+            wait = self._renew()
+            if wait is None:
+                return None
+            self._due = time.monotonic() + wait
+        for reporter in tuple(self._reporters):
+            reporter.flush_quietly()
+        return min(CHUNK_SECONDS, max(0.0, self._due - time.monotonic()))
+
+    def _renew(self) -> float | None:
+        """Renew the lease; return the seconds until the next renewal, or None if the block has ended."""
+        try:
+            self._queue.renew_block(self._token, self._lease)
+        except (TokenRefused, UnknownBlock) as error:
+            self.refused = error
+            if self._on_refused:
+                self._on_refused()
+            return None
+        except Exception as error:
+            log.warning("the lease could not be renewed (%s); trying again", type(error).__name__)
+            return min(1.0, self._seconds)
+        return self._seconds
+
+
+@contextmanager
+def keeping_lease(
+    queue: MessageQueue, token: str, lease: float | None = None, on_refused: Callable[[], None] | None = None
+) -> Iterator[LeaseKeeper]:
+    """Keep a block's lease while the context is open. Raises `TokenRefused` at once if the block has ended."""
+    keeper = LeaseKeeper(queue, token, lease, on_refused)
+    keeper.start()
+    try:
+        yield keeper
+    finally:
+        keeper.stop()

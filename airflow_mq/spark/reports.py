@@ -1,0 +1,106 @@
+"""Reports of outcomes to a block: in chunks, and repeated while the store does not answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ..core.errors import CommitInDoubt, StoreBusy, StoreUnreachable
+from ..core.outcome import DONE, Done, Outcome
+from ..queue import Report
+from ..ticker import Ticker
+
+log = logging.getLogger("airflow_mq.spark")
+
+#: Outcomes, seconds, and bytes to enqueue after which a chunk is sent.
+CHUNK_OUTCOMES, CHUNK_SECONDS, CHUNK_BYTES = 1_000, 1.0, 1 << 20
+#: Seconds for which a call to a store that does not answer is repeated.
+PATIENCE = 120.0
+
+T = TypeVar("T")
+
+
+class Reporter:
+    """Collects outcomes and sends them in chunks. One thread adds; a timer may flush beside it.
+
+    Neighbours that are all done become one report.
+
+    :param send: takes a chunk of reports
+    :param seconds: age at which a chunk is sent, however small
+    """
+
+    def __init__(self, send: Callable[[Sequence[Report]], None], seconds: float = CHUNK_SECONDS) -> None:
+        self._send, self.seconds = send, seconds
+        self._runs: list[list[Any]] = []
+        self._bytes, self._since = 0, time.monotonic()
+        # One chunk is sent at a time; outcomes are added meanwhile.
+        self._sending, self._adding = threading.Lock(), threading.Lock()
+
+    def add(self, origin: str, page: int, index: int, outcome: Outcome) -> None:
+        """Add an outcome, and send the chunk if it is full or old enough."""
+        with self._adding:
+            last = self._runs[-1] if self._runs else None
+            if last and outcome == DONE == last[4] and last[:2] == [origin, page] and last[3] == index - 1:
+                last[3] = index
+            else:
+                self._runs.append([origin, page, index, index, outcome])
+            if isinstance(outcome, Done):
+                self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
+            late = time.monotonic() - self._since >= self.seconds
+            is_full = late or len(self._runs) >= CHUNK_OUTCOMES or self._bytes >= CHUNK_BYTES
+        if is_full:
+            self.flush()
+
+    def expect(self, milliseconds: int) -> None:
+        """Send the chunk before work that is expected to take longer than a chunk may wait."""
+        if milliseconds >= self.seconds * 1_000 and self._runs:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the chunk; keep it if sending fails."""
+        with self._sending:
+            with self._adding:
+                runs, self._runs, self._bytes = self._runs, [], 0
+            try:
+                if runs:
+                    self._send([Report(*run) for run in runs])
+            except BaseException:
+                # The chunk stays late: the next outcome that is added sends it again.
+                with self._adding:
+                    self._runs = runs + self._runs
+                raise
+            self._since = time.monotonic()
+
+    def flush_quietly(self) -> None:
+        """Send the chunk from a timer: an error is raised by the next flush of the adding thread."""
+        try:
+            self.flush()
+        except Exception as error:
+            log.warning("outcomes could not be reported (%s); trying again", type(error).__name__)
+
+
+def flushed(reporter: Reporter) -> Ticker:
+    """Return a context in which a thread of its own flushes a reporter."""
+
+    def flush() -> float:
+        reporter.flush_quietly()
+        return reporter.seconds
+
+    return Ticker(flush, reporter.seconds, "airflow-mq-reports")
+
+
+def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:
+    """Call until the store answers, for calls that may be repeated: reports and renewals."""
+    deadline, wait = time.monotonic() + patience, 0.05
+    while True:
+        try:
+            return call()
+        except (StoreBusy, StoreUnreachable, CommitInDoubt) as error:
+            if time.monotonic() + wait > deadline:
+                raise
+            log.warning("the store cannot be reached (%s); trying again", type(error).__name__)
+        time.sleep(wait)
+        wait = min(wait * 2, 5.0)

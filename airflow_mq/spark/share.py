@@ -1,0 +1,156 @@
+"""Shares of a block: the messages that one executor tries, and what they came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from ..core.errors import InvalidInput, TokenRefused
+from ..core.outcome import Done, Outcome, Overweight, Yield
+from ..core.settle import Answers
+from ..loading import load_named
+from ..processors import Processor
+from ..queue import Batch, BatchProcessor
+from .attempts import Attempts, MessageAttempts, attempts_of, run_here
+from .child import in_child
+from .items import Item, items_of
+from .reports import Reporter, flushed
+from .terms import Terms
+
+#: A context in which a reporter is flushed from time to time.
+FlushTimer = Callable[[Reporter], AbstractContextManager[object]]
+
+
+class Side(Protocol):
+    """The source of messages and the destination of outcomes: the store, or a folder between store and job."""
+
+    #: Seconds after which outcomes are sent, however few.
+    seconds: float
+
+    def begin(self) -> None:
+        """Report that the messages are about to be tried: from now on, an attempt counts."""
+
+    def batches(self) -> Iterable[Batch]:
+        """Return the messages in the order of service."""
+
+    def report(self, reports: Sequence[Any]) -> None:
+        """Report outcomes of some messages."""
+
+    def answered(self) -> Mapping[str, Answers]:
+        """Return the outcomes reported before, by book."""
+
+    def close(self) -> None:
+        """Release resources."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The work of one executor at a time: a processor and its share of the messages."""
+
+    processor: Processor
+    share: Any = field(repr=False)
+    messages: int = 0
+
+
+@dataclass
+class Tally:
+    """Counts of outcomes."""
+
+    done: int = 0
+    #: Failed for good.
+    failed: int = 0
+    #: Yielded, or overweight.
+    back: int = 0
+    #: Reported before, by a job that did not finish.
+    before: int = 0
+    #: Reason for which the block takes no more outcomes.
+    refused: str | None = None
+
+    def count(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        if isinstance(outcome, Done):
+            self.done += 1
+        elif isinstance(outcome, (Yield, Overweight)):
+            self.back += 1
+        else:
+            self.failed += 1
+
+    def add(self, other: Tally) -> None:
+        """Add another tally."""
+        for name in ("done", "failed", "back", "before"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused = self.refused or other.refused
+
+    def __str__(self) -> str:
+        text = f"{self.done:,} done, {self.failed:,} failed for good, {self.back:,} yielded"
+        return f"{text}, {self.before:,} reported before" if self.before else text
+
+
+def load_function(name: str) -> Any:
+    """Return the function that a processor names. Raises `InvalidInput` if it cannot be loaded."""
+    try:
+        function = load_named(name)
+    except Exception as error:
+        raise InvalidInput(
+            f"cannot load function {name} ({type(error).__name__}: {error}): its module must be where this Python, and "
+            "that of the executors, finds modules: installed, in PYTHONPATH, or in py_files"
+        ) from error
+    if not callable(function) and not isinstance(function, BatchProcessor):
+        raise InvalidInput(f"{name} is a {type(function).__name__}: expected a function")
+    return function
+
+
+def run_share(
+    processor: Processor, side: Side, terms: Terms, *, careful: bool = False, again: bool = False,
+    function: Callable[..., Any] | None = None, timer: FlushTimer = flushed,
+) -> Tally:  # fmt: skip
+    """Try the messages of one side and report their outcomes; a message's failure is an outcome, never raised.
+
+    :param careful: call the function in child processes
+    :param again: outcomes may have been reported before: skip messages that have one
+    :param function: called message by message, in place of the processor's function
+    :param timer: flushes the outcomes from time to time while a message is tried
+    """
+    tally, reporter = Tally(), Reporter(side.report, side.seconds)
+    attempts: Attempts
+    if function is None:
+        attempts = attempts_of(processor, load_function(processor.function), terms)
+    else:
+        attempts = MessageAttempts(function, terms)
+    items = unanswered_items(side, terms, tally, again or careful)
+    attempts.expect = reporter.expect
+    # A process with threads must not fork: while a child works, its parent flushes.
+    run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
+    try:
+        side.begin()
+        with nullcontext() if careful else timer(reporter):
+            for item, outcome in attempts.outcomes(items, run):
+                reporter.add(*item.place, outcome)
+                tally.count(outcome)
+        reporter.flush()
+    except TokenRefused as error:
+        tally.refused = str(error)
+    return tally
+
+
+def unanswered_items(side: Side, terms: Terms, tally: Tally, again: bool = True) -> Iterator[Item]:
+    """Yield the messages of a side; with `again`, without those that `left_of` leaves out."""
+    # Called when the first message is wanted: a block that has ended raises here.
+    batches = side.batches()
+    yield from left_of(batches, side.answered(), terms, tally) if again else items_of(batches, terms.block)
+
+
+def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Tally) -> Iterator[Item]:
+    """Yield the messages that have no outcome and are not behind one that stops their origin."""
+    stopped: set[str] = set()
+    for item in items_of(batches, terms.block):
+        known = answered.get(item.book)
+        prior = known.get(item.address.page, item.at) if known else None
+        if terms.stops(item.origin, prior):
+            stopped.add(item.book)
+        tally.before += prior is not None
+        if prior is None and item.book not in stopped:
+            yield item

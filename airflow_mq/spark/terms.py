@@ -1,0 +1,49 @@
+"""Terms of a block: the rules by which its messages are processed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..core.config import MOST_HEADERS
+from ..core.outcome import Outcome, Overweight, Yield
+from ..core.permit import OPEN, Permit
+from ..core.weight import Weight
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The rules by which a block's messages are processed, as the plan resolved them for each origin."""
+
+    #: Whether an origin stops at the first message that goes back.
+    ordered: bool
+    #: Longest message that a processor may enqueue, in bytes.
+    most: int
+    #: Largest weight of any message: a heavier one is set aside, and its queue goes on.
+    largest: Weight | None = None
+    #: Origins to which a processor may enqueue.
+    permit: Permit = OPEN
+    #: Whether logs may quote the errors that processors raise (`airflow_mq.failures`).
+    log_texts: bool = False
+    #: Bytes of all headers of one message that a processor may enqueue.
+    most_headers: int = MOST_HEADERS
+    #: Id of the block, and a name for its output that no other block of any store has.
+    block: int | None = None
+    block_name: str = ""
+    #: Origins for which the opposite of `ordered` holds.
+    exceptions: frozenset[str] = frozenset()
+    #: `largest` of the origins that have a *most* of their own.
+    largest_of: Mapping[str, Weight] = field(default_factory=dict)
+
+    def is_ordered(self, origin: str) -> bool:
+        """Return whether an origin's messages are processed one after the other."""
+        return self.ordered != (origin in self.exceptions)
+
+    def stops(self, origin: str, outcome: Outcome | None) -> bool:
+        """Return whether the later messages of the origin go back without an attempt."""
+        if outcome is None or not self.is_ordered(origin):
+            return False
+        if isinstance(outcome, Overweight):
+            largest = self.largest_of.get(origin, self.largest)
+            return largest is None or not outcome.weight.exceeds(largest)
+        return isinstance(outcome, Yield)

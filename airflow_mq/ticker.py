@@ -1,0 +1,45 @@
+"""Background thread that repeats an action until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Ticker:
+    """A daemon thread that repeats an action; as a context manager it runs while the block does.
+
+    :param action: called after each wait; returns the seconds until the next call, or None to end the thread
+    :param first: seconds until the first call
+    :param name: name of the thread
+    :param patience: seconds that `stop` waits for a call in progress; without it, until the call returns
+    """
+
+    def __init__(
+        self, action: Callable[[], float | None], first: float, name: str, patience: float | None = None
+    ) -> None:
+        self._action, self._wait, self._patience = action, first, patience
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; safe before `start`, twice, and from within the action."""
+        self._stopped.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(self._patience)
+
+    def _run(self) -> None:
+        wait: float | None = self._wait
+        while wait is not None and not self._stopped.wait(wait):
+            wait = self._action()
+
+    def __enter__(self) -> Ticker:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
