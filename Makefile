@@ -66,7 +66,9 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(install)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
 
-page: ## Build the page in Airflow's UI from its sources (needs Node 18 or later)
+page: $(STAMP) ## Build the page in Airflow's UI from its sources and the API's description (needs Node 18 or later)
+	@home=$$(mktemp -d); AIRFLOW_HOME=$$home $(BIN)/python -m airflow_mq.api.description > airflow_mq/page/openapi.json; \
+	  status=$$?; rm -rf "$$home"; exit $$status
 	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
 
 pictures: $(STAMP) ## Draw the pictures of the documentation, in docs/images

@@ -11,17 +11,17 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from airflow_mq import __version__
 
-from . import answers, blocks, deciding, exports, overview, queues
+from . import blocks, deciding, exports, overview, queues, schemas
 from .access import Reader
+from .description import describe
 from .guard import Guarded
 from .settings import overweight_dag, refresh_seconds
-from .stores import connection_ids, told_of
+from .stores import connection_ids, described
 
 log = logging.getLogger("airflow_mq.api")
 
@@ -50,7 +50,7 @@ def guarded_app() -> Any:
 def create_app() -> FastAPI:
     """The application."""
     app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    api = APIRouter(prefix="/api/v1", responses=answers.REFUSALS)
+    api = APIRouter(prefix="/api/v1", responses=schemas.REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
     for part in (overview.router, queues.router, blocks.router, deciding.router, deciding.writing, exports.router):
@@ -64,34 +64,32 @@ def create_app() -> FastAPI:
     return app
 
 
-def me(who: Reader, conn_id: str | None = None) -> answers.Me:
-    """Who asks, and what they may do: with the messages and queues of one store, if it is said which."""
-    return {
-        "user": who.name,
-        "can": {
-            "read": True,
-            "peek": conn_id is not None and who.may_peek(conn_id),
-            "write": conn_id is not None and who.may_write(conn_id),
-            "trigger": who.may_trigger(overweight_dag()),
-        },
-        "refresh_seconds": refresh_seconds(),
-    }
+def me(who: Reader, conn_id: str | None = None) -> schemas.Me:
+    """Return the signed-in user's name and permissions; those on messages and queues are per store."""
+    can = schemas.Permissions(
+        read=True,
+        peek=conn_id is not None and who.may_peek(conn_id),
+        write=conn_id is not None and who.may_write(conn_id),
+        trigger=who.may_trigger(overweight_dag()),
+    )
+    return schemas.Me(user=who.name, can=can, refresh_seconds=refresh_seconds())
 
 
-def stores(who: Reader) -> list[answers.Store]:
-    """The connections of our type, and the rings of their stores; one that does not answer holds up no other.
+def stores(who: Reader) -> list[schemas.Store]:
+    """Return the message queue connections with the rings of their stores.
 
-    Where connections belong to teams, those of the user's teams and those of no team.
+    A store that does not answer delays no other. If connections belong to teams, the response contains those of the
+    user's teams and those of no team.
     """
     names = [name for name in connection_ids() if who.may_see(name)]
     with ThreadPoolExecutor(min(len(names), 8) or 1) as pool:
-        return list(pool.map(told_of, names))
+        return list(pool.map(described, names))
 
 
 def openapi(request: Request, who: Reader) -> JSONResponse:
-    """What this API is, for whoever is signed in."""
+    """Return the OpenAPI description of this API."""
     app: FastAPI = request.app
-    return JSONResponse(get_openapi(title=app.title, version=app.version, routes=app.routes))
+    return JSONResponse(describe(app))
 
 
 async def index(

@@ -22,7 +22,7 @@ from airflow_mq.core.message import Address
 from airflow_mq.queue import MessageQueue, SetAside
 from airflow_mq.store.rows import LATEST
 
-from . import answers, shapes
+from . import schemas, views
 from .access import Reader, Writer
 from .guard import meant
 from .settings import overweight_dag
@@ -46,6 +46,10 @@ NOT_STARTED = (
     "the DAG {} cannot be started ({}); is it there, without import errors, and does it have the params of "
     "dags/overweight_by_hand.py? [airflow_mq] overweight_dag names it"
 )
+
+HINT = "copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
+#: Violations that a response lists.
+MOST_VIOLATIONS = 1_000
 
 Text = Annotated[str, Field(max_length=2_000)]
 
@@ -85,14 +89,14 @@ AddressAsked = Annotated[
 ]
 
 
-class Execute(_Body):
+class ExecuteRequest(_Body):
     """A message to be executed by hand."""
 
     address: AddressAsked
     note: Text = ""
 
 
-class Judge(_Body):
+class RequeueRequest(_Body):
     """Messages to be judged again: these, all, or all whose last error begins like this."""
 
     addresses: Annotated[list[AddressAsked], Field(max_length=MOST_AT_ONCE)] = []
@@ -102,14 +106,14 @@ class Judge(_Body):
     why: Text = ""
 
 
-class Discard(_Body):
+class DiscardRequest(_Body):
     """Messages to be dropped, and the reason."""
 
     addresses: Annotated[list[AddressAsked], Field(min_length=1, max_length=MOST_AT_ONCE)]
     why: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-class Pause(_Body):
+class PauseRequest(_Body):
     """A queue to be passed by."""
 
     origin: Annotated[str, Field(min_length=1, max_length=255)]
@@ -118,7 +122,7 @@ class Pause(_Body):
     below: bool = False
 
 
-class Resume(_Body):
+class ResumeRequest(_Body):
     """A queue to be serviced again."""
 
     origin: Annotated[str, Field(min_length=1, max_length=255)]
@@ -130,7 +134,7 @@ def set_aside(
     reason: Reason | None = None,
     before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
     error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
-) -> answers.Asides:  # fmt: skip
+) -> schemas.SetAsideMessages:  # fmt: skip
     """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
 
     `before_block`: only those that a block before this one set aside. `error`: only those whose last error begins like
@@ -142,8 +146,8 @@ def set_aside(
         found, following = _matching(queue, start, limit, reason, before_block, error)
         most = queue.most_of_a_message()
         total = _counted(queue, error) if reason is None and before_block is None else None
-    rows = [shapes.set_aside(one, most) for one in found]
-    return {"rows": rows, "next": following, "total": None if total == MOST_COUNTED else total}
+    rows = [views.set_aside(message, most) for message in found]
+    return schemas.SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
 
 
 def _counted(queue: MessageQueue, error: str | None) -> int:
@@ -172,7 +176,7 @@ def _matching(
 
 
 @writing.post("/set-aside/execute")
-def execute(conn_id: str, ring: str, body: Execute, who: Writer) -> answers.Executing:
+def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schemas.Executing:
     """Start the DAG that executes one set-aside message, its form filled in, in the name of the user who asks."""
     dag_id = overweight_dag()
     if not who.may_trigger(dag_id):
@@ -184,12 +188,8 @@ def execute(conn_id: str, ring: str, body: Execute, who: Writer) -> answers.Exec
     if asked.weight is not None:
         conf |= {"time_limit": asked.weight[0], "size_limit": asked.weight[1]}
     run = _triggered(dag_id, conf, who.name, body.note)
-    return {
-        "dag_id": dag_id,
-        "run_id": run.run_id,
-        "url": shapes.run_url(dag_id, run.run_id),
-        "paused": _is_paused(dag_id),
-    }
+    url = views.run_url(dag_id, run.run_id)
+    return schemas.Executing(dag_id=dag_id, run_id=run.run_id, url=url, paused=_is_paused(dag_id))
 
 
 def _waiting(queue: MessageQueue, address: Address) -> SetAside:
@@ -222,16 +222,16 @@ def _is_paused(dag_id: str) -> bool:
 
 
 @writing.post("/set-aside/judge")
-def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> answers.Judged:
+def judge(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas.Requeued:
     """Judge set-aside messages by what the ring allows now; those that fit go back into their queues."""
     if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
         raise HTTPException(422, "specify exactly one of addresses, all, error")
-    refused: list[answers.Stayed] = []
+    refused: list[schemas.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         if not body.addresses:
             result = queue.judge_all_again(body.why, error=body.error, forget_attempts=body.forget_attempts)
             stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
-            return {"judged": len(result.moved), "stayed": len(result.stayed), "refused": stayed}
+            return schemas.Requeued(judged=len(result.moved), stayed=len(result.stayed), refused=stayed)
 
         def judged(address: Address) -> bool:
             result = queue.judge_again(address, body.why, forget_attempts=body.forget_attempts)
@@ -239,19 +239,19 @@ def judge(conn_id: str, ring: str, body: Judge, who: Writer) -> answers.Judged:
             return bool(result.moved)
 
         moved = _each(body.addresses, judged, refused)
-    return {"judged": moved, "stayed": len(refused), "refused": refused}
+    return schemas.Requeued(judged=moved, stayed=len(refused), refused=refused)
 
 
 @writing.post("/set-aside/discard")
-def discard(conn_id: str, ring: str, body: Discard, who: Writer) -> answers.Discarded:
+def discard(conn_id: str, ring: str, body: DiscardRequest, who: Writer) -> schemas.Discarded:
     """Drop set-aside messages for good; an event keeps who did, and why."""
-    refused: list[answers.Stayed] = []
+    refused: list[schemas.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         count = _each(body.addresses, lambda address: queue.discard_overweight(address, body.why) > 0, refused)
-    return {"discarded": count, "refused": refused}
+    return schemas.Discarded(discarded=count, refused=refused)
 
 
-def _each(asked: Iterable[AddressFields], act: Callable[[Address], bool], refused: list[answers.Stayed]) -> int:
+def _each(asked: Iterable[AddressFields], act: Callable[[Address], bool], refused: list[schemas.Stayed]) -> int:
     """Decide about each by itself: one that is refused stops none of the others."""
     count = 0
     for one in asked:
@@ -263,29 +263,29 @@ def _each(asked: Iterable[AddressFields], act: Callable[[Address], bool], refuse
     return count
 
 
-def _refusal(address: Address, why: str) -> answers.Stayed:
-    return {"address": shapes.address(address), "detail": why}
+def _refusal(address: Address, why: str) -> schemas.Stayed:
+    return schemas.Stayed(address=address, detail=why)
 
 
 @writing.post("/pause")
-def pause(conn_id: str, ring: str, body: Pause, who: Writer) -> answers.Paused:
+def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.Paused:
     """Let servicing pass a queue by; sending to it goes on."""
     until: datetime | None = body.until
     with opened(conn_id, ring, who.name) as queue:
         queue.pause(body.origin, body.reason, until, below=body.below)
-    return {"origin": body.origin, "paused": True}
+    return schemas.Paused(origin=body.origin)
 
 
 @writing.post("/resume")
-def resume(conn_id: str, ring: str, body: Resume, who: Writer) -> answers.Resumed:
+def resume(conn_id: str, ring: str, body: ResumeRequest, who: Writer) -> schemas.Resumed:
     """Service a queue again."""
     with opened(conn_id, ring, who.name) as queue:
         was = queue.resume(body.origin)
-    return {"origin": body.origin, "was_paused": was}
+    return schemas.Resumed(origin=body.origin, was_paused=was)
 
 
 @writing.post("/check")
-def check(conn_id: str, ring: str, who: Writer) -> answers.Checked:
+def check(conn_id: str, ring: str, who: Writer) -> schemas.Checked:
     """Look over everything that is stored, and tell every violation. It reads all of it: one at a time."""
     if not _checking.acquire(blocking=False):
         raise HTTPException(409, "somebody checks a ring at the moment; wait until that is done")
@@ -295,6 +295,5 @@ def check(conn_id: str, ring: str, who: Writer) -> answers.Checked:
             found = queue.check()
     finally:
         _checking.release()
-    hint = "take a copy of the store, and see `airflow-mq check` and the disaster recovery guide before you go on"
-    told: list[answers.Violation] = [{"what": one.what, "where": one.where, "hint": hint} for one in found[:1_000]]
-    return {"violations": told, "count": len(found), "took_seconds": round(time.monotonic() - began, 3)}
+    violations = [schemas.Violation(what=each.what, where=each.where, hint=HINT) for each in found[:MOST_VIOLATIONS]]
+    return schemas.Checked(violations=violations, count=len(found), took_seconds=round(time.monotonic() - began, 3))

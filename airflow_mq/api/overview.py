@@ -1,92 +1,71 @@
-"""The ring at a glance, and how fair it was."""
+"""Routes of the ring: overview and fairness."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from airflow_mq.queue import MessageQueue, RingGlance, Survey
+from airflow_mq.queue import MessageQueue
 
-from . import answers, shapes
+from . import schemas, views
 from .access import Reader
 from .counting import counted
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
-#: How many queues are drawn one by one.
+#: Queues that are drawn one by one.
 ARCS = 60
-#: Seconds that the first answer waits for exact totals.
+#: Seconds that the first response waits for exact totals.
 WAIT = 0.03
-#: How many set-aside messages are counted.
-MOST_ASIDE = 10_000
-#: How many queues are looked at for what they were promised.
+#: Upper bound of the number of set-aside messages.
+MOST_SET_ASIDE = 10_000
+#: Waiting queues whose promised share is computed.
 LOOKED_AT = 200
+#: Rows of the fairness table.
+MOST_ROWS = 1_000
 
 
 @router.get("/overview")
-def overview(conn_id: str, ring: str, who: Reader) -> answers.Overview:
-    """Whose turn it is, who waits, and the latest block. Totals of a large ring are exact at the second look."""
+def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
+    """Return the next queue, the waiting queues and the latest block.
+
+    The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
+    """
     with opened(conn_id, ring) as queue:
         seen, config = queue.glance(ARCS), queue.config
         survey = counted(conn_id, queue, WAIT)
-        paused, asides = len(queue.paused()), queue.count_set_aside(MOST_ASIDE)
-        last = queue.block_glances(limit=1)
-    totals = _totals(seen, survey)
-    arcs = [shapes.arc(one, is_head=place == 0) for place, one in enumerate(seen.queues)]
-    return {
-        "ring": ring, "order": config.order, "limit": shapes.weight(config.service_weight), "high": config.high,
-        "paths": config.paths, "now": shapes.moment(seen.now), "ready": seen.ready, **totals,
-        "in_flight": seen.in_flight, "set_aside": asides, "paused": paused,
-        "oldest": shapes.moment(min((one.oldest for one in seen.queues if one.oldest), default=None)),
-        "head": arcs[0]["origin"] if arcs else None, "arcs": arcs, "rest": _rest(seen, totals),
-        "last_block": shapes.block(last[0]) if last else None, "version": seen.version,
-    }  # fmt: skip
-
-
-class _Totals(TypedDict):
-    queues: int
-    waiting_messages: int
-    waiting_bytes: int
-    exact: bool
-
-
-def _totals(seen: RingGlance, survey: Survey) -> _Totals:
-    """Of all queues; at least what is seen, where they are still being counted."""
-    return {
-        "queues": max(len(survey.depths), len(seen.queues)),
-        "waiting_messages": max(survey.messages, sum(one.messages for one in seen.queues)),
-        "waiting_bytes": max(survey.size, sum(one.size for one in seen.queues)),
-        "exact": survey.done and not survey.cut_short,
-    }
-
-
-def _rest(seen: RingGlance, totals: _Totals) -> answers.Rest:
-    return {
-        "queues": totals["queues"] - len(seen.queues),
-        "messages": totals["waiting_messages"] - sum(one.messages for one in seen.queues),
-        "bytes": totals["waiting_bytes"] - sum(one.size for one in seen.queues),
-    }
+        paused, set_aside = len(queue.paused()), queue.count_set_aside(MOST_SET_ASIDE)
+        latest = queue.block_glances(limit=1)
+    queues = max(len(survey.depths), len(seen.queues))
+    drawn_messages, drawn_bytes = sum(arc.messages for arc in seen.queues), sum(arc.size for arc in seen.queues)
+    messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)
+    arcs = [schemas.Arc.model_validate(arc) for arc in seen.queues]
+    for arc in arcs[:1]:
+        arc.is_head = True
+    return schemas.Overview(
+        ring=ring, order=config.order, limit=config.service_weight, high=config.high, paths=config.paths, now=seen.now,
+        ready=seen.ready, queues=queues, waiting_messages=messages, waiting_bytes=size,
+        exact=survey.done and not survey.cut_short, in_flight=seen.in_flight, set_aside=set_aside, paused=paused,
+        oldest=min((arc.oldest for arc in seen.queues if arc.oldest), default=None),
+        head=arcs[0].origin if arcs else None, arcs=arcs,
+        rest=schemas.Rest(queues=queues - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
+        last_block=views.block(latest[0]) if latest else None, version=seen.version,
+    )  # fmt: skip
 
 
 @router.get("/fairness")
 def fairness(
     conn_id: str, ring: str, who: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50
-) -> answers.Fairness:
-    """What each queue was promised and got of the latest blocks, the one that was wronged most first."""
+) -> schemas.Fairness:
+    """Return each queue's promised and received share of the latest blocks, largest error first."""
     with opened(conn_id, ring) as queue:
-        told = queue.fairness(blocks, most=_few(queue))
-    rows: list[answers.Fair] = [
-        {
-            "origin": one.origin, "priority": shapes.priority(one.priority), "share": one.share,
-            "promised": one.promised, "received": one.received, "error": one.error,
-            "longest_wait": one.longest_wait, "late": one.late, "blocks": one.contended,
-        }
-        for one in sorted(told.origins, key=lambda one: -abs(one.error or 0.0))[:1_000]
-    ]  # fmt: skip
-    return {"rows": rows, "jain": told.jain, "blocks": told.blocks, "queues": len(told.origins)}
+        found = queue.fairness(blocks, most=_waiting_counted(queue))
+    worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
+    rows = [schemas.OriginFairness.model_validate(origin) for origin in worst]
+    return schemas.Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins))
 
 
-def _few(queue: MessageQueue) -> int:
-    """All that wait are looked at where a block has met them before: to meet the others may take very long."""
+def _waiting_counted(queue: MessageQueue) -> int:
+    """Return how many waiting queues to include: none if many are new, because loading those takes long."""
     return LOOKED_AT if queue.glance(1).ready >= LOOKED_AT or not queue.has_many_news() else 0

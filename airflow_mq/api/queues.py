@@ -1,4 +1,4 @@
-"""Queues: the table, one of them, and its messages."""
+"""Routes of queues: the table, one queue, and its messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 
-from airflow_mq.core.message import message_id
 from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance, Server
 from airflow_mq.queue.looks.for_page import Received
 from airflow_mq.queue.looks.glances import LATELY
 from airflow_mq.words import when
 
-from . import answers, shapes
+from . import schemas, views
 from .access import Peeker, Reader
 from .counting import counted
 from .stores import opened
@@ -45,7 +44,7 @@ def queues(
     conn_id: str, ring: str, who: Reader,
     prefix: str = "", search: str = "", sort: Sort = "origin", after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> answers.Queues:  # fmt: skip
+) -> schemas.Queues:  # fmt: skip
     """Queues, so many origins at a time, by name or with the deepest first; of a sorted table `counted` says whether
     everything was counted when it was sorted."""
     place = _read_cursor(after, sort if not search else f"{sort}?")
@@ -57,7 +56,8 @@ def queues(
             more = len(origins) > limit
             found = [one for one in found if one.origin in set(origins[:limit])]
             following = _cursor(sort, origins[limit - 1]) if more else None
-            return {"rows": _rows(queue, found, got, servers), "next": following, "total": None, "counted": True}
+            rows = _rows(queue, found, got, servers)
+            return schemas.Queues(rows=rows, next=following, total=None, counted=True)
         survey = counted(conn_id, queue, WAIT)
         names = _chosen(dict(survey.depths), got, prefix, search, sort)
         start = int(place or 0)
@@ -66,7 +66,7 @@ def queues(
     more = start + limit < len(names)
     key = sort if not search else f"{sort}?"
     following = _cursor(key, start + limit) if more else None
-    return {"rows": rows, "next": following, "total": len(names), "counted": survey.done}
+    return schemas.Queues(rows=rows, next=following, total=len(names), counted=survey.done)
 
 
 def _chosen(
@@ -125,7 +125,7 @@ def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str
 def _rows(
     queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
     servers: Sequence[Server], depths: Mapping[str, QueueDepth] | None = None,
-) -> list[answers.Queue]:  # fmt: skip
+) -> list[schemas.Queue]:  # fmt: skip
     paused = {one.origin: one for one in queue.paused()}
     depths = depths or {}
     return [
@@ -137,27 +137,20 @@ def _rows(
 
 def row(
     one: QueueGlance, pause: Paused | None, got: Received, servers: Sequence[Server], depth: QueueDepth | None = None
-) -> answers.Queue:  # fmt: skip
+) -> schemas.Queue:  # fmt: skip
     """A line of the table."""
     minutes = LATELY / 60
     # Where nothing old is left, what blocks took lately came lately, too.
     old = one.messages > one.lately + one.set_aside
     deeper = depth is not None and one.more and depth.messages > one.messages
-    return {
-        "origin": one.origin, "priority": shapes.priority(one.priority),
-        "messages": depth.messages if depth is not None and deeper else one.messages,
-        "bytes": depth.size if depth is not None and deeper else one.size, "more": one.more and not deeper,
-        "ready": one.ready, "in_flight": one.in_flight, "set_aside": one.set_aside,
-        "oldest": shapes.moment(one.oldest), "paused": None if pause is None else _paused(pause), "share": one.share,
-        "promised": got.promised, "received": got.received,
-        "in_rate": (one.lately + (0 if old else got.messages)) / minutes, "out_rate": got.messages / minutes,
-        "why": _why(one, pause, servers),
-    }  # fmt: skip
-
-
-def _paused(pause: Paused) -> answers.Pause:
-    return {"reason": pause.reason, "who": pause.who, "since": shapes.moment(pause.since),
-            "until": shapes.moment(pause.until), "below": pause.below}  # fmt: skip
+    return schemas.Queue(
+        origin=one.origin, priority=one.priority, messages=depth.messages if depth and deeper else one.messages,
+        bytes=depth.size if depth and deeper else one.size, more=one.more and not deeper,
+        ready=one.ready, in_flight=one.in_flight, set_aside=one.set_aside, oldest=one.oldest, paused=pause,
+        share=one.share, promised=got.promised, received=got.received,
+        in_rate=(one.lately + (0 if old else got.messages)) / minutes, out_rate=got.messages / minutes,
+        why=_why(one, pause, servers),
+    )  # fmt: skip
 
 
 def _why(one: QueueGlance, pause: Paused | None, servers: Sequence[Server]) -> str:
@@ -177,15 +170,16 @@ def _why(one: QueueGlance, pause: Paused | None, servers: Sequence[Server]) -> s
 
 
 @router.get("/paused")
-def paused(conn_id: str, ring: str, who: Reader) -> answers.PausedOrigins:
+def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
     """Origins that are paused, also those of which nothing waits."""
     with opened(conn_id, ring) as queue:
-        found = sorted(queue.paused(), key=lambda one: one.origin)
-    return {"rows": [{"origin": one.origin, "pause": _paused(one)} for one in found[:MOST_PAUSED]], "total": len(found)}
+        found = sorted(queue.paused(), key=lambda pause: pause.origin)
+    rows = [schemas.PausedOrigin(origin=pause.origin, pause=pause) for pause in found[:MOST_PAUSED]]
+    return schemas.PausedOrigins(rows=rows, total=len(found))
 
 
 @router.get("/queue")
-def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> answers.OneQueue:
+def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
     """One queue: its figures, why it waits, its pages, and how it is set."""
     with opened(conn_id, ring) as opened_queue:
         found = opened_queue.glance_at([(origin, priority)])
@@ -195,43 +189,38 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
             raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
         got, servers = _received(conn_id, opened_queue)
         nothing = QueueGlance(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
-        (told,) = _rows(opened_queue, found or [nothing], got, servers)
+        (row,) = _rows(opened_queue, found or [nothing], got, servers)
         explained = _explained(opened_queue, origin, priority)
-    return {
-        **told,
-        "explain": explained,
-        "pages": [
-            {"page": one.page, "first": one.first, "remaining": one.messages, "remaining_bytes": one.size,
-             "kept": one.kept, "state": one.state}
-            for one in pages
-        ],
-        "settings": {
-            "share": settings.share, "least": shapes.weight(settings.least), "most": shapes.weight(settings.most),
-            "ordered": bool(settings.ordered),
-        },
-    }  # fmt: skip
+    return schemas.QueueDetail(
+        **dict(row), explain=explained, pages=pages,
+        settings=schemas.Settings(
+            share=settings.share, least=settings.least, most=settings.most, ordered=bool(settings.ordered)
+        ),
+    )  # fmt: skip
 
 
-def _explained(queue: MessageQueue, origin: str, priority: str) -> answers.Explained:
+def _explained(queue: MessageQueue, origin: str, priority: str) -> schemas.Explained:
     if queue.has_many_news():
         sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
-        return {"reason": "new", "sentence": sentence, "block": None, "changes": []}
+        return schemas.Explained(reason="new", sentence=sentence)
     if queue.config.service_weight is None and not any(one.limit for one in queue.servers()):
         sentence = "this ring has no service weight: each block says what it may cost, and nothing can be foreseen."
-        return {"reason": "turn", "sentence": sentence, "block": None, "changes": []}
-    told = queue.explain(origin, ahead=20, priority=priority)
-    return {"reason": told.reason, "sentence": told.sentence, "block": told.block, "changes": list(told.remedies)}
+        return schemas.Explained(reason="turn", sentence=sentence)
+    found = queue.explain(origin, ahead=20, priority=priority)
+    return schemas.Explained(
+        reason=found.reason, sentence=found.sentence, block=found.block, changes=list(found.remedies)
+    )
 
 
 @router.get("/messages")
 def messages(
     conn_id: str, ring: str, origin: str, who: Peeker, priority: Priority = "regular",
     page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None, limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> answers.Messages:  # fmt: skip
+) -> schemas.Messages:  # fmt: skip
     """The first messages of a queue, or of one of its pages: looked at, not touched."""
     with opened(conn_id, ring) as queue:
         found = queue.peek(origin, page=page, limit=limit, priority=priority)
-    return {"rows": [shapes.message(one, message_id(one.payload)) for one in found]}
+    return schemas.Messages(rows=[views.message(message) for message in found])
 
 
 assert HIGH == "high", "what a query may say is what the rules know"

@@ -36,7 +36,7 @@ from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
 from airflow_mq.store.bounded import within
 
-from . import answers
+from . import schemas
 from .access import NO_CONNECTION, team_of
 from .settings import connections
 
@@ -172,16 +172,16 @@ def _status(error: MessageQueueError) -> int:
     return 503
 
 
-def told_of(conn_id: str) -> answers.Store:
-    """A connection, and the rings of its store, or why they cannot be told."""
-    told: answers.Store = {"conn_id": conn_id, "kind": None, "rings": [], "error": None}
+def described(conn_id: str) -> schemas.Store:
+    """Return a connection with the rings of its store, or with the reason why they cannot be read."""
+    store = schemas.Store(conn_id=conn_id)
     try:
         where = target(conn_id)
-        told["kind"] = where.address.driver
+        store.kind = where.address.driver
         with opened(conn_id, where.ring, seconds=PATIENCE) as queue:
-            told["rings"] = sorted(queue.rings(), key=lambda name: name != where.ring)
+            store.rings = sorted(queue.rings(), key=lambda name: name != where.ring)
     except HTTPException as refused:
-        told["error"] = str(refused.detail)
+        store.error = str(refused.detail)
     except MessageQueueError as error:
-        told["error"] = told_safely(error)
-    return told
+        store.error = told_safely(error)
+    return store

@@ -1,4 +1,4 @@
-"""The tasks of runs that planned blocks: how they fared, where their logs are, and which Spark job each of them was."""
+"""Task instances of the runs that planned blocks, with their logs and Spark applications."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sqlalchemy import select, tuple_
 
 from airflow_mq.operators.spark.job_listener import SPARK_JOB
 
-from . import answers, shapes
+from . import schemas, views
 from .access import Asking
 
-#: Tasks that are named of a run.
+#: Tasks listed per run.
 MOST_TASKS = 50
-#: What an application may be called, and where Spark may show it: whoever writes XComs could say anything else, too.
+#: Accepted ids and URLs of applications: an XCom is written by a task and may hold anything.
 JOB_ID = re.compile(r"[\w.:-]{1,200}")
 JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
 
-#: A run: its DAG and its id.
+#: DAG id and run id.
 RunKey = tuple[str, str]
 
 
-def tasks_of(who: Asking, runs: Collection[RunKey]) -> dict[RunKey, list[answers.Task]]:
-    """The tasks of runs, of those DAGs whose tasks they may see; what Airflow has forgotten is not told."""
+def tasks_of(who: Asking, runs: Collection[RunKey]) -> dict[RunKey, list[schemas.Task]]:
+    """Return the tasks of runs, for the DAGs whose tasks the user may see and which Airflow still stores."""
     wanted = _permitted(runs, who.may_see_tasks)
     if not wanted:
         return {}
@@ -43,41 +43,41 @@ def tasks_of(who: Asking, runs: Collection[RunKey]) -> dict[RunKey, list[answers
         .order_by(TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index)
         .limit(MOST_TASKS * len(wanted))
     )
-    found: dict[RunKey, list[answers.Task]] = {}
+    found: dict[RunKey, list[schemas.Task]] = {}
     with create_session() as session:
         jobs = _jobs(session, _permitted(wanted, who.may_see_xcoms))
         for dag_id, run_id, task_id, map_index, state, name, tries, seconds in session.execute(asked):
             its = found.setdefault((dag_id, run_id), [])
             if len(its) < MOST_TASKS:
-                its.append({
-                    "task_id": task_id, "map_index": map_index, "name": name or task_id, "state": state,
-                    "tries": tries or 0, "seconds": seconds, "url": _url(dag_id, run_id, task_id, map_index),
-                    "job": jobs.get((dag_id, run_id, task_id, map_index)),
-                })  # fmt: skip
+                its.append(schemas.Task(
+                    task_id=task_id, map_index=map_index, name=name or task_id, state=state, tries=tries or 0,
+                    seconds=seconds, url=_url(dag_id, run_id, task_id, map_index),
+                    job=jobs.get((dag_id, run_id, task_id, map_index)),
+                ))  # fmt: skip
     return found
 
 
 def _permitted(runs: Collection[RunKey], may: Any) -> list[RunKey]:
-    """The runs of those DAGs of which this is permitted."""
+    """Return the runs of the DAGs for which `may` returns true."""
     permitted = {dag_id: may(dag_id) for dag_id in {dag_id for dag_id, _ in runs}}
     return [run for run in runs if permitted[run[0]]]
 
 
-def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str, int], answers.Job]:
-    """What tasks of runs left of their Spark jobs."""
+def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str, int], schemas.Job]:
+    """Return the Spark applications that tasks recorded in XCom."""
     if not runs:
         return {}
     asked = select(
         XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.value
     ).where(tuple_(XComModel.dag_id, XComModel.run_id).in_(runs), XComModel.key == SPARK_JOB)  # fmt: skip
-    told = {(*task,): _job(value) for *task, value in session.execute(asked)}
-    return {task: job for task, job in told.items() if job is not None}
+    jobs = {(*task,): _job(value) for *task, value in session.execute(asked)}
+    return {task: job for task, job in jobs.items() if job is not None}
 
 
-def _job(value: Any) -> answers.Job | None:
-    """What an XCom says of a Spark job, as far as it can be one."""
+def _job(value: Any) -> schemas.Job | None:
+    """Return the Spark application of an XCom, without whatever cannot be one."""
     if isinstance(value, str):
-        # As Airflow before 3.2 keeps it; it is read as plain JSON, which names no class.
+        # Airflow before 3.2 stores text. It is read as plain JSON, which cannot name a class.
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
@@ -85,13 +85,13 @@ def _job(value: Any) -> answers.Job | None:
     if not isinstance(value, dict):
         return None
     id_, url = (
-        said if isinstance(said := value.get(name), str) and pattern.fullmatch(said) else None
+        text if isinstance(text := value.get(name), str) and pattern.fullmatch(text) else None
         for name, pattern in (("id", JOB_ID), ("url", JOB_URL))
     )
-    return {"id": id_, "url": url} if id_ or url else None
+    return schemas.Job(id=id_, url=url) if id_ or url else None
 
 
 def _url(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
-    """Where Airflow's UI shows the log of a task."""
-    url = f"{shapes.run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
+    """Return the path of a task's log in Airflow's UI."""
+    url = f"{views.run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
     return url if map_index < 0 else f"{url}/mapped/{map_index}"

@@ -56,7 +56,7 @@ const scripts = [script("main.ts", "page.js", [style, borrowed]), script("standa
 
 /** What decides how dist comes out; tests/test_page_build.py says the same. */
 function sources() {
-  const fixed = ["build.js", "index.html", "package-lock.json", "package.json", "tsconfig.json"];
+  const fixed = ["build.js", "index.html", "openapi.json", "package-lock.json", "package.json", "tsconfig.json"];
   const inside = (folder) =>
     readdirSync(join(here, folder), { withFileTypes: true }).flatMap((one) =>
       one.isDirectory() ? inside(`${folder}/${one.name}`) : [`${folder}/${one.name}`],

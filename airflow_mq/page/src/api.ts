@@ -1,5 +1,14 @@
 /** Requests to the JSON API, and what goes wrong with them, in words. */
 
+import type { Permissions, Stayed } from "./types";
+
+/** A permission of the signed-in user. */
+export type Can = keyof Permissions;
+/** A page of any list. */
+export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; counted?: boolean };
+/** Messages that a decision did not change. */
+export type Refusals = { refused: Stayed[] };
+
 type Query = Record<string, string | number | boolean | null | undefined>;
 
 export class ApiError extends Error {

@@ -5,7 +5,8 @@ import { createContext, useContext } from "react";
 import { get, post, ringPath, url } from "./api";
 import { usePoll, type Polled } from "./poll";
 import { href } from "./route";
-import type { Can, Me } from "./types";
+import type { Me } from "./types";
+import type { Can } from "./api";
 
 export type Here = {
   conn: string;

@@ -239,7 +239,7 @@ def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
     (paused,) = ring.paused()
     assert (paused.origin, paused.who, paused.reason) == ("acme", "op", "their receiver is down")
     (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
-    assert row["paused"]["who"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00+00:00"
+    assert row["paused"]["who"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00Z"
     assert row["why"] == "paused: their receiver is down"
     assert ask("op", "POST", f"{of(ring)}/resume", json={"origin": "acme"}).json()["was_paused"] is True
     assert ring.paused() == []
@@ -360,4 +360,5 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
 def test_only_what_can_be_a_spark_job_is_told_as_one(page: SimpleNamespace, said: Any, told: Any) -> None:
     from airflow_mq.api.tasks import _job
 
-    assert _job(said) == told
+    job = _job(said)
+    assert (None if job is None else job.model_dump()) == told

@@ -2,7 +2,7 @@
 
 import { useState, type KeyboardEvent } from "react";
 
-import type { Part, Weight } from "../types";
+import type { BlockShare, Weight } from "../types";
 import { bytes, many, millis, percent } from "../words";
 import { colour, place } from "./colours";
 
@@ -14,7 +14,7 @@ export type Bar = {
   limit: Weight | null;
   predicted: Weight | null;
   used: Weight | null;
-  by_queue: Part[];
+  by_queue: BlockShare[];
   messages: number;
 };
 

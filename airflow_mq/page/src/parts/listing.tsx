@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 
 import { useHere, useRing, type Query } from "../context";
 import { useLast } from "../poll";
-import type { Paged } from "../types";
+import type { Paged } from "../api";
 import { Loaded } from "./notice";
 import { Pager, usePages } from "./paging";
 

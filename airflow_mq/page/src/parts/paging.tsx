@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 
-import type { Paged } from "../types";
+import type { Paged } from "../api";
 import { count } from "../words";
 
 export function usePages(key: string) {

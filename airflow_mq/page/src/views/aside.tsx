@@ -9,7 +9,8 @@ import { Listing } from "../parts/listing";
 import { Action, Empty, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
-import type { AsideRow, Paged, Refusals } from "../types";
+import type { SetAsideMessage } from "../types";
+import type { Paged, Refusals } from "../api";
 import { bytes, count, key, many, span, weight, where } from "../words";
 
 /** Why a message is set aside, by the name that is kept with it. */
@@ -23,7 +24,7 @@ const REASONS: Record<string, string> = {
 };
 
 /** The action on some messages, on all of them, or on all that have the error of the first one. */
-type Deed = { what: "execute" | "judge" | "requeue" | "discard"; rows: AsideRow[]; all?: { total: number | null } };
+type Deed = { what: "execute" | "judge" | "requeue" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
 
 /** Where the keyboard goes when the row that it was in is gone. */
 const HEADING = "amq-aside";
@@ -51,7 +52,7 @@ export function AsideView() {
           </a>
         </div>
       </div>
-      <Listing<AsideRow> what="set-aside" label="messages set aside" query={{ reason }} limit={50} empty={<None reason={reason} />}>
+      <Listing<SetAsideMessage> what="set-aside" label="messages set aside" query={{ reason }} limit={50} empty={<None reason={reason} />}>
         {(data, refresh) => <Choosing rows={data.rows} rest={reason || data.total === data.rows.length ? null : { total: data.total ?? null }} onDone={refresh} />}
       </Listing>
     </>
@@ -71,7 +72,7 @@ function None({ reason }: { reason: string }) {
   );
 }
 
-type Choosable = { rows: AsideRow[]; /** Where there are more than these, and none is left out: how many in all, if they are counted. */ rest: Deed["all"] | null; onDone: () => void };
+type Choosable = { rows: SetAsideMessage[]; /** Where there are more than these, and none is left out: how many in all, if they are counted. */ rest: Deed["all"] | null; onDone: () => void };
 
 function Choosing({ rows, rest, onDone }: Choosable) {
   const here = useHere();
@@ -126,7 +127,7 @@ function Choosing({ rows, rest, onDone }: Choosable) {
 }
 
 function AsideTable(props: {
-  rows: AsideRow[];
+  rows: SetAsideMessage[];
   chosen: ReadonlySet<string>;
   onToggle: (id: string) => void;
   onDeed: (deed: Deed) => void;
@@ -134,7 +135,7 @@ function AsideTable(props: {
   const here = useHere();
   const write = here.refusal("write");
   const execute = write ?? here.refusal("trigger");
-  const columns: Column<AsideRow>[] = [
+  const columns: Column<SetAsideMessage>[] = [
     {
       name: "Message",
       head: true,
@@ -238,7 +239,7 @@ function Execute({ deed, onDone, onClose }: Doing) {
   );
 }
 
-function Chosen({ rows }: { rows: AsideRow[] }) {
+function Chosen({ rows }: { rows: SetAsideMessage[] }) {
   return (
     <ul className="chosen-list">
       {rows.slice(0, 5).map((row) => (
@@ -278,7 +279,7 @@ function Requeue({ deed, onDone, onClose }: Doing) {
   const here = useHere();
   const [why, setWhy] = useState("");
   const error = deed.rows[0]!.error!;
-  const affected = useRing<Paged<AsideRow>>("set-aside", { error, limit: 1 }, false);
+  const affected = useRing<Paged<SetAsideMessage>>("set-aside", { error, limit: 1 }, false);
   const total = affected.data && (affected.data.total ?? Infinity);
   const messages = total === null ? "messages" : total === Infinity ? "all messages" : many(total, "message");
   async function requeue() {

@@ -9,7 +9,8 @@ import { Listing } from "../parts/listing";
 import { Empty, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
-import type { BlockRow, Paged, Part, Task } from "../types";
+import type { Block, BlockShare, Task } from "../types";
+import type { Paged } from "../api";
 import { age, clock, count, span, weight } from "../words";
 
 export const DIMENSIONS: Record<Dimension, string> = { time: "Time", size: "Size" };
@@ -23,7 +24,7 @@ export function BlocksView() {
         <h2>Blocks over time</h2>
         <Choice label="Part of the weight" value={by} of={DIMENSIONS} onChange={setBy} />
       </div>
-      <Listing<BlockRow> what="blocks" label="blocks" limit={25} cursor="before" empty={<NoBlocks />}>
+      <Listing<Block> what="blocks" label="blocks" limit={25} cursor="before" empty={<NoBlocks />}>
         {(data) => (
           <>
             <Bars
@@ -43,10 +44,10 @@ export function BlocksView() {
   );
 }
 
-const bar = (row: BlockRow): Bar => ({ ...row, id: String(row.id), name: String(row.id) });
+const bar = (row: Block): Bar => ({ ...row, id: String(row.id), name: String(row.id) });
 
 /** The origins that are seen in a picture, the heaviest first, and the rest last. */
-export function origins(rows: { by_queue: Part[] }[], most = 12): (string | null)[] {
+export function origins(rows: { by_queue: BlockShare[] }[], most = 12): (string | null)[] {
   const sums = new Map<string | null, number>();
   for (const row of rows)
     for (const one of row.by_queue) sums.set(one.origin, (sums.get(one.origin) ?? 0) + one.weight.time + one.weight.size / 1e9);
@@ -68,11 +69,11 @@ function NoBlocks() {
   );
 }
 
-const took = (row: BlockRow) =>
+const took = (row: Block) =>
   row.ended_at ? span((Date.parse(row.ended_at) - Date.parse(row.planned_at)) / 1000) : `since ${age(row.planned_at)}`;
 
-function BlockTable({ rows, chosen, onPick }: { rows: BlockRow[]; chosen: string | null; onPick: (id: string) => void }) {
-  const columns: Column<BlockRow>[] = [
+function BlockTable({ rows, chosen, onPick }: { rows: Block[]; chosen: string | null; onPick: (id: string) => void }) {
+  const columns: Column<Block>[] = [
     {
       name: "Block",
       head: true,
@@ -96,7 +97,7 @@ function BlockTable({ rows, chosen, onPick }: { rows: BlockRow[]; chosen: string
   );
 }
 
-function Run({ block }: { block: BlockRow }) {
+function Run({ block }: { block: Block }) {
   if (!block.run) return <span className="muted">{block.key ?? "not by a DAG"}</span>;
   return (
     <a href={below(block.run.url)} title={block.run.run_id}>
@@ -105,7 +106,7 @@ function Run({ block }: { block: BlockRow }) {
   );
 }
 
-function Chosen({ id, rows }: { id: string; rows: BlockRow[] }) {
+function Chosen({ id, rows }: { id: string; rows: Block[] }) {
   if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see what it took from whom, and the logs of its tasks.</p>;
   const block = rows.find((row) => String(row.id) === id);
   return block ? <BlockCard block={block} /> : <Elsewhere id={id} />;
@@ -113,7 +114,7 @@ function Chosen({ id, rows }: { id: string; rows: BlockRow[] }) {
 
 /** A block of another page of the list. */
 function Elsewhere({ id }: { id: string }) {
-  const found = useRing<Paged<BlockRow>>("blocks", { before: Number(id) + 1, limit: 1 });
+  const found = useRing<Paged<Block>>("blocks", { before: Number(id) + 1, limit: 1 });
   return (
     <Loaded from={found}>
       {({ rows: [block] }) => (block && String(block.id) === id ? <BlockCard block={block} /> : <p className="muted">Block {id} is not kept any more.</p>)}
@@ -121,9 +122,9 @@ function Elsewhere({ id }: { id: string }) {
   );
 }
 
-function BlockCard({ block }: { block: BlockRow }) {
+function BlockCard({ block }: { block: Block }) {
   const here = useHere();
-  const columns: Column<Part>[] = [
+  const columns: Column<BlockShare>[] = [
     {
       name: "Queue",
       head: true,
@@ -170,7 +171,7 @@ function Held({ until }: { until: string }) {
 const named = (task: Task) => (task.map_index < 0 ? task.task_id : `${task.task_id} [${task.map_index}]`);
 
 /** Each task with the logs of its tries; one that submits to Spark is one job there. */
-function TaskTable({ block }: { block: BlockRow }) {
+function TaskTable({ block }: { block: Block }) {
   const onSpark = block.tasks.some((task) => task.job);
   const columns: Column<Task>[] = [
     {

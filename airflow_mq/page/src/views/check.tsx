@@ -6,7 +6,7 @@ import { useHere, useRing } from "../context";
 import { Sliced } from "../parts/listing";
 import { Action, Empty, Failure, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import type { Checked, Fairness, FairnessRow } from "../types";
+import type { Checked, Fairness, OriginFairness } from "../types";
 import { count, many, off } from "../words";
 import { Share } from "./queues";
 
@@ -81,7 +81,7 @@ function Found({ found }: { found: Checked | Error }) {
 
 function FairnessTable() {
   const fairness = useRing<Fairness>("fairness");
-  const columns: Column<FairnessRow>[] = [
+  const columns: Column<OriginFairness>[] = [
     { name: "Queue", head: true, cell: (row) => <QueueLink row={row} /> },
     { name: "Received / promised", right: true, cell: (row) => <Share row={row} /> },
     { name: "Off by", right: true, cell: (row) => off(row.error) },
@@ -125,7 +125,7 @@ function FairnessTable() {
   );
 }
 
-function QueueLink({ row }: { row: FairnessRow }) {
+function QueueLink({ row }: { row: OriginFairness }) {
   const here = useHere();
   return (
     <>

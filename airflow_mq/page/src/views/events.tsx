@@ -6,7 +6,7 @@ import { Empty } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
-import type { EventRow, Weight } from "../types";
+import type { Event, Weight } from "../types";
 import { clock, count, kind, kinds, weight } from "../words";
 
 export function EventsView() {
@@ -39,7 +39,7 @@ export function EventsView() {
           </a>
         </div>
       </div>
-      <Listing<EventRow>
+      <Listing<Event>
         what="events"
         label="events"
         query={{ kind: wanted, origin }}
@@ -56,10 +56,10 @@ export function EventsView() {
   );
 }
 
-function EventTable({ rows }: { rows: EventRow[] }) {
+function EventTable({ rows }: { rows: Event[] }) {
   const here = useHere();
-  const columns: Column<EventRow>[] = [
-    { name: "When", head: true, cell: (row) => <time dateTime={row.at}>{clock(row.at)}</time> },
+  const columns: Column<Event>[] = [
+    { name: "When", head: true, cell: (row) => row.at && <time dateTime={row.at}>{clock(row.at)}</time> },
     { name: "What", cell: (row) => <span className={`badge ${row.kind}`}>{kind(row.kind)}</span> },
     {
       name: "Message",

@@ -7,7 +7,7 @@ import { amount, Bars, Choice, Legend, type Dimension } from "../parts/bars";
 import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
-import type { DryBlock, Overview, Weight } from "../types";
+import type { ForecastBlock, Overview, Weight } from "../types";
 import { count, many, percent, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
 
@@ -29,7 +29,7 @@ function What({ overview }: { overview: Overview }) {
   const [said, setSaid] = useState<Said>({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 });
   const asked = useSettled(JSON.stringify(request(said, overview.limit)), 300);
   const key = JSON.stringify([here.conn, here.ring, asked]);
-  const answer = usePoll<{ blocks: DryBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null);
+  const answer = usePoll<{ blocks: ForecastBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null);
   const last = useLast(answer.data);
   return (
     <>
@@ -147,7 +147,7 @@ function Slider(props: {
   );
 }
 
-function Outcome({ blocks, by }: { blocks: DryBlock[]; by: Dimension }) {
+function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
   const here = useHere();
   const taken = blocks.filter((one) => one.messages > 0);
   if (taken.length === 0)
@@ -189,7 +189,7 @@ function Outcome({ blocks, by }: { blocks: DryBlock[]; by: Dimension }) {
   );
 }
 
-function LeftOut({ block }: { block: DryBlock }) {
+function LeftOut({ block }: { block: ForecastBlock }) {
   if (!block.left_out.length) return null;
   return (
     <details>

@@ -6,15 +6,16 @@ import { useRing } from "../context";
 import { Choice } from "../parts/bars";
 import { Loaded } from "../parts/notice";
 import type { Place } from "./queue";
-import type { MessageRow, Paged, Payload } from "../types";
-import { bytes, clock, many, weight, where } from "../words";
+import type { Message, Payload } from "../types";
+import type { Paged } from "../api";
+import { bytes, many, weight, where } from "../words";
 
 type Form = "text" | "json" | "hex";
 
 const FORMS: Record<Form, string> = { text: "Text", json: "JSON", hex: "Hex" };
 
 export function Peek({ origin, priority, page, onClose }: { origin: string; priority: string; page: Place; onClose: () => void }) {
-  const messages = useRing<Paged<MessageRow>>("messages", { origin, priority, page: page === "first" ? null : page, limit: 20 }, false);
+  const messages = useRing<Paged<Message>>("messages", { origin, priority, page: page === "first" ? null : page, limit: 20 }, false);
   const name = page === "first" ? "The first messages" : `Messages of page ${page}`;
   // It opens below the list of pages, perhaps out of sight.
   const card = useRef<HTMLElement>(null);
@@ -40,7 +41,7 @@ export function Peek({ origin, priority, page, onClose }: { origin: string; prio
           ) : (
             <>
               {data.rows.map((row) => (
-                <Message key={row.id} row={row} form={form} />
+                <MessageCard key={row.id} row={row} form={form} />
               ))}
               {data.rows.length >= 20 && <p className="muted">These are the first {data.rows.length}.</p>}
             </>
@@ -51,14 +52,12 @@ export function Peek({ origin, priority, page, onClose }: { origin: string; prio
   );
 }
 
-function Message({ row, form }: { row: MessageRow; form: Form }) {
+function MessageCard({ row, form }: { row: Message; form: Form }) {
   const facts = [
     row.state,
     bytes(row.size),
     row.weight && `weighs ${weight(row.weight)}`,
     row.attempts > 0 && `tried ${many(row.attempts, "time")}`,
-    row.not_before && `not before ${clock(row.not_before)}`,
-    row.expires && `expires ${clock(row.expires)}`,
   ].filter(Boolean);
   const headers = Object.entries(row.headers ?? {});
   return (

@@ -7,13 +7,13 @@ import { useHere, useRing } from "../context";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
-import type { Overview, PageRow, Pause, PausedRow, Queue, Weight } from "../types";
+import type { Overview, Pause, PausedOrigin, QueueDetail, QueuePage, Weight } from "../types";
 import { age, bytes, count, localised, many, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
 export function QueueView({ origin, priority }: { origin: string; priority: string }) {
   const here = useHere();
-  const queue = useRing<Queue>("queue", { origin, priority });
+  const queue = useRing<QueueDetail>("queue", { origin, priority });
   const gone = queue.error instanceof ApiError && queue.error.status === 404;
   return (
     <>
@@ -46,7 +46,7 @@ function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; 
 export type Place = number | "first";
 const opener = (page: Place) => `amq-page-${page}`;
 
-function Held({ queue, onDone }: { queue: Queue; onDone: () => void }) {
+function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
   const [page, setPage] = useState<Place | null>(null);
   return (
     <>
@@ -74,7 +74,7 @@ function Held({ queue, onDone }: { queue: Queue; onDone: () => void }) {
 /** Nothing of it is here; it may be paused all the same, and events tell of what there was. */
 function Nothing({ origin }: { origin: string }) {
   const here = useHere();
-  const all = useRing<{ rows: PausedRow[] }>("paused");
+  const all = useRing<{ rows: PausedOrigin[] }>("paused");
   return (
     <Loaded from={all}>
       {({ rows }) => (
@@ -91,7 +91,7 @@ function Nothing({ origin }: { origin: string }) {
   );
 }
 
-function Why({ queue }: { queue: Queue }) {
+function Why({ queue }: { queue: QueueDetail }) {
   const { changes } = queue.explain;
   return (
     <section className="card" aria-label="Why it waits">
@@ -113,7 +113,7 @@ function Why({ queue }: { queue: Queue }) {
   );
 }
 
-function Facts({ queue }: { queue: Queue }) {
+function Facts({ queue }: { queue: QueueDetail }) {
   const facts: [string, string][] = [
     ["Waiting", `${count(queue.messages)} (${bytes(queue.bytes)})`],
     ["Oldest", queue.oldest ? age(queue.oldest) : "–"],
@@ -146,11 +146,11 @@ function said(value: unknown): string {
   return typeof value === "number" ? count(value) : String(value);
 }
 
-function Pages({ queue, page, onPick }: { queue: Queue; page: Place | null; onPick: (page: Place) => void }) {
+function Pages({ queue, page, onPick }: { queue: QueueDetail; page: Place | null; onPick: (page: Place) => void }) {
   const here = useHere();
   const refusal = here.refusal("peek");
   const beyond = queue.messages - queue.pages.reduce((sum, one) => sum + one.remaining, 0);
-  const columns: Column<PageRow>[] = [
+  const columns: Column<QueuePage>[] = [
     { name: "Page", head: true, cell: (row) => count(row.page) },
     { name: "State", cell: (row) => row.state },
     { name: "First", right: true, cell: (row) => count(row.first) },

@@ -7,7 +7,7 @@ import { PauseButton, paused, PausedBadge } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
-import type { PausedRow, QueueRow } from "../types";
+import type { PausedOrigin, Queue } from "../types";
 import { age, atLeast, bytes, count, localised, many, percent, rate } from "../words";
 
 export function QueuesView() {
@@ -43,7 +43,7 @@ export function QueuesView() {
         </div>
       </div>
       <PausedQueues />
-      <Listing<QueueRow> what="queues" label="queues" query={{ search, sort }} limit={50} empty={<None search={search} />}>
+      <Listing<Queue> what="queues" label="queues" query={{ search, sort }} limit={50} empty={<None search={search} />}>
         {(data) => (
           <>
             <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
@@ -63,7 +63,7 @@ export function QueuesView() {
 function PausedQueues() {
   const here = useHere();
   const [shown, setShown] = useWord("paused");
-  const { data, refresh } = useRing<{ rows: PausedRow[]; total: number }>("paused");
+  const { data, refresh } = useRing<{ rows: PausedOrigin[]; total: number }>("paused");
   if (!data || data.total === 0) return null;
   return (
     <details className="card" open={shown !== ""} onToggle={(event) => event.currentTarget.open !== (shown !== "") && setShown(event.currentTarget.open ? "shown" : "")}>
@@ -96,9 +96,9 @@ function None({ search }: { search: string }) {
   );
 }
 
-function QueueTable({ rows, sort, onSort }: { rows: QueueRow[]; sort: string; onSort: (by: string) => void }) {
+function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSort: (by: string) => void }) {
   const here = useHere();
-  const columns: Column<QueueRow>[] = [
+  const columns: Column<Queue>[] = [
     {
       name: "Queue",
       head: true,

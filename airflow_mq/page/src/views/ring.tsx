@@ -8,7 +8,7 @@ import { colour } from "../parts/colours";
 import { Code, Empty, Loaded } from "../parts/notice";
 import { Ring, type Measure } from "../parts/ring";
 import { Table, type Column } from "../parts/table";
-import type { Arc, BlockRow, Overview } from "../types";
+import type { Arc, Block, Overview } from "../types";
 import { age, atLeast, bytes, clock, count, many, weight } from "../words";
 
 export function RingView() {
@@ -130,7 +130,7 @@ function ArcTable({ overview }: { overview: Overview }) {
   );
 }
 
-function LastBlock({ block }: { block: BlockRow }) {
+function LastBlock({ block }: { block: Block }) {
   const here = useHere();
   return (
     <section className="card" aria-label="The last block">
