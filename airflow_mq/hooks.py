@@ -65,7 +65,7 @@ CONNECT_SECONDS = 4
 BUSY_SECONDS = 60.0
 MOST_QUEUES = 1_000
 NO_FILE_STORE = (
-    "no store can be read here; make one with `airflow-mq db upgrade`, or look at the path and at who may read it"
+    "no store can be read here; make one with `airflow-mq store upgrade`, or look at the path and at who may read it"
 )
 
 
@@ -396,9 +396,9 @@ def _measured(address: StoreAddress, ring: str) -> str:
 
 def _behind(address: StoreAddress, status: Any) -> str:
     if status.state == "missing":
-        return NO_FILE_STORE if address.path else "there is no schema yet; make it with `airflow-mq db upgrade`"
+        return NO_FILE_STORE if address.path else "there is no schema yet; make it with `airflow-mq store upgrade`"
     if status.state == "older":
-        return f"schema {status.version} is older than {status.expected}; bring it up with `airflow-mq db upgrade`"
+        return f"schema {status.version} is older than {status.expected}; bring it up with `airflow-mq store upgrade`"
     return f"schema {status.version} is newer than {status.expected}; install a newer airflow-mq here"
 
 

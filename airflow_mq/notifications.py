@@ -96,7 +96,7 @@ class SetAsideNotifier(QueueNotifier):
             weight = f", weight {one.weight} of {one.limit}" if one.weight else ""
             lines.append(f"  {ascii(str(one.address))[1:-1]}  {one.size:,} bytes, {one.reason}{weight}")
         if len(waiting) > NAMED:
-            lines.append(f"  and {len(waiting) - NAMED} more: airflow-mq overweight list")
+            lines.append(f"  and {len(waiting) - NAMED} more: airflow-mq set-aside list")
         lines.append("Execute one by ExecuteOverweightOperator, or let it go by DiscardSetAsideOperator.")
         return "\n".join(lines)
 
@@ -143,7 +143,7 @@ class StarvingNotifier(QueueNotifier):
             *(f"  {it}" for it in found[:NAMED]),
         ]
         if len(found) > NAMED:
-            lines.append(f"  and {len(found) - NAMED:,} more: airflow-mq fairness")
+            lines.append(f"  and {len(found) - NAMED:,} more: airflow-mq report fairness")
         lines.append("See why by `airflow-mq explain ORIGIN`; a larger share, a least, or larger blocks help.")
         return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """## Execute a message that is too heavy for any block
 
-`airflow-mq overweight list` tells what waits, where it lies, and what it weighs. Trigger this DAG with its address and
+`airflow-mq set-aside list` tells what waits, where it lies, and what it weighs. Trigger this DAG with its address and
 with what it may cost. A key that the form does not have is refused.
 """
 
@@ -16,7 +16,7 @@ FORM = {
     "address": Param(
         type="string",
         title="Message",
-        description="Where it lies, as ORIGIN:PAGE:INDEX; `airflow-mq overweight list` prints it.",
+        description="Where it lies, as ORIGIN:PAGE:INDEX; `airflow-mq set-aside list` prints it.",
         pattern="^.+:[0-9]+:[0-9]+(:high)?$",
     ),
     "time_limit": Param(

@@ -37,7 +37,7 @@ def overweight_with_approval() -> None:
         for one in waiting:
             if one.address == address:
                 return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Set aside: {one.reason}."
-        raise ValueError(f"nothing is set aside at {address}; see `airflow-mq overweight list`")
+        raise ValueError(f"nothing is set aside at {address}; see `airflow-mq set-aside list`")
 
     described = describe()
     approve = ApprovalOperator(

@@ -22,7 +22,7 @@ FORM = {
         type="string",
         enum=["", *REASONS],
         title="Set aside for",
-        description="As `airflow-mq overweight list` prints it.",
+        description="As `airflow-mq set-aside list` prints it.",
     ),
     "older_than": Param(
         None, type=["null", "integer"], minimum=0, title="Older than", description="In seconds since it was sent."

@@ -13,8 +13,8 @@ again within that time what did not get to its end. An adapter of your own has t
         print(receive(queue, MySource()))
 
 Two are here: `airflow_mq.adapters.landing` takes new files of a folder, or of an object store, and
-`airflow_mq.adapters.kafka` what is in Kafka topics. Both are commands (`airflow-mq receive`) and operators
-(`airflow_mq.operators.receive`).
+`airflow_mq.adapters.kafka` what is in Kafka topics. Both are commands
+(`airflow-mq message receive-folder`, `receive-kafka`) and operators (`airflow_mq.operators.receive`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`blobs`, `blob get` and `enqueue --blob`: payloads that no page holds."""
+"""`blobs`, `payload get` and `enqueue --blob`: payloads that no page holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .command import Command, Group, UsageError, option
+from .command import Command, UsageError, option
 from .progress import Tell
 from .session import Session
 from .values import message_id, positive, words
@@ -97,26 +97,20 @@ def get(session: Session, args: Namespace) -> None:
         out.flush()
 
 
-BLOBS = Command(
-    "blobs", "payloads larger than a page: hash, size, who refers to them", blobs,
+LIST = Command(
+    "list", "payloads larger than a page: hash, size, who refers to them", blobs,
     (
         option("--after", type=message_id, metavar="HASH", help="go on behind this one"),
         option("--limit", type=positive, default=100, metavar="N", help="so many at most (default: 100)"),
     ),
     about="Each is stored once, however many messages refer to it, and goes with the last of them.",
-    example="$ blobs",
+    example="$ payload list",
 )  # fmt: skip
-BLOB = Group(
-    "blob", "a payload larger than a page",
+GET = Command(
+    "get", "write a payload to standard output", get,
     (
-        Command(
-            "get", "write a payload to standard output", get,
-            (
-                option("hash", type=message_id, metavar="HASH", help="its name, and that of its messages"),
-                option("--output", type=words, metavar="PATH", help="write it into this file"),
-            ),
-            example="$ blob get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
-        ),
+        option("hash", type=message_id, metavar="HASH", help="its name, and that of its messages"),
+        option("--output", type=words, metavar="PATH", help="write it into this file"),
     ),
-    example="$ blob get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
+    example="$ payload get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
 )  # fmt: skip

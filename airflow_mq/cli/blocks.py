@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..core.priority import queue_name
-from .command import Command, Group, option
+from .command import Command, option
 from .serving import told_of
 from .session import Session, store_now
 from .values import positive, words
@@ -84,26 +84,21 @@ def _state(block: Block, now: datetime) -> str:
     return "overdue" if _is_overdue(block, now) else block.state
 
 
-_TOKEN = option("token", type=words, metavar="TOKEN", help="the block's token, as `blocks list` prints it")
+_TOKEN = option("token", type=words, metavar="TOKEN", help="the block's token, as `block list` prints it")
 
-BLOCKS = Group(
-    "blocks",
-    "blocks that take time: list, show or release them",
-    (
-        Command(
-            "list", "list blocks, the latest first", list_blocks,
-            (
-                option("--state", choices=STATES, help="only these (default: all)"),
-                option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
-            ),
-            example="$ blocks list --state planned",
+BLOCKS = (
+    Command(
+        "list", "list blocks, the latest first", list_blocks,
+        (
+            option("--state", choices=STATES, help="only these (default: all)"),
+            option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
         ),
-        Command("show", "show one block, and what it holds", show, (_TOKEN,), example="$ blocks show 0f3a…"),
-        Command(
-            "release", "give a block up: what was reported is settled, the rest goes back", release, (_TOKEN,),
-            about="Whoever still works for the block cannot settle it any more.",
-            example="$ blocks release 0f3a…",
-        ),
+        example="$ block list --state planned",
     ),
-    example="$ blocks list --state planned",
+    Command("show", "show one block, and what it holds", show, (_TOKEN,), example="$ block show 0f3a…"),
+    Command(
+        "release", "give a block up: what was reported is settled, the rest goes back", release, (_TOKEN,),
+        about="Whoever still works for the block cannot settle it any more.",
+        example="$ block release 0f3a…",
+    ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from .command import Command, Group, option
+from .command import Command, option
 from .session import Session
 from .values import count
 
@@ -59,35 +59,30 @@ def version(session: Session, args: Namespace) -> bool:
     else:
         session.out.fields(told)
         if status.state in ("missing", "older"):
-            session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq db upgrade`")
+            session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq store upgrade`")
         elif status.state == "newer":
             session.out.remark("install a newer airflow-mq here")
     return status.state == "current"
 
 
-DB = Group(
-    "db",
-    "make the tables of a store, and bring them up to date",
-    (
-        Command(
-            "upgrade", "make the tables of a store, or bring them up to date", upgrade,
-            about="Several upgrades at once do no harm; what is stored stays.",
-            example="$ --store sqlite:///queue.db db upgrade",
-        ),
-        Command(
-            "sql", "print the statements of an upgrade, for somebody else to run", sql,
-            (
-                option("--dialect", choices=("postgres", "sqlite"), help="without asking any store"),
-                option("--schema", metavar="NAME", help="the schema of PostgreSQL (default: the store's, airflow_mq)"),
-                option("--since", type=count, metavar="N", help="what follows this version (default: the store's)"),
-            ),
-            example="$ db sql --dialect postgres --schema airflow_mq > upgrade.sql",
-        ),
-        Command(
-            "version", "tell a store's version, and which one this program expects", version,
-            about="Exit code 1 if they differ.",
-            example="$ db version || airflow-mq db upgrade",
-        ),
+STORE = (
+    Command(
+        "upgrade", "make the tables of a store, or bring them up to date", upgrade,
+        about="Several upgrades at once do no harm; what is stored stays.",
+        example="$ --store sqlite:///queue.db store upgrade",
     ),
-    example="$ --store sqlite:///queue.db db upgrade",
+    Command(
+        "sql", "print the statements of an upgrade, for somebody else to run", sql,
+        (
+            option("--dialect", choices=("postgres", "sqlite"), help="without asking any store"),
+            option("--schema", metavar="NAME", help="the schema of PostgreSQL (default: the store's, airflow_mq)"),
+            option("--since", type=count, metavar="N", help="what follows this version (default: the store's)"),
+        ),
+        example="$ store sql --dialect postgres --schema airflow_mq > upgrade.sql",
+    ),
+    Command(
+        "version", "tell a store's version, and which one this program expects", version,
+        about="Exit code 1 if they differ.",
+        example="$ store version || airflow-mq store upgrade",
+    ),
 )  # fmt: skip

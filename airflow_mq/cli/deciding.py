@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from ..core.priority import PRIORITIES, REGULAR
-from .command import Command, Group, UsageError, option
+from .command import Command, UsageError, option
 from .session import Session
 from .values import count, positive, weight, when, words
 
@@ -20,7 +20,7 @@ def pause(session: Session, args: Namespace) -> None:
         queue.pause(args.origin, args.reason, args.until, below=args.below)
     session.out.value({"paused": args.origin, "below": args.below})
     what = f"{args.origin} and all below it" if args.below else args.origin
-    session.out.remark(f"paused {what}; messages are still taken; `airflow-mq resume {args.origin}` ends it")
+    session.out.remark(f"paused {what}; messages are still taken; `airflow-mq queue resume {args.origin}` ends it")
 
 
 def resume(session: Session, args: Namespace) -> bool:
@@ -59,7 +59,7 @@ def sweep(session: Session, args: Namespace) -> None:
         left = queue.sweep(args.origin)
     session.out.value({"origin": args.origin, "set_aside": left})
     session.out.remark(
-        f"swept {args.origin}: {left:,} messages wait for a person now; see `airflow-mq overweight list`"
+        f"swept {args.origin}: {left:,} messages wait for a person now; see `airflow-mq set-aside list`"
         if left
         else f"{args.origin} has nothing to sweep"
     )
@@ -102,21 +102,21 @@ PAUSE = Command(
     "pause", "let servicing pass an origin by; enqueuing goes on", pause,
     (
         _ORIGIN,
-        option("--reason", type=words, default="", metavar="TEXT", help="shown by `paused`"),
+        option("--reason", type=words, default="", metavar="TEXT", help="shown by `queue paused`"),
         option("--until", type=when, metavar="WHEN", help="resumes by itself: 90s, 15m, 2h, 1d or a time with zone"),
         option("--below", action="store_true", help="with all below it, as paths go; also what comes later"),
     ),
     about="A block in flight is not stopped. Groups are paused in rings with paths: ring change --set paths=true.",
-    example="$ pause acme --reason 'their API is down' --until 2h\n$ pause acme --below",
+    example="$ queue pause acme --reason 'their API is down' --until 2h\n$ queue pause acme --below",
 )  # fmt: skip
 
 RESUME = Command(
     "resume", "service a paused origin again", resume, (_ORIGIN,),
     about="Also a group that was paused with all below it. Exit code 1 if it was not paused.",
-    example="$ resume acme",
+    example="$ queue resume acme",
 )  # fmt: skip
 
-PAUSED = Command("paused", "list what is paused, since when, by whom and why", paused, example="$ paused")
+PAUSED = Command("paused", "list what is paused, since when, by whom and why", paused, example="$ queue paused")
 
 REAP = Command(
     "reap", "remove an old page, with what it still holds", reap,
@@ -127,45 +127,40 @@ REAP = Command(
         option("--why", type=words, default="", metavar="TEXT", help="a reason, kept with the event"),
     ),
     about="Refused (exit code 3) while the page is still needed.",
-    example="$ reap acme 17",
+    example="$ queue reap acme 17",
 )  # fmt: skip
 
 SWEEP = Command(
     "sweep", "put aside everything that waits in a queue", sweep, (_ORIGIN,),
     about="Nothing is lost: the messages stay until somebody executes or discards them.",
-    example="$ sweep acme",
+    example="$ queue sweep acme",
 )  # fmt: skip
 
 HEAD = Command(
-    "head", "make an origin the next to be serviced", head, (_ORIGIN, _PRIORITY),
+    "set-head", "make an origin the next to be serviced", head, (_ORIGIN, _PRIORITY),
     about="Exit code 1 if it has nothing ready.",
-    example="$ head acme",
+    example="$ queue set-head acme",
 )  # fmt: skip
 
-ORIGIN = Group(
-    "origin",
-    "how single origins are served",
-    (
-        Command(
-            "set", "say how an origin is served", set_origin,
-            (
-                _ORIGIN,
-                option("--share", type=positive, metavar="N", help="earns so many times as much as others"),
-                option("--least", type=weight, metavar="TIME/SIZE", help="gets at least this of a block"),
-                option("--most", type=weight, metavar="TIME/SIZE", help="gets at most this of a block"),
-                option("--ordered", action="store_true", default=None, help="its messages one after the other"),
-                option("--relaxed", action="store_false", dest="ordered", default=None, help="its messages at once"),
-                option("--defaults", action="store_true", help="like every other origin of the ring"),
-            ),
-            about="Say everything at once: what is not said goes back to the ring's default. In a ring with paths, a "
-            "share, a least and a most are of the whole group of this name.",
-            example="$ origin set acme --share 4 --most 300000/500000000",
+SETTINGS = (
+    Command(
+        "set", "say how an origin is served", set_origin,
+        (
+            _ORIGIN,
+            option("--share", type=positive, metavar="N", help="earns so many times as much as others"),
+            option("--least", type=weight, metavar="TIME/SIZE", help="gets at least this of a block"),
+            option("--most", type=weight, metavar="TIME/SIZE", help="gets at most this of a block"),
+            option("--ordered", action="store_true", default=None, help="its messages one after the other"),
+            option("--relaxed", action="store_false", dest="ordered", default=None, help="its messages at once"),
+            option("--defaults", action="store_true", help="like every other origin of the ring"),
         ),
-        Command(
-            "show", "tell how an origin is served", show_origin, (_ORIGIN,),
-            about="What is not set for it is as the ring says.",
-            example="$ origin show acme",
-        ),
+        about="Say everything at once: what is not said goes back to the ring's default. In a ring with paths, a "
+        "share, a least and a most are of the whole group of this name.",
+        example="$ queue set acme --share 4 --most 300000/500000000",
     ),
-    example="$ origin set acme --share 4\n$ origin show acme",
+    Command(
+        "show", "tell how an origin is served", show_origin, (_ORIGIN,),
+        about="What is not set for it is as the ring says.",
+        example="$ queue show acme",
+    ),
 )  # fmt: skip

@@ -61,9 +61,9 @@ def _schema(status: SchemaStatus) -> Finding:
     if status.state == "current":
         return fine("schema", f"version {status.version}, as expected")
     if status.state == "missing":
-        return wrong("schema", status.lacks or "the store has no tables yet", "run `airflow-mq db upgrade`")
+        return wrong("schema", status.lacks or "the store has no tables yet", "run `airflow-mq store upgrade`")
     if status.state == "older":
-        return wrong("schema", facts, "run `airflow-mq db upgrade`")
+        return wrong("schema", facts, "run `airflow-mq store upgrade`")
     return wrong("schema", facts, "install a newer airflow-mq here")
 
 
@@ -127,7 +127,7 @@ def _dead_blocks(queue: MessageQueue) -> Iterator[Finding]:
             check,
             f"block {block.id} ({block.messages:,} messages) is {span((now - block.deadline).total_seconds())} past "
             "its deadline; its queues wait for it",
-            f"airflow-mq --ring {queue.ring} blocks release {block.token} (planning the next block does it, too)",
+            f"airflow-mq --ring {queue.ring} block release {block.token} (planning the next block does it, too)",
         )
     if not dead:
         yield fine(check, f"{len(planned):,} at work, none past its deadline")

@@ -92,5 +92,5 @@ FAIRNESS = Command(
     ),
     about="Shares count in contended blocks: those that left the origin wanting, and the one that emptied it then. "
     "Exit code 1 if fairness is broken.",
-    example="$ fairness --blocks 50 --most-wait 3 --most-error 5%",
+    example="$ report fairness --blocks 50 --most-wait 3 --most-error 5%",
 )  # fmt: skip

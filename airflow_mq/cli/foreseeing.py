@@ -69,7 +69,7 @@ def forecast(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         session.out.value([_plain(block) for block in found])
     elif not found:
-        why = "what is ready is passed by; `airflow-mq dry-run` tells why" if ready else NOTHING_READY
+        why = "what is ready is passed by; `airflow-mq block dry-run` tells why" if ready else NOTHING_READY
         session.out.remark(f"the next blocks would find nothing: {why}")
     else:
         rows = [
@@ -149,7 +149,7 @@ _CONDITIONS: tuple[Option, ...] = (
 DRY_RUN = Command(
     "dry-run", "what the next block would take, queue by queue; nothing is claimed", dry_run, _CONDITIONS,
     about="Also under other limits, shares, orders and settings than the ring has.",
-    example="$ dry-run\n$ dry-run --share acme=3 --order deficit --limit 60000/1000000",
+    example="$ block dry-run\n$ block dry-run --share acme=3 --order deficit --limit 60000/1000000",
 )  # fmt: skip
 
 FORECAST = Command(
@@ -159,7 +159,7 @@ FORECAST = Command(
         *_CONDITIONS,
     ),
     about="Blocks that live are not taken to end: what they hold up stays where it is.",
-    example="$ forecast --blocks 5",
+    example="$ block forecast --blocks 5",
 )  # fmt: skip
 
 EXPLAIN = Command(

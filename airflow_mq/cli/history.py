@@ -135,7 +135,7 @@ EVENTS = Command(
         option("--follow", action="store_true", help="wait for more, until Ctrl-C"),
     ),
     about="With --json one object a line. They are kept as long as the ring's keep_events says.",
-    example="$ events --origin acme --follow --json",
+    example="$ message events --origin acme --follow --json",
 )  # fmt: skip
 
 LEDGER = Command(
@@ -145,5 +145,5 @@ LEDGER = Command(
         option("--limit", type=positive, default=10, metavar="N", help="at most so many blocks (default: 10)"),
         option("--below", type=words, metavar="ORIGIN", help="what this origin and all below it got, in one line each"),
     ),
-    example="$ ledger --limit 1\n$ ledger --below acme",
+    example="$ report ledger --limit 1\n$ report ledger --below acme",
 )  # fmt: skip

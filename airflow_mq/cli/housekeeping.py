@@ -32,5 +32,5 @@ HOUSEKEEP = Command(
     options=(
         option("--cull", action="store_true", help="remove stale pages, too, with what still waits there for a person"),
     ),
-    example="$ housekeep",
+    example="$ ring housekeep",
 )  # fmt: skip

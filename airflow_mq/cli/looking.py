@@ -25,9 +25,9 @@ _COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
 def footprint(session: Session, args: Namespace) -> None:
     """Tell how much queues hold."""
     if args.priority and args.origin is None:
-        raise UsageError("say whose messages of this priority: airflow-mq footprint ORIGIN --priority high")
+        raise UsageError("say whose messages of this priority: airflow-mq queue footprint ORIGIN --priority high")
     if args.below and args.origin is None:
-        raise UsageError("say below which origin: airflow-mq footprint ORIGIN --below")
+        raise UsageError("say below which origin: airflow-mq queue footprint ORIGIN --below")
     with session.queue() as queue:
         if args.origin is not None:
             found = [(args.origin, queue.footprint(args.origin, args.priority, below=args.below))]
@@ -128,13 +128,13 @@ FOOTPRINT = Command(
         option("--after", type=words, default="", metavar="ORIGIN", help="go on behind this origin"),
         option("--limit", type=positive, default=1000, metavar="N", help="at most so many (default: 1000)"),
     ),
-    example="$ footprint --prefix acme/\n$ footprint acme --below",
+    example="$ queue footprint --prefix acme/\n$ queue footprint acme --below",
 )  # fmt: skip
 
 ORDER = Command(
     "order", "whose turn it is: the ready queues from the head on", order,
     (option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),),
-    example="$ order --limit 10",
+    example="$ queue order --limit 10",
 )  # fmt: skip
 
 PEEK = Command(
@@ -145,5 +145,5 @@ PEEK = Command(
         option("--limit", type=positive, default=20, metavar="N", help="at most so many (default: 20)"),
         option("--full", action="store_true", help="do not shorten long messages"),
     ),
-    example="$ peek acme --limit 3",
+    example="$ message peek acme --limit 3",
 )  # fmt: skip

@@ -121,7 +121,7 @@ def shown(value: Any, most: int | None = None) -> str:
 def payload_fields(payload: bytes) -> dict[str, str]:
     """A payload in JSON: as text where it is text, else in base 64; `enqueue --ndjson` reads both.
 
-    One that is kept apart is told by its hash, of which `blob get` makes the payload.
+    One that is kept apart is told by its hash, of which `payload get` makes the payload.
     """
     if isinstance(payload, Reference):
         return {"kept_apart": payload.hash.hex()}

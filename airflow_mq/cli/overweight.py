@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.judging import REASONS
 from ..core.weight import UNLIMITED
 from ..words import many
-from .command import Command, Group, UsageError, option
+from .command import Command, UsageError, option
 from .processors import PROCESSOR, TRACEBACK, load_callable, stdout_kept_clean
 from .session import Session
 from .values import address, age, positive, weight, words
@@ -36,7 +36,9 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     )  # fmt: skip
     if more:
         session.out.remark(f"there are more; go on with --after {found[-1].address}")
-    session.out.remark("look at one with `airflow-mq peek`, then `overweight execute`, `judge` or `discard` it")
+    session.out.remark(
+        "look at one with `airflow-mq message peek`, then `set-aside execute`, `requeue` or `discard` it"
+    )
 
 
 def _plain(one: SetAside) -> dict[str, Any]:
@@ -142,63 +144,58 @@ FILTERS = (
     option("--error", type=words, metavar="TEXT", help="only those tried too often whose last error begins like this"),
 )
 
-OVERWEIGHT = Group(
-    "overweight",
-    "messages that were set aside: list, execute, judge again or discard them",
-    (
-        Command(
-            "list", "list the messages that were set aside, and by which limit they were judged", list_set_aside,
-            (
-                *FILTERS,
-                option("--after", type=address, metavar="ADDRESS", help="go on behind this one"),
-                option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
-            ),
-            example="$ overweight list --origin acme --older-than 7d",
+SET_ASIDE = (
+    Command(
+        "list", "list the messages that were set aside, and by which limit they were judged", list_set_aside,
+        (
+            *FILTERS,
+            option("--after", type=address, metavar="ADDRESS", help="go on behind this one"),
+            option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
         ),
-        Command(
-            "judge", "judge set-aside messages again, by what the ring allows now", judge,
-            (
-                option("address", type=address, nargs="*", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX"),
-                *FILTERS,
-                option("--all", action="store_true", help="all but what was swept"),
-                option("--why", type=words, default="", metavar="TEXT", help="the reason, kept with the event"),
-                option("--limit", type=weight, metavar="TIME/SIZE", help="of a block, in a ring without one"),
-                option("--weigh", action="store_true", help="ask the ring's weigher anew"),
-                option(
-                    "--forget-attempts", action="store_true", help="count attempts from zero again (as --error does)"
-                ),
-            ),
-            about="Those that fit by now go back into their queues, behind everything that was sent, as old as they "
-            "are. Exit code 1 if any stays.",
-            example="$ overweight judge --reason size --why 'the limit was raised'\n"
-            "$ overweight judge --error KeyError --why 'the processor is fixed'",
-            rest="address",
-        ),
-        Command(
-            "execute", "process one set-aside message now, by hand", execute,
-            (
-                option("address", type=address, metavar="ADDRESS", help="ORIGIN:PAGE:INDEX, as `list` prints it"),
-                PROCESSOR,
-                option("--limit", type=weight, default=UNLIMITED, metavar="TIME/SIZE", help="what it may cost"),
-                TRACEBACK,
-            ),
-            example="$ overweight execute acme:0:3 --processor orders:process --limit 3600000/10000000000",
-        ),
-        Command(
-            "discard", "drop set-aside messages, for a reason that is recorded", discard,
-            (
-                option("address", type=address, nargs="*", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX"),
-                *FILTERS,
-                option("--why", type=words, required=True, metavar="TEXT", help="the reason, kept with the event"),
-            ),
-            example="$ overweight discard acme:0:3 acme:0:4 --why 'sent by mistake, ticket 17'",
-            rest="address",
-        ),
-        Command(
-            "expire", "let go of what the ring's policies say", expire,
-            about="Those are set_aside_expires and discard_unreadable, both off at first; housekeeping does the same.",
-            example="$ overweight expire",
-        ),
+        example="$ set-aside list --origin acme --older-than 7d",
     ),
-    example="$ overweight list",
+    Command(
+        "requeue", "judge set-aside messages again, by what the ring allows now", judge,
+        (
+            option("address", type=address, nargs="*", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX"),
+            *FILTERS,
+            option("--all", action="store_true", help="all but what was swept"),
+            option("--why", type=words, default="", metavar="TEXT", help="the reason, kept with the event"),
+            option("--limit", type=weight, metavar="TIME/SIZE", help="of a block, in a ring without one"),
+            option("--weigh", action="store_true", help="ask the ring's weigher anew"),
+            option(
+                "--forget-attempts", action="store_true", help="count attempts from zero again (as --error does)"
+            ),
+        ),
+        about="Those that fit by now go back into their queues, behind everything that was sent, as old as they "
+        "are. Exit code 1 if any stays.",
+        example="$ set-aside requeue --reason size --why 'the limit was raised'\n"
+        "$ set-aside requeue --error KeyError --why 'the processor is fixed'",
+        rest="address",
+    ),
+    Command(
+        "execute", "process one set-aside message now, by hand", execute,
+        (
+            option("address", type=address, metavar="ADDRESS", help="ORIGIN:PAGE:INDEX, as `list` prints it"),
+            PROCESSOR,
+            option("--limit", type=weight, default=UNLIMITED, metavar="TIME/SIZE", help="what it may cost"),
+            TRACEBACK,
+        ),
+        example="$ set-aside execute acme:0:3 --processor orders:process --limit 3600000/10000000000",
+    ),
+    Command(
+        "discard", "drop set-aside messages, for a reason that is recorded", discard,
+        (
+            option("address", type=address, nargs="*", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX"),
+            *FILTERS,
+            option("--why", type=words, required=True, metavar="TEXT", help="the reason, kept with the event"),
+        ),
+        example="$ set-aside discard acme:0:3 acme:0:4 --why 'sent by mistake, ticket 17'",
+        rest="address",
+    ),
+    Command(
+        "expire", "let go of what the ring's policies say", expire,
+        about="Those are set_aside_expires and discard_unreadable, both off at first; housekeeping does the same.",
+        example="$ set-aside expire",
+    ),
 )  # fmt: skip

@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
             sys.stdout.flush()
         return NO if answer is False else OK
     except BrokenPipeError:
-        # Whoever reads has seen enough, as in `airflow-mq events | head`.
+        # Whoever reads has seen enough, as in `airflow-mq message events | head`.
         with suppress(Exception):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from .command import Command, Group
+from .command import Command
 from .session import Session
 
 
@@ -23,17 +23,12 @@ def archive(session: Session, args: Namespace) -> None:
     session.out.remark("jobs with the master local[*] use it from now on; for another Java or Spark make another one")
 
 
-SPARK = Group(
-    "spark",
-    "let Spark's jobs on this machine start sooner",
-    (
-        Command(
-            "archive", "make an archive of the classes that Spark loads", archive,
-            about="A job of seconds takes about a quarter less time where a JVM need not look for Spark's classes. An "
-            "archive of them, about 150 MB in your cache, is made once for this Java and this Spark, and used by each "
-            "job with the master local[*]. Removing the file is all that it takes to undo it.",
-            example="$ spark archive",
-        ),
+CLASS_ARCHIVE = (
+    Command(
+        "class-archive", "make an archive of the classes that Spark loads", archive,
+        about="A job of seconds takes about a quarter less time where a JVM need not look for Spark's classes. An "
+        "archive of them, about 150 MB in your cache, is made once for this Java and this Spark, and used by each "
+        "job with the master local[*]. Removing the file is all that it takes to undo it.",
+        example="$ block class-archive",
     ),
-    example="$ spark archive",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.message import read_number
 from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
-from .command import Command, Group, UsageError, option
+from .command import Command, UsageError, option
 from .session import Session
 from .values import weight
 
@@ -137,53 +137,49 @@ _COMMON = (
     option("--priority", choices=PRIORITIES, default=REGULAR, help="high is serviced first (default: regular)"),
 )
 
-RECEIVE = Group(
-    "receive", "take what other transports have: a landing folder, an object store, Kafka topics",
-    (
-        Command(
-            "folder", "new files become messages, once", folder,
-            (
-                option("folder", metavar="FOLDER", help="a folder, or an address that fsspec knows: s3://bucket/path"),
-                option("--pattern", metavar="PATTERN", help="takes the origin from the path: '{origin}/*.json'"),
-                option("--regex", metavar="REGEX", help="the same as a regular expression with a group origin"),
-                option("--lines", action="store_true", help="each line of a file is a message"),
-                option(
-                    "--settle", type=_seconds, default=2.0, metavar="SECONDS",
-                    help="leave alone what changed within so many (default: 2)",
-                ),
-                option("--delete", action="store_true", help="delete what was received; else it is moved to .received"),
-                option("--keep", action="store_true", help="leave files where they are; write receipts to .received"),
-                *_COMMON,
+RECEIVE = (
+    Command(
+        "receive-folder", "new files become messages, once", folder,
+        (
+            option("folder", metavar="FOLDER", help="a folder, or an address that fsspec knows: s3://bucket/path"),
+            option("--pattern", metavar="PATTERN", help="takes the origin from the path: '{origin}/*.json'"),
+            option("--regex", metavar="REGEX", help="the same as a regular expression with a group origin"),
+            option("--lines", action="store_true", help="each line of a file is a message"),
+            option(
+                "--settle", type=_seconds, default=2.0, metavar="SECONDS",
+                help="leave alone what changed within so many (default: 2)",
             ),
-            about="A file is moved only when the queue has it; a file that was received is known by its path, its time "
-            "and its size. What can never be a message is moved to .refused, and the exit code is 1.",
-            example="$ receive folder /data/landing --pattern '{origin}/*.json'\n"
-            "$ receive folder /data/landing --pattern '{origin*}/*.csv' --lines --delete",
+            option("--delete", action="store_true", help="delete what was received; else it is moved to .received"),
+            option("--keep", action="store_true", help="leave files where they are; write receipts to .received"),
+            *_COMMON,
         ),
-        Command(
-            "kafka", "what is in topics becomes messages, once", kafka,
-            (
-                option("topic", nargs="+", metavar="TOPIC", help="a name, or a regular expression that begins with ^"),
-                option("--bootstrap", metavar="HOST:PORT", help="the cluster"),
-                option("--group", metavar="NAME", help="the consumer group, under which the cluster keeps offsets"),
-                option("--config", metavar="FILE", help="librdkafka's settings as JSON; the place for passwords"),
-                option("--kafka-conn-id", metavar="ID", help="take the settings from this connection of Airflow"),
-                option(
-                    "--origin", default="{key}", metavar="TEMPLATE",
-                    help="made of {key}, {topic}, {partition} and {header.NAME} (default: {key})",
-                ),
-                option("--skip-unfit", action="store_true", help="go on past what can never be a message"),
-                option(
-                    "--patience", type=_seconds, default=60.0, metavar="SECONDS",
-                    help="how long the cluster may be silent (default: 60)",
-                ),
-                *_COMMON,
-            ),
-            about="Reads to the end of every partition, and stops there. Offsets are committed only after what is "
-            "before them is in the queue.",
-            example="$ receive kafka orders --bootstrap localhost:9092 --group queue\n"
-            "$ receive kafka '^tenant-.*' --config kafka.json --origin '{topic}'",
-        ),
+        about="A file is moved only when the queue has it; a file that was received is known by its path, its time "
+        "and its size. What can never be a message is moved to .refused, and the exit code is 1.",
+        example="$ message receive-folder /data/landing --pattern '{origin}/*.json'\n"
+        "$ message receive-folder /data/landing --pattern '{origin*}/*.csv' --lines --delete",
     ),
-    example="$ receive folder /data/landing --pattern '{origin}/*.json'",
+    Command(
+        "receive-kafka", "what is in topics becomes messages, once", kafka,
+        (
+            option("topic", nargs="+", metavar="TOPIC", help="a name, or a regular expression that begins with ^"),
+            option("--bootstrap", metavar="HOST:PORT", help="the cluster"),
+            option("--group", metavar="NAME", help="the consumer group, under which the cluster keeps offsets"),
+            option("--config", metavar="FILE", help="librdkafka's settings as JSON; the place for passwords"),
+            option("--kafka-conn-id", metavar="ID", help="take the settings from this connection of Airflow"),
+            option(
+                "--origin", default="{key}", metavar="TEMPLATE",
+                help="made of {key}, {topic}, {partition} and {header.NAME} (default: {key})",
+            ),
+            option("--skip-unfit", action="store_true", help="go on past what can never be a message"),
+            option(
+                "--patience", type=_seconds, default=60.0, metavar="SECONDS",
+                help="how long the cluster may be silent (default: 60)",
+            ),
+            *_COMMON,
+        ),
+        about="Reads to the end of every partition, and stops there. Offsets are committed only after what is "
+        "before them is in the queue.",
+        example="$ message receive-kafka orders --bootstrap localhost:9092 --group queue\n"
+        "$ message receive-kafka '^tenant-.*' --config kafka.json --origin '{topic}'",
+    ),
 )  # fmt: skip

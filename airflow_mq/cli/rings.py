@@ -9,7 +9,7 @@ from typing import Any
 from ..core.config import ORDERS, RingConfig
 from ..core.errors import ConfigRefused
 from ..core.priority import PRIORITIES, REGULAR
-from .command import Command, Group, Option, UsageError, option
+from .command import Command, Option, UsageError, option
 from .session import Session
 from .values import positive, seed, setting, weight, words
 
@@ -70,7 +70,7 @@ def order(session: Session, args: Namespace) -> None:
     if not names:
         session.out.remark("nothing of this priority is ready")
     elif shuffles and args.seed is None:
-        session.out.remark("each block of this ring draws an order of its own: say its --seed (`blocks show`)")
+        session.out.remark("each block of this ring draws an order of its own: say its --seed (`block show`)")
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
@@ -137,38 +137,33 @@ _SETTINGS: tuple[Option, ...] = (
 )  # fmt: skip
 _WHICH = option("name", type=words, nargs="?", metavar="RING", help="the ring (default: that of --ring)")
 
-RING = Group(
-    "ring",
-    "rings: list, show, make and set them",
-    (
-        Command("list", "list the rings of the store", list_rings, example="$ ring list"),
-        Command(
-            "show", "show how a ring is set, and what is odd about it", show,
-            (_WHICH,),
-            example="$ ring show default --json",
-        ),
-        Command(
-            "order", "the ready origins in the order of their turns, or of a block that shuffles by its seed", order,
-            (
-                _WHICH,
-                option("--seed", type=seed, metavar="HEX", help="of a block that shuffled: `blocks show` tells it"),
-                option("--priority", choices=PRIORITIES, default=REGULAR, help="which books (default: regular)"),
-                option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
-            ),
-            about="A seed and the same ready origins give the same order, always: what a block did can be shown after.",
-            example="$ ring order --seed 00112233445566778899aabbccddeeff",
-        ),
-        Command(
-            "create", "make a ring", create,
-            (option("name", type=words, metavar="NAME", help="letters, digits, - and _"), *_SETTINGS),
-            example="$ ring create night --order rotation --service-weight 3600000/10000000000",
-        ),
-        Command(
-            "change", "set a ring differently, for everybody", change,
-            (_WHICH, *_SETTINGS),
-            about="Checked against what is stored: a heap may only grow.",
-            example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'",
-        ),
+RINGS = (
+    Command("list", "list the rings of the store", list_rings, example="$ ring list"),
+    Command(
+        "show", "show how a ring is set, and what is odd about it", show,
+        (_WHICH,),
+        example="$ ring show default --json",
     ),
-    example="$ ring create night --order rotation\n$ --ring night enqueue acme 'an order'",
+    Command(
+        "order", "the ready origins in the order of their turns, or of a block that shuffles by its seed", order,
+        (
+            _WHICH,
+            option("--seed", type=seed, metavar="HEX", help="of a block that shuffled: `block show` tells it"),
+            option("--priority", choices=PRIORITIES, default=REGULAR, help="which books (default: regular)"),
+            option("--limit", type=positive, default=100, metavar="N", help="at most so many (default: 100)"),
+        ),
+        about="A seed and the same ready origins give the same order, always: what a block did can be shown after.",
+        example="$ ring order --seed 00112233445566778899aabbccddeeff",
+    ),
+    Command(
+        "create", "make a ring", create,
+        (option("name", type=words, metavar="NAME", help="letters, digits, - and _"), *_SETTINGS),
+        example="$ ring create night --order rotation --service-weight 3600000/10000000000",
+    ),
+    Command(
+        "change", "set a ring differently, for everybody", change,
+        (_WHICH, *_SETTINGS),
+        about="Checked against what is stored: a heap may only grow.",
+        example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'",
+    ),
 )  # fmt: skip

@@ -32,9 +32,11 @@ def service(session: Session, args: Namespace) -> None:
         session.out.value({**asdict(total), "weight": total.weight, "calls": calls})
         return
     if not (total.processed or total.failed or total.set_aside or total.expired):
-        back = ", and what was tried went back, to be tried again (`airflow-mq events`)" if total.went_back else ""
+        back = (
+            ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
+        )
         session.out.remark(
-            f"nothing was processed{back}; `airflow-mq order` tells which queues are ready, and why they wait"
+            f"nothing was processed{back}; `airflow-mq queue order` tells which queues are ready, and why they wait"
         )
         return
     session.out.remark(f"{told_of(total)}; weight {total.weight}")

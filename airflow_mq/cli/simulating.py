@@ -191,6 +191,6 @@ SIMULATE = Command(
     ),
     about="Blocks are planned by the code that does it in earnest, and every message is done for what it was weighed "
     "at. Nothing is written but the files that are named. docs/fairness.md describes scenarios.",
-    example="$ simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
-    "$ simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
+    example="$ report simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
+    "$ report simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
 )  # fmt: skip

@@ -50,11 +50,11 @@ def _plain(step: Step) -> dict[str, Any]:
 
 
 STORY = Command(
-    "story", "what happened to one message, in order, also when it is gone", story,
+    "history", "what happened to one message, in order, also when it is gone", story,
     (
         option("message", type=message, metavar="ID|ADDRESS", help="its id in hexadecimal, or ORIGIN:PAGE:INDEX"),
         option("--origin", type=words, metavar="ORIGIN", help="by id: look only here, which is quicker"),
     ),
     about="As long as the ring keeps events. Exit code 1 if nothing is known of it.",
-    example="$ story acme:0:3",
+    example="$ message history acme:0:3",
 )  # fmt: skip

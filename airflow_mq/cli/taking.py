@@ -71,7 +71,7 @@ def _ring_of(tokens: Sequence[str]) -> str:
     return rings.pop()
 
 
-_TOKENS = option("token", type=words, nargs="+", metavar="TOKEN", help="as `next` prints it")
+_TOKENS = option("token", type=words, nargs="+", metavar="TOKEN", help="as `message next` prints it")
 
 NEXT = Command(
     "next", "take the next message on lease, and print it with its token", take,
@@ -80,16 +80,16 @@ NEXT = Command(
         option("--lease", type=positive, metavar="SECONDS", help="for so long (default: as the ring says)"),
     ),
     about="Never waits. Exit code 1 where there is nothing to take: no message, or somebody else services the ring.",
-    example="$ next acme --lease 60",
+    example="$ message next acme --lease 60",
 )  # fmt: skip
 COMPLETE = Command(
     "complete", "say that messages that were taken are treated", complete, (_TOKENS,),
-    example='$ complete "$TOKEN"',
+    example='$ message complete "$TOKEN"',
 )  # fmt: skip
 GIVE_BACK = Command(
     "give-back", "let messages that were taken go back to their places", give_back, (_TOKENS,),
     about="That counts as a try.",
-    example='$ give-back "$TOKEN"',
+    example='$ message give-back "$TOKEN"',
 )  # fmt: skip
 TRANSFER = Command(
     "transfer", "hand messages that were taken on to another queue", transfer,
@@ -99,6 +99,6 @@ TRANSFER = Command(
         option("--to-ring", type=words, metavar="NAME", help="in this ring of the same store"),
     ),
     about="In one transaction, and without copying them.",
-    example='$ transfer "$TOKEN" --to publish',
+    example='$ message transfer "$TOKEN" --to publish',
     rest="token",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.weigher import LinearWeigher
-from .command import Command, Group, option
+from .command import Command, option
 from .session import Session
 from .values import positive, words
 
@@ -164,7 +164,7 @@ def _warn(session: Session, one: Measured | None) -> None:
         more = "more" if one.drift > 0 else "less"
         session.out.warn(
             f"messages used {abs(one.drift):.0%} {more} time than the ring's weigher tells; "
-            "`airflow-mq weights fit --store-it` puts the fitted one in its place"
+            "`airflow-mq ring fit-weigher --store-it` puts the fitted one in its place"
         )
 
 
@@ -189,34 +189,29 @@ _WHICH = (
     option("--origin", type=words, metavar="ORIGIN", help="only what was measured of this origin"),
 )
 
-WEIGHTS = Group(
-    "weights",
-    "what messages were thought to cost, and what they did cost",
+SHOW = Command(
+    "weights", "show measured use beside the ring's weigher", show, _WHICH,
+    about="Exit code 1 if prediction and use are more than 25 % apart.",
+    example="$ report weights",
+)  # fmt: skip
+
+FIT = Command(
+    "fit-weigher", "fit a weigher to measured use, and store it in the ring when asked to", fit,
+    (*_WHICH, option("--store-it", action="store_true", help="make it the ring's weigher")),
+    about="Exit code 1 if nothing was measured yet.",
+    example="$ ring fit-weigher --store-it",
+)  # fmt: skip
+
+MEASURE = Command(
+    "measure-costs", "measure what each step of servicing costs here, as a ring's costs", measure,
     (
-        Command(
-            "show", "show measured use beside the ring's weigher", show, _WHICH,
-            about="Exit code 1 if prediction and use are more than 25 % apart.",
-            example="$ weights show",
-        ),
-        Command(
-            "fit", "fit a weigher to measured use, and store it in the ring when asked to", fit,
-            (*_WHICH, option("--store-it", action="store_true", help="make it the ring's weigher")),
-            about="Exit code 1 if nothing was measured yet.",
-            example="$ weights fit --store-it",
-        ),
-        Command(
-            "measure", "measure what each step of servicing costs here, as a ring's costs", measure,
-            (
-                option("--repeats", type=positive, default=9, metavar="N", help="take each step so often (default: 9)"),
-                option("--unit", choices=tuple(_UNITS), default="ms", help="what the ring counts time in; ms"),
-                option("--apply", action="store_true", help="set the measured costs in the ring"),
-            ),
-            about="A ring of its own is made beside the store (a file in its folder, a schema of its database), its "
-            "steps are timed, and it is removed again; no ring of yours is touched. Medians are rounded up. Measure "
-            "on an idle machine; `ring change --file` reads what --json prints. Refused, if a block of the ring could "
-            "not even pay for one message then.",
-            example="$ weights measure\n$ weights measure --json > costs.json",
-        ),
+        option("--repeats", type=positive, default=9, metavar="N", help="take each step so often (default: 9)"),
+        option("--unit", choices=tuple(_UNITS), default="ms", help="what the ring counts time in; ms"),
+        option("--apply", action="store_true", help="set the measured costs in the ring"),
     ),
-    example="$ weights show",
+    about="A ring of its own is made beside the store (a file in its folder, a schema of its database), its "
+    "steps are timed, and it is removed again; no ring of yours is touched. Medians are rounded up. Measure "
+    "on an idle machine; `ring change --file` reads what --json prints. Refused, if a block of the ring could "
+    "not even pay for one message then.",
+    example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
 )  # fmt: skip

@@ -238,15 +238,15 @@ class NetworkFileSystem(StoreError):
 
 
 class SchemaMissing(StoreError):
-    """The store has no schema yet; run `airflow-mq db upgrade`."""
+    """The store has no schema yet; run `airflow-mq store upgrade`."""
 
 
 class StoreMissing(SchemaMissing):
-    """The file of the SQLite store does not exist; correct its path, or make a store by `airflow-mq db upgrade`."""
+    """The file of the SQLite store does not exist; correct its path, or make a store by `airflow-mq store upgrade`."""
 
 
 class SchemaTooOld(StoreError):
-    """The store's schema is older than this version expects; run `airflow-mq db upgrade`."""
+    """The store's schema is older than this version expects; run `airflow-mq store upgrade`."""
 
 
 class SchemaTooNew(StoreError):

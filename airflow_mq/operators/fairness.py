@@ -67,7 +67,7 @@ class CheckFairnessOperator(QueueOperator):
             more = f"; and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
             raise AirflowFailException(
                 f"fairness is broken over {told.blocks} blocks: {'; '.join(broken[:NAMED])}{more}. "
-                "See `airflow-mq fairness`, and `airflow-mq explain` for one origin"
+                "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {
             "blocks": told.blocks, "jain": told.jain, "longest_wait": told.longest_wait,

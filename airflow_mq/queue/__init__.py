@@ -50,7 +50,7 @@ class MessageQueue(
             queue.service_queues(print)
 
     :param store: `sqlite:///path` or `postgresql://user:password@host/database`; its schema must
-        exist (`airflow-mq db upgrade` makes it).
+        exist (`airflow-mq store upgrade` makes it).
     :param ring: which of the store's rings.
     :param listeners: called after a commit for each queue that changed, with its footprint.
     :param busy_timeout: seconds to wait for somebody else who services the ring.

@@ -327,7 +327,7 @@ class Blocks(QueueBase):
             drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured, processor)
             if drifting is not None:
                 log.warning(
-                    "messages of %s take %.2f times what was predicted; see `airflow-mq weights fit`",
+                    "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
                     quoted(claim.whose), drifting,
                 )  # fmt: skip
             total.add(result)

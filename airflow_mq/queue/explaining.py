@@ -266,7 +266,7 @@ class _Asked:
         if self.book.message_count:
             return self._of_queue(
                 "set aside", f"all that is left of {self.origin} is set aside ({self.book.message_count:,}), "
-                "and waits for a person.", f"airflow-mq overweight list --origin {self.origin}",
+                "and waits for a person.", f"airflow-mq set-aside list --origin {self.origin}",
             )  # fmt: skip
         return self._of_queue("empty", f"{self.origin} has no messages.")
 
@@ -304,14 +304,14 @@ class _Asked:
         weight, limit = (codec.unpack_weight(row[4]), codec.unpack_weight(row[5])) if row is not None else (None, None)
         why = in_words(reason, weight, limit, self._extent(address))
         raised = (
-            (f"a higher limit, then airflow-mq overweight judge {address} --why …",)
+            (f"a higher limit, then airflow-mq set-aside requeue {address} --why …",)
             if row is not None and reason in _LIMITS
             else ()
         )
         return Explanation(
             self.origin, address, "set aside", f"{address} is set aside: {why}; it waits for a person.", None,
-            (f"airflow-mq overweight execute {address} --processor module:function", *raised,
-             f"airflow-mq overweight discard {address} --why …"),
+            (f"airflow-mq set-aside execute {address} --processor module:function", *raised,
+             f"airflow-mq set-aside discard {address} --why …"),
         )  # fmt: skip
 
     def _waits(self, address: Address, subject: str) -> Explanation:
@@ -390,7 +390,7 @@ class _Asked:
             ends = "" if until is None else f" until {when(moment(until))}"
             what = f"{whose}, with all below it," if below else whose
             sentence = f"{what} is paused{ends} by {who}{': ' if why else ''}{why}."
-            return "paused", sentence, f"airflow-mq resume {whose}"
+            return "paused", sentence, f"airflow-mq queue resume {whose}"
         if self.book.passed_by == "in flight":
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
@@ -446,7 +446,7 @@ class _Asked:
         # What a block may cost beside the message: as much as now.
         wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
         remedy = {
-            MOST: f"a most that allows {weight}: airflow-mq origin set {self.origin} --most …",
+            MOST: f"a most that allows {weight}: airflow-mq queue set {self.origin} --most …",
             FRACTION: f"a most_of_limit that allows {weight}: airflow-mq ring change --set most_of_limit=…",
             SIZE: f"a max_message_size of {size}: airflow-mq ring change --set max_message_size={size}",
         }.get(
@@ -583,7 +583,7 @@ _WIDER = (2, 8, 64)
 _ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 #: How many servers an explanation names.
 _NAMED = 4
-_UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq blocks list --state planned"
+_UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq block list --state planned"
 
 
 def _named(block: BlockRow) -> str:

@@ -50,7 +50,7 @@ def missing_store(lacks: str) -> StoreMissing:
     """What to tell of a store that is not there."""
     return StoreMissing(
         f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
-        "else make one by `airflow-mq db upgrade`"
+        "else make one by `airflow-mq store upgrade`"
     )
 
 

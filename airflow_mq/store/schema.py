@@ -59,7 +59,7 @@ class SchemaStatus:
         if self.state == "missing":
             raise SchemaMissing()
         if self.state == "older":
-            raise SchemaTooOld(f"{facts}; run `airflow-mq db upgrade`")
+            raise SchemaTooOld(f"{facts}; run `airflow-mq store upgrade`")
         if self.state == "newer":
             raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
 

@@ -212,7 +212,7 @@ def test_from_the_command_line(cluster: Cluster, tmp_path: Path, capsys: pytest.
     cluster.send(topic, [("acme", b"1", None), (None, b"2", None), ("acme", b"3", None)])
     store = f"sqlite:///{tmp_path}/store.db"
     upgrade(parse(store))
-    words = ["receive", "kafka", topic, "--bootstrap", cluster.server, "--group", "g", "--store", store]
+    words = ["message", "receive-kafka", topic, "--bootstrap", cluster.server, "--group", "g", "--store", store]
     assert main(words) == 3
     assert f"the record {topic}/0/1 can never be a message: it has no key" in capsys.readouterr().err
     assert main([*words, "--skip-unfit", "--json"]) == 1

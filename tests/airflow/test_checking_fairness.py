@@ -58,7 +58,7 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
     ):
         with pytest.raises(Exception, match=says) as raised:
             run.execute(check(**bounds))
-        assert "over 3 blocks" in str(raised.value) and "airflow-mq fairness" in str(raised.value)
+        assert "over 3 blocks" in str(raised.value) and "airflow-mq report fairness" in str(raised.value)
     assert run.execute(check())["jain"] == pytest.approx(0.9)
     assert run.execute(check(most_error=0.1, blocks=2))["most_error"] == 0.0
 
@@ -128,4 +128,4 @@ def test_many_who_starve_are_not_all_named(sqlite_queue: MessageQueue) -> None:
 
     starving(told, oldest=0.0)({})
 
-    assert told[0].count("\n") == 12 and "and 20 more: airflow-mq fairness" in told[0]
+    assert told[0].count("\n") == 12 and "and 20 more: airflow-mq report fairness" in told[0]

@@ -261,7 +261,7 @@ def test_testing_a_missing_file_creates_nothing(hook: Hook, root: Path) -> None:
     ok, said = hook({"driver": "sqlite", "path": "store.db"}).test_connection()
 
     assert not ok
-    assert "store.db: no store can be read here; make one with `airflow-mq db upgrade`" in said
+    assert "store.db: no store can be read here; make one with `airflow-mq store upgrade`" in said
     assert list(root.iterdir()) == []
 
 
@@ -276,8 +276,8 @@ def test_testing_does_not_tell_a_strange_file_from_a_missing_one(hook: Hook, roo
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("missing", "there is no schema yet; make it with `airflow-mq db upgrade`"),
-        ("older", "schema 3 is older than 4; bring it up with `airflow-mq db upgrade`"),
+        ("missing", "there is no schema yet; make it with `airflow-mq store upgrade`"),
+        ("older", "schema 3 is older than 4; bring it up with `airflow-mq store upgrade`"),
         ("newer", "schema 3 is newer than 4; install a newer airflow-mq here"),
         (StoreUnreachable(f"connection to u:{CANARY}@h failed"), "does not answer"),
         (UnknownRing(f"{CANARY}"), "no ring of this name"),

@@ -77,7 +77,7 @@ def empty(store_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 @pytest.fixture
 def mq(empty: Terminal) -> Terminal:
     """A store with tables, and nothing in it."""
-    empty("db", "upgrade", "--quiet")
+    empty("store", "upgrade", "--quiet")
     return empty
 
 

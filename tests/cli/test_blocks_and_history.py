@@ -27,51 +27,51 @@ def settle(queue: MessageQueue, block: Block, used: Weight) -> None:
 def test_blocks_are_listed_and_shown(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
 
-    (row,) = mq.json("blocks", "list", "--state", "planned")
+    (row,) = mq.json("block", "list", "--state", "planned")
     assert (row["id"], row["token"], row["messages"], row["overdue"]) == (block.id, block.token, 2, False)
-    shown = mq.json("blocks", "show", block.token)
+    shown = mq.json("block", "show", block.token)
     assert shown["claims"] == [
         {"origin": "acme", "priority": "regular", "messages": 2, "planned": {"time": 2, "size": 8}}
     ]
-    assert "acme" in mq("blocks", "show", block.token).out
-    assert block.token in mq("blocks", "list").out
-    assert mq.json("blocks", "list", "--state", "settled") == []
+    assert "acme" in mq("block", "show", block.token).out
+    assert block.token in mq("block", "list").out
+    assert mq.json("block", "list", "--state", "settled") == []
 
 
 def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
 
-    assert mq.json("blocks", "release", block.token)["went_back"] >= 1
-    assert mq.json("footprint", "acme")["count"] == 2
+    assert mq.json("block", "release", block.token)["went_back"] >= 1
+    assert mq.json("queue", "footprint", "acme")["count"] == 2
     settled = queue.plan_block()
     settle(queue, settled, Weight(1, 1))
-    assert "settled before" in mq("blocks", "release", settled.token, code=3).err
-    assert mq("blocks", "release", "00ff", code=3)
-    assert mq("blocks", "show", "no token", code=3)
+    assert "settled before" in mq("block", "release", settled.token, code=3).err
+    assert mq("block", "release", "00ff", code=3)
+    assert mq("block", "show", "no token", code=3)
 
 
 def test_events_tell_what_became_of_messages(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
     settle(queue, block, Weight(1, 1))
 
-    first, second = mq("events", "--json").lines
+    first, second = mq("message", "events", "--json").lines
     assert (first["name"], first["origin"], first["index"], first["success"]) == ("Processed", "acme", 0, True)
     assert first["block"] == block.id and len(first["id"]) == 64
-    assert mq("events", "--json", "--id", second["id"]).lines == [second]
-    assert mq("events", "--json", "--limit", "1").lines == [first]
-    assert mq("events", "--json", "--after", str(second["seq"])).out == ""
-    assert mq("events", "--json", "--origin", "beta").out == ""
-    assert mq("events", "--json", "--name", "PageReaped").out == ""
-    assert mq("events", "--json", "--block", "1").out == "" or block.id == 1
-    assert "Processed  acme:0:0  weight=1/1" in mq("events").out
-    assert mq("events", "--name", "Nothing", code=2)
-    assert mq("events", "--id", "xyz", code=2)
+    assert mq("message", "events", "--json", "--id", second["id"]).lines == [second]
+    assert mq("message", "events", "--json", "--limit", "1").lines == [first]
+    assert mq("message", "events", "--json", "--after", str(second["seq"])).out == ""
+    assert mq("message", "events", "--json", "--origin", "beta").out == ""
+    assert mq("message", "events", "--json", "--name", "PageReaped").out == ""
+    assert mq("message", "events", "--json", "--block", "1").out == "" or block.id == 1
+    assert "Processed  acme:0:0  weight=1/1" in mq("message", "events").out
+    assert mq("message", "events", "--name", "Nothing", code=2)
+    assert mq("message", "events", "--id", "xyz", code=2)
 
 
 def test_events_are_followed(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
     with subprocess.Popen(
-        [sys.executable, "-m", "airflow_mq", "events", "--follow", "--json"],
+        [sys.executable, "-m", "airflow_mq", "message", "events", "--follow", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
     ) as follower:  # fmt: skip
         assert follower.stdout is not None and follower.stderr is not None
@@ -90,13 +90,13 @@ def test_who_follows_may_stop_after_so_many(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
     mq("service", "--processor", "tests.cli.answers:done")
 
-    assert len(mq("events", "--follow", "--limit", "1", "--json").lines) == 1
+    assert len(mq("message", "events", "--follow", "--limit", "1", "--json").lines) == 1
 
 
 def test_a_reader_who_has_seen_enough(mq: Terminal) -> None:
     mq("enqueue", "acme", *map(str, range(3000)))
     mq("service", "--processor", "tests.cli.answers:whole_batch", "--batch")
-    pipe = '"$0" -m airflow_mq events --json | head -n 1; echo ${PIPESTATUS[0]}'
+    pipe = '"$0" -m airflow_mq message events --json | head -n 1; echo ${PIPESTATUS[0]}'
     done = subprocess.run(["/bin/bash", "-c", pipe, sys.executable], capture_output=True, text=True, env=os.environ)
 
     assert done.stdout.splitlines()[1] == "0"
@@ -106,27 +106,27 @@ def test_a_reader_who_has_seen_enough(mq: Terminal) -> None:
 def test_the_ledger(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
 
-    (page,) = mq.json("ledger")
+    (page,) = mq.json("report", "ledger")
     assert page["block"] == block.id
     assert page["entries"][0]["origin"] == "acme" and page["entries"][0]["messages"] == 2
-    assert mq.json("ledger", "--block", str(block.id)) == [page]
-    assert mq.json("ledger", "--block", "99999") == []
-    assert "acme" in mq("ledger").out
+    assert mq.json("report", "ledger", "--block", str(block.id)) == [page]
+    assert mq.json("report", "ledger", "--block", "99999") == []
+    assert "acme" in mq("report", "ledger").out
 
 
 def test_weights_are_fitted_and_stored(mq: Terminal, queue: MessageQueue) -> None:
-    assert "nothing was measured yet" in mq("weights", "show").out
-    assert mq.json("weights", "fit", code=1) == {"fit": None, "stored": False}
+    assert "nothing was measured yet" in mq("report", "weights").out
+    assert mq.json("ring", "fit-weigher", code=1) == {"fit": None, "stored": False}
     settle(queue, planned(mq, queue), Weight(100, 8))
 
-    said = mq("weights", "show", code=1)
+    said = mq("report", "weights", code=1)
     assert "9900% more time" in said.err
-    assert mq.json("weights", "show", code=1)["together"]["count"] == 2
-    fitted = mq.json("weights", "fit")
+    assert mq.json("report", "weights", code=1)["together"]["count"] == 2
+    fitted = mq.json("ring", "fit-weigher")
     assert fitted["stored"] is False
     assert fitted["fit"]["weigher"]["base"] == [100, 8]
-    assert mq.json("weights", "show", "--origin", "beta")["fits"] == []
+    assert mq.json("report", "weights", "--origin", "beta")["fits"] == []
 
-    assert "stored in the ring" in mq("weights", "fit", "--store-it").out
+    assert "stored in the ring" in mq("ring", "fit-weigher", "--store-it").out
     assert mq.json("ring", "show")["config"]["weigher"] == fitted["fit"]["weigher"]
-    assert mq("weights", "show").err == ""
+    assert mq("report", "weights").err == ""

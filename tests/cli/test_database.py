@@ -11,54 +11,54 @@ from tests.cli.conftest import Terminal
 
 
 def test_a_store_is_made_and_brought_up_to_date(empty: Terminal) -> None:
-    first = empty.json("db", "version", code=1)
-    made = empty.json("db", "upgrade")
-    again = empty.json("db", "upgrade")
+    first = empty.json("store", "version", code=1)
+    made = empty.json("store", "upgrade")
+    again = empty.json("store", "upgrade")
 
     assert (first["state"], first["version"]) == ("missing", None)
     assert made["applied"] and made["version"] == first["expected"]
     assert again["applied"] == []
-    assert empty.json("db", "version")["state"] == "current"
+    assert empty.json("store", "version")["state"] == "current"
 
 
 def test_for_people_it_says_what_comes_next(empty: Terminal) -> None:
-    assert "run `airflow-mq db upgrade`" in empty("db", "version", code=1).out
-    assert "airflow-mq enqueue" in empty("db", "upgrade").out
-    assert "nothing to do" in empty("db", "upgrade").out
-    assert empty("db", "upgrade", "--quiet").out == ""
+    assert "run `airflow-mq store upgrade`" in empty("store", "version", code=1).out
+    assert "airflow-mq enqueue" in empty("store", "upgrade").out
+    assert "nothing to do" in empty("store", "upgrade").out
+    assert empty("store", "upgrade", "--quiet").out == ""
 
 
 def test_nothing_else_makes_tables(empty: Terminal) -> None:
-    said = empty("footprint", code=4)
+    said = empty("queue", "footprint", code=4)
 
-    assert "airflow-mq db upgrade" in said.err
-    assert empty.json("db", "version", code=1)["state"] == "missing"
+    assert "airflow-mq store upgrade" in said.err
+    assert empty.json("store", "version", code=1)["state"] == "missing"
 
 
 def test_a_file_that_is_gone_is_no_store_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder, lacks in (("", "there is no file"), ("nowhere/", f"there is no directory {tmp_path}/nowhere")):
         at = ["--store", f"sqlite:///{tmp_path}/{folder}store.db"]
-        for what, code in (("footprint", 4), ("top", 4), ("doctor", 1), ("db version", 1)):
+        for what, code in (("queue footprint", 4), ("top", 4), ("doctor", 1), ("store version", 1)):
             assert main([*at, *what.split()]) == code
             told = capsys.readouterr()
-            assert lacks in told.out + told.err and "airflow-mq db upgrade" in told.out + told.err
+            assert lacks in told.out + told.err and "airflow-mq store upgrade" in told.out + told.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_statements_can_be_printed(empty: Terminal) -> None:
-    text = empty("db", "sql").out
+    text = empty("store", "sql").out
 
     assert text.startswith("BEGIN;") and text.endswith("COMMIT;\n")
-    assert empty.json("db", "sql")["sql"] == text
-    empty("db", "upgrade")
-    assert len(empty("db", "sql").out) < len(text) / 4  # nothing is left to do
-    assert empty("db", "sql", "--since", "0").out == text
+    assert empty.json("store", "sql")["sql"] == text
+    empty("store", "upgrade")
+    assert len(empty("store", "sql").out) < len(text) / 4  # nothing is left to do
+    assert empty("store", "sql", "--since", "0").out == text
 
 
 def test_the_statements_need_no_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_MQ_STORE", raising=False)
 
-    assert main(["db", "sql", "--dialect", "postgres", "--schema", "elsewhere"]) == 0
+    assert main(["store", "sql", "--dialect", "postgres", "--schema", "elsewhere"]) == 0
 
     assert 'CREATE SCHEMA IF NOT EXISTS "elsewhere"' in capsys.readouterr().out
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_store_is_told_in_one_line(tmp_path: Path, capsys: pyt
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to look like one" * 100)
 
-    assert main(["--store", f"sqlite:///{path}", "footprint"]) == 4
+    assert main(["--store", f"sqlite:///{path}", "queue", "footprint"]) == 4
 
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `paused`, `sweep`, `reap`, `head`, `origin set`."""
+"""`pause`, `resume`, `paused`, `sweep`, `reap`, `head`, `queue set`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ HERE = "tests.cli.answers"
 
 def test_pausing_and_resuming(mq: Terminal) -> None:
     mq("enqueue", "acme", "x")
-    mq("pause", "acme", "--reason", "down\x1b[31m", "--until", "2h")
+    mq("queue", "pause", "acme", "--reason", "down\x1b[31m", "--until", "2h")
 
-    (row,) = mq.json("paused")
+    (row,) = mq.json("queue", "paused")
     assert (row["origin"], row["reason"]) == ("acme", "down\x1b[31m")
     assert row["since"] < row["until"]
-    assert "down\\x1b[31m" in mq("paused").out
+    assert "down\\x1b[31m" in mq("queue", "paused").out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 0
 
-    assert mq.json("resume", "acme") == {"origin": "acme", "was_paused": True}
-    assert mq.json("resume", "acme", code=1) == {"origin": "acme", "was_paused": False}
-    assert "was not paused" in mq("resume", "acme", code=1).out
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("queue", "resume", "acme", code=1) == {"origin": "acme", "was_paused": False}
+    assert "was not paused" in mq("queue", "resume", "acme", code=1).out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 1
 
 
 def test_a_pause_ends_at_its_time(mq: Terminal) -> None:
-    mq("pause", "acme", "--until", "2000-01-01T00:00:00Z")
+    mq("queue", "pause", "acme", "--until", "2000-01-01T00:00:00Z")
 
-    assert mq.json("paused") == []
+    assert mq.json("queue", "paused") == []
 
 
 def test_sweeping_and_reaping(mq: Terminal) -> None:
     mq("enqueue", "acme", "x", "y")
 
-    assert mq.json("sweep", "acme") == {"origin": "acme", "set_aside": 2}
-    assert "nothing to sweep" in mq("sweep", "acme").out
-    assert [one["reason"] for one in mq.json("overweight", "list")] == ["swept", "swept"]
-    assert mq("reap", "acme", "0", code=3).err.startswith("error: ")
+    assert mq.json("queue", "sweep", "acme") == {"origin": "acme", "set_aside": 2}
+    assert "nothing to sweep" in mq("queue", "sweep", "acme").out
+    assert [one["reason"] for one in mq.json("set-aside", "list")] == ["swept", "swept"]
+    assert mq("queue", "reap", "acme", "0", code=3).err.startswith("error: ")
     mq("ring", "change", "--set", "max_stale=0")
     mq("enqueue", "acme", "z")
-    mq("sweep", "acme")
-    assert "reaped page 0" in mq("reap", "acme", "0", "--why", "old").out
-    assert mq("reap", "acme", "0", code=3)
-    assert mq("reap", "acme", "zero", code=2)
+    mq("queue", "sweep", "acme")
+    assert "reaped page 0" in mq("queue", "reap", "acme", "0", "--why", "old").out
+    assert mq("queue", "reap", "acme", "0", code=3)
+    assert mq("queue", "reap", "acme", "zero", code=2)
     assert mq.json("check") == []
 
 
@@ -50,33 +50,33 @@ def test_the_head_is_forced(mq: Terminal) -> None:
     for origin in ("acme", "beta"):
         mq("enqueue", origin, "x")
 
-    assert mq.json("head", "beta") == {"origin": "beta", "is_head": True}
-    assert [row["origin"] for row in mq.json("order")] == ["beta", "acme"]
-    assert mq.json("head", "gamma", code=1)["is_head"] is False
-    assert "beta is next" in mq("head", "beta").out
+    assert mq.json("queue", "set-head", "beta") == {"origin": "beta", "is_head": True}
+    assert [row["origin"] for row in mq.json("queue", "order")] == ["beta", "acme"]
+    assert mq.json("queue", "set-head", "gamma", code=1)["is_head"] is False
+    assert "beta is next" in mq("queue", "set-head", "beta").out
 
 
 def test_how_an_origin_is_served(mq: Terminal) -> None:
-    said = mq.json("origin", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
+    said = mq.json("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
     assert said == {"origin": "acme", "share": 4, "least": None, "most": {"time": 10, "size": 20}, "ordered": False}
-    assert mq.json("origin", "show", "acme") == said
-    assert "10/20" in (told := mq("origin", "show", "acme").out) and "at once" in told
-    mq("origin", "set", "acme", "--defaults")
-    assert mq.json("origin", "show", "acme") == {
+    assert mq.json("queue", "show", "acme") == said
+    assert "10/20" in (told := mq("queue", "show", "acme").out) and "at once" in told
+    mq("queue", "set", "acme", "--defaults")
+    assert mq.json("queue", "show", "acme") == {
         "origin": "acme",
         "share": 1,
         "least": None,
         "most": None,
         "ordered": True,
     }
-    assert "say --share" in mq("origin", "set", "acme", code=2).err
-    assert "say --share" in mq("origin", "set", "acme", "--defaults", "--share", "2", code=2).err
-    assert mq("origin", "set", "acme", "--share", "0", code=2)
-    assert mq("origin", "set", "acme", "--share", "99999999", code=2)
+    assert "say --share" in mq("queue", "set", "acme", code=2).err
+    assert "say --share" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert mq("queue", "set", "acme", "--share", "0", code=2)
+    assert mq("queue", "set", "acme", "--share", "99999999", code=2)
 
 
 def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x")
     queue.plan_block()
 
-    assert "block" in mq("sweep", "acme", code=3).err
+    assert "block" in mq("queue", "sweep", "acme", code=3).err

@@ -63,7 +63,7 @@ def test_a_store_without_tables_gets_them_and_another_one_stays_as_it_is(empty: 
 
     for _ in range(2):
         assert dev._store(session, place) == parse(empty.uri)  # type: ignore[arg-type]
-    empty("db", "version")
+    empty("store", "version")
 
 
 def test_the_connection_leads_to_the_store(store_uri: str) -> None:

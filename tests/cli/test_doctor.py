@@ -41,7 +41,7 @@ def test_a_store_in_order(mq: Terminal) -> None:
 def test_a_store_without_tables(empty: Terminal) -> None:
     (found,) = bad(empty)
 
-    assert found["check"] == "schema" and "db upgrade" in found["do"]
+    assert found["check"] == "schema" and "store upgrade" in found["do"]
 
 
 def test_a_clock_that_is_off(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
 
     (found,) = bad(mq)
     assert block.token in found["do"]
-    mq("blocks", "release", block.token)
+    mq("block", "release", block.token)
     mq("doctor")
 
 
@@ -106,7 +106,7 @@ def postgres(pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("AIRFLOW_MQ_STORE", terminal.uri)
-    terminal("db", "upgrade")
+    terminal("store", "upgrade")
     return terminal
 
 

@@ -62,13 +62,13 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["db"], 2),
+        (["store"], 2),
         (["nothing"], 2),
-        (["footprint", "--colour"], 2),
-        (["footprint"], 2),
-        (["footprint", "--store", "mysql://host/database"], 4),
-        (["footprint", "--store", "sqlite:///x.db", "--conn-id", "y"], 2),
-        (["footprint", "--store", "sqlite:///no/such/file.db"], 4),
+        (["queue", "footprint", "--colour"], 2),
+        (["queue", "footprint"], 2),
+        (["queue", "footprint", "--store", "mysql://host/database"], 4),
+        (["queue", "footprint", "--store", "sqlite:///x.db", "--conn-id", "y"], 2),
+        (["queue", "footprint", "--store", "sqlite:///no/such/file.db"], 4),
     ],
 )
 def test_errors_are_one_line_and_a_code(
@@ -96,11 +96,11 @@ def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "told"),
     [
         (["enqueu", "acme", "x"], "there is no command 'enqueu'; did you mean enqueue?"),
-        (["overweight", "lst"], "there is no command 'lst'; did you mean list?"),
+        (["set-aside", "lst"], "there is no command 'lst'; did you mean list?"),
         (["xyzzy"], "there is no command 'xyzzy' ("),
-        (["--store", "queue.db", "footprint"], "a store is at sqlite:///"),
-        (["--store", "sqlite:///x.db", "events", "--limit", "-1"], "a whole number, 0 or more"),
-        (["--store", "sqlite:///x.db", "blob", "get", "xyz"], "hashes are written in hexadecimal"),
+        (["--store", "queue.db", "queue", "footprint"], "a store is at sqlite:///"),
+        (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
+        (["--store", "sqlite:///x.db", "payload", "get", "xyz"], "hashes are written in hexadecimal"),
     ],
 )
 def test_an_error_says_what_would_be_right(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,9 +112,9 @@ def test_help_is_folded_and_its_examples_are_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    main(["simulate", "--help"])
+    main(["report", "simulate", "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert "  airflow-mq simulate scenario.toml --order deficit --order rotation --svg out.svg" in lines
+    assert "  airflow-mq report simulate scenario.toml --order deficit --order rotation --svg out.svg" in lines
     assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
 
 
@@ -136,7 +136,7 @@ def test_why_a_server_is_not_reached(pg_uri: str, capsys: pytest.CaptureFixture[
             "no host of this name was found; correct the host, or the name server's entry",
     }  # fmt: skip
     for address, told in wrong.items():
-        assert main(["--store", f"postgresql://{address}", "footprint"]) == 4
+        assert main(["--store", f"postgresql://{address}", "queue", "footprint"]) == 4
         err = capsys.readouterr().err
         assert f"cannot be reached: {told} (postgresql://" in err and CANARY not in err
 
@@ -146,8 +146,8 @@ def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.Mon
     mq("--store", mq.uri, "ring", "create", "night")
     mq("--ring", "night", "enqueue", "--store", mq.uri, "acme", "x")
 
-    assert mq("--json", "--store", mq.uri, "footprint", "--ring", "night").json[0]["count"] == 1
-    assert mq("footprint", "--json", "--store", mq.uri).json == []
+    assert mq("--json", "--store", mq.uri, "queue", "footprint", "--ring", "night").json[0]["count"] == 1
+    assert mq("queue", "footprint", "--json", "--store", mq.uri).json == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,9 @@ def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.Mon
         f"sqlite://user:{CANARY}@host",
     ],
 )
-@pytest.mark.parametrize("words", [["footprint"], ["doctor"], ["db", "version"], ["db", "upgrade"], ["check"]])
+@pytest.mark.parametrize(
+    "words", [["queue", "footprint"], ["doctor"], ["store", "version"], ["store", "upgrade"], ["check"]]
+)
 def test_a_password_is_never_shown(
     uri: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,16 +179,16 @@ def test_a_password_in_the_wrong_place_is_not_repeated(mq: Terminal) -> None:
     address = f"postgresql://user:{CANARY}@host/database"
     for words in (
         [address],
-        ["footprint", "x", address],
-        ["footprint", f"--stroe={address}"],
+        ["queue", "footprint", "x", address],
+        ["queue", "footprint", f"--stroe={address}"],
         ["ring", "show", address],
         ["service", "--processor", address],
         ["enqueue", "acme", "x", "--file", address],
-        ["blocks", "show", address],
-        ["events", "--name", address],
+        ["block", "show", address],
+        ["message", "events", "--name", address],
         ["enqueue", "acme", "x", "--delay", address],
     ):
-        said = mq(*words, code=3 if words[:2] in (["ring", "show"], ["blocks", "show"]) else 2)
+        said = mq(*words, code=3 if words[:2] in (["ring", "show"], ["block", "show"]) else 2)
         assert CANARY not in said.out + said.err
 
 
@@ -194,7 +196,7 @@ def test_a_password_in_the_wrong_place_is_not_repeated(mq: Terminal) -> None:
 def test_the_password_of_a_store_that_works_is_not_shown(mq: Terminal) -> None:
     # SQLite has none; its whole address may be shown.
     password = mq.uri.partition("@")[0].rpartition(":")[2] if "@" in mq.uri else CANARY
-    for words in (["db", "version"], ["doctor"], ["db", "upgrade"], ["ring", "show"]):
+    for words in (["store", "version"], ["doctor"], ["store", "upgrade"], ["ring", "show"]):
         for more in ([], ["--json"]):
             said = mq(*words, *more)
             assert password not in said.out + said.err
@@ -210,7 +212,7 @@ def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(MessageQueue, "footprints", broken)
     monkeypatch.setattr(sys, "argv", ["airflow-mq", "--store", uri])
-    said = mq("footprint", code=70)
+    said = mq("queue", "footprint", code=70)
 
     assert "RuntimeError: oh, ***" in said.err and CANARY not in said.err
 
@@ -218,17 +220,17 @@ def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.Mon
 def test_what_is_no_text_is_told(mq: Terminal) -> None:
     broken = "\udcff"  # how a shell's stray byte arrives
     for words in (
-        ["pause", "acme", "--reason", broken],
-        ["pause", broken],
-        ["footprint", "--prefix", broken],
-        ["overweight", "list", "--origin", broken],
-        ["overweight", "discard", f"{broken}:0:0", "--why", "x"],
-        ["events", "--origin", broken],
-        ["--ring", broken, "footprint"],
+        ["queue", "pause", "acme", "--reason", broken],
+        ["queue", "pause", broken],
+        ["queue", "footprint", "--prefix", broken],
+        ["set-aside", "list", "--origin", broken],
+        ["set-aside", "discard", f"{broken}:0:0", "--why", "x"],
+        ["message", "events", "--origin", broken],
+        ["--ring", broken, "queue", "footprint"],
         ["ring", "create", broken],
         ["enqueue", "acme", "x", "--header", f"a={broken}"],
         ["enqueue", "acme", "x", "--key", broken],
-        ["weights", "show", "--processor", broken],
+        ["report", "weights", "--processor", broken],
     ):
         assert mq(*words, code=2).err.startswith("error: ")
 
@@ -236,16 +238,16 @@ def test_what_is_no_text_is_told(mq: Terminal) -> None:
 def test_words_may_follow_options(mq: Terminal) -> None:
     assert mq("--json", "enqueue", "acme", "--delay", "0", "one", "two").json["count"] == 2
     assert "unknown: --three" in mq("enqueue", "acme", "one", "--three", code=2).err
-    assert "ORIGIN:PAGE:INDEX" in mq("overweight", "discard", "a:0:0", "--why", "x", "b", code=2).err
-    assert "unknown: more" in mq("sweep", "acme", "more", code=2).err
-    assert "more than a century" in mq("pause", "acme", "--until", "999999d", code=2).err
+    assert "ORIGIN:PAGE:INDEX" in mq("set-aside", "discard", "a:0:0", "--why", "x", "b", code=2).err
+    assert "unknown: more" in mq("queue", "sweep", "acme", "more", code=2).err
+    assert "more than a century" in mq("queue", "pause", "acme", "--until", "999999d", code=2).err
 
 
 def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
     for program in ([sys.executable, "-m", "airflow_mq"], [str(Path(sys.executable).parent / "airflow-mq")]):
-        done = subprocess.run([*program, "footprint", "--json"], capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run([*program, "queue", "footprint", "--json"], capture_output=True, text=True, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
-        assert subprocess.run([*program, "peek"], capture_output=True).returncode == 2
+        assert subprocess.run([*program, "message", "peek"], capture_output=True).returncode == 2
 
 
 def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:

@@ -10,20 +10,20 @@ HERE = "tests.cli.answers"
 def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     for origin in ("acme/orders", "acme/mail", "birch"):
         mq("enqueue", origin, "x", "y")
-    assert "ring change --set paths=true" in mq("pause", "acme", "--below", code=2).err
+    assert "ring change --set paths=true" in mq("queue", "pause", "acme", "--below", code=2).err
     mq("ring", "change", "--set", "paths=true")
 
-    assert mq.json("footprint", "acme", "--below")["count"] == 4
-    assert mq("footprint", "--below", code=2).err
+    assert mq.json("queue", "footprint", "acme", "--below")["count"] == 4
+    assert mq("queue", "footprint", "--below", code=2).err
     assert "acme/" in mq("explain", "acme", "--below").out
-    assert "paused acme and all below it" in mq("pause", "acme", "--below", "--reason", "audit").out
-    assert mq.json("paused")[0]["below"] is True
-    assert "yes" in mq("paused").out
+    assert "paused acme and all below it" in mq("queue", "pause", "acme", "--below", "--reason", "audit").out
+    assert mq.json("queue", "paused")[0]["below"] is True
+    assert "yes" in mq("queue", "paused").out
     assert "with all below it, is paused" in mq("explain", "acme", "--below").out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
-    assert mq.json("resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 4
 
-    assert [one["messages"] for one in mq.json("ledger", "--below", "acme")] == [4, 0]
-    assert "messages of acme" in mq("ledger", "--below", "acme").out
+    assert [one["messages"] for one in mq.json("report", "ledger", "--below", "acme")] == [4, 0]
+    assert "messages of acme" in mq("report", "ledger", "--below", "acme").out
     assert mq.json("check") == []

@@ -14,32 +14,32 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert mq.json("enqueue", "acme", "--priority", "high", "three")["count"] == 1
     assert mq.json("enqueue", "acme", "--priority", "high", "--key", "k", "three")["count"] == 1
 
-    assert mq.json("footprint", "acme")["count"] == 4
-    assert mq.json("footprint", "acme", "--priority", "high")["count"] == 2
-    assert "say whose" in mq("footprint", "--priority", "high", code=2).err
-    assert [(row["origin"], row["priority"], row["count"]) for row in mq.json("order")] == [
+    assert mq.json("queue", "footprint", "acme")["count"] == 4
+    assert mq.json("queue", "footprint", "acme", "--priority", "high")["count"] == 2
+    assert "say whose" in mq("queue", "footprint", "--priority", "high", code=2).err
+    assert [(row["origin"], row["priority"], row["count"]) for row in mq.json("queue", "order")] == [
         ("acme", "high", 2), ("acme", "regular", 2),
     ]  # fmt: skip
-    assert mq("order").out.splitlines()[1].split()[:3] == ["1", "acme", "(high)"]
-    assert [row["address"] for row in mq.json("peek", "acme")] == [
+    assert mq("queue", "order").out.splitlines()[1].split()[:3] == ["1", "acme", "(high)"]
+    assert [row["address"] for row in mq.json("message", "peek", "acme")] == [
         "acme:0:0:high",
         "acme:0:1:high",
         "acme:0:0",
         "acme:0:1",
     ]
-    assert "acme (high)" in mq("dry-run").out and "acme (high) 2, acme 2" in mq("forecast").out
+    assert "acme (high)" in mq("block", "dry-run").out and "acme (high) 2, acme 2" in mq("block", "forecast").out
     assert mq.json("explain", "acme")["address"] == "acme:0:0:high"
     assert mq.json("explain", "acme", "--priority", "regular")["address"] == "acme:0:0"
     assert mq.json("explain", "acme:0:1:high")["reason"] == "next"
 
     block = queue.plan_block()
-    assert [row["priority"] for row in mq.json("blocks", "show", block.token)["claims"]] == ["high", "regular"]
+    assert [row["priority"] for row in mq.json("block", "show", block.token)["claims"]] == ["high", "regular"]
     queue.report(block, [batch.answer() for batch in block.batches()])
     queue.settle_block(block)
-    assert "acme (high)" in mq("ledger").out and "Processed  acme:0:0:high" in mq("events").out
-    assert [event["priority"] for event in mq("events", "--json", "--origin", "acme").lines] == ["high"] * 2 + [
-        "regular"
-    ] * 2
+    assert "acme (high)" in mq("report", "ledger").out and "Processed  acme:0:0:high" in mq("message", "events").out
+    assert [event["priority"] for event in mq("message", "events", "--json", "--origin", "acme").lines] == [
+        "high"
+    ] * 2 + ["regular"] * 2
     assert mq.json("ring", "show")["config"]["kept_for_regular"] == 0.5
     assert "fraction" in mq("ring", "change", "--set", "kept_for_regular=2", code=2).err
 
@@ -47,22 +47,22 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
 def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> None:
     for origin in ("a", "b"):
         mq("enqueue", origin, "--priority", "high", "x")
-    assert "b is next" in mq("head", "b", "--priority", "high").out
+    assert "b is next" in mq("queue", "set-head", "b", "--priority", "high").out
     assert queue.ring_order(priority="high") == ["b", "a"]
-    assert mq("head", "b", code=1).code == 1, "it has no regular messages"
+    assert mq("queue", "set-head", "b", code=1).code == 1, "it has no regular messages"
     mq("ring", "change", "--set", "max_stale=0")
     for _ in range(3):
-        mq("sweep", "a")
+        mq("queue", "sweep", "a")
         mq("enqueue", "a", "--priority", "high", "x")
-    assert "is not behind the window" in mq("reap", "a", "0", code=3).err
-    assert "reaped page 0" in mq("reap", "a", "0", "--priority", "high").out
+    assert "is not behind the window" in mq("queue", "reap", "a", "0", code=3).err
+    assert "reaped page 0" in mq("queue", "reap", "a", "0", "--priority", "high").out
 
 
 def test_lines_of_json_may_say_their_priority(mq: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(map(json.dumps, [{"payload": "a", "priority": "high"}, {"payload": "b"}])))
     assert mq.json("enqueue", "acme", "--ndjson", str(path))["count"] == 2
-    assert [row["priority"] for row in mq.json("peek", "acme")] == ["high", "regular"]
+    assert [row["priority"] for row in mq.json("message", "peek", "acme")] == ["high", "regular"]
     path.write_text('{"payload": "a", "priority": "urgent"}')
     assert "line 1: a priority is regular or high" in mq("enqueue", "acme", "--ndjson", str(path), code=2).err
 
@@ -70,10 +70,10 @@ def test_lines_of_json_may_say_their_priority(mq: Terminal, tmp_path: Path) -> N
 def test_what_is_set_aside_is_decided_by_its_address(mq: Terminal, queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=Weight(1 << 40, 0), priority="high")
     queue.settle_block(queue.plan_block())
-    (row,) = mq.json("overweight", "list", "--origin", "acme")
+    (row,) = mq.json("set-aside", "list", "--origin", "acme")
     assert (row["address"], row["priority"]) == ("acme:0:0:high", "high")
-    assert mq("overweight", "discard", row["address"], "--why", "too much").code == 0
-    assert mq.json("overweight", "list") == []
+    assert mq("set-aside", "discard", row["address"], "--why", "too much").code == 0
+    assert mq.json("set-aside", "list") == []
 
 
 def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQueue) -> None:
@@ -81,10 +81,10 @@ def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQue
     for number in range(9):
         mq("enqueue", f"o{number}", "x")
     block = queue.plan_block()
-    seed = mq.json("blocks", "show", block.token)["seed"]
+    seed = mq.json("block", "show", block.token)["seed"]
     assert (
-        f"seed: {seed}" in " ".join(mq("blocks", "show", block.token).out.split())
-        or seed in mq("blocks", "show", block.token).out
+        f"seed: {seed}" in " ".join(mq("block", "show", block.token).out.split())
+        or seed in mq("block", "show", block.token).out
     )
 
     told = mq("ring", "order", "--seed", seed).out.split()

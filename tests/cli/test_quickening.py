@@ -1,4 +1,4 @@
-"""`spark archive`: made once, and told where."""
+"""`block class-archive`: made once, and told where."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def test_an_archive_is_made_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(local, "_run", lambda command, environment: _as_java_would(command))
 
-    assert main(["spark", "archive"]) == 0
+    assert main(["block", "class-archive"]) == 0
     first = capsys.readouterr().out
     assert "about a minute" in first and f"made {local.archive_path()}" in first
-    assert main(["spark", "archive"]) == 0
+    assert main(["block", "class-archive"]) == 0
     assert f"found {local.archive_path()}" in capsys.readouterr().out
     assert str(local.archive_path()) in local.local_conf()["spark.driver.extraJavaOptions"]
 

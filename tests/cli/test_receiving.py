@@ -21,7 +21,7 @@ def landing(tmp_path: Path) -> Path:
 
 
 def test_a_folder(mq: Terminal, landing: Path) -> None:
-    words = ("receive", "folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
+    words = ("message", "receive-folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
     assert mq.json(*words, "--most", "1") == {"count": 1, "size": 4, "repeated": 0, "refused": 0}
     assert mq(*words).out == "received 1 message of 4 bytes\n"
     assert mq(*words, "--quiet").out == ""
@@ -33,42 +33,45 @@ def test_a_folder(mq: Terminal, landing: Path) -> None:
 
 
 def test_a_weight_and_a_priority(mq: Terminal, landing: Path) -> None:
-    words = ("receive", "folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
+    words = ("message", "receive-folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
     mq(*words, "--weight", "70/8", "--priority", "high")
-    found = [(one["address"], one["weight"]) for one in mq.json("peek", "acme")]
+    found = [(one["address"], one["weight"]) for one in mq.json("message", "peek", "acme")]
     assert found == [(f"acme:0:{item}:high", {"time": 70, "size": 8}) for item in range(2)]
 
 
 def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -> None:
     how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--batch", "3", "--settle", "0")
-    assert mq.json("receive", "folder", f"file://{landing}", *how)["count"] == 4
-    assert [one["payload"] for one in mq.json("peek", "acme")] == ["a", "b", "a", "b"]
+    assert mq.json("message", "receive-folder", f"file://{landing}", *how)["count"] == 4
+    assert [one["payload"] for one in mq.json("message", "peek", "acme")] == ["a", "b", "a", "b"]
     assert [path.name for path in landing.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("folder", "/no/such/folder", "--pattern", "{origin}"), "there is no folder"),
-        (("folder", "/tmp"), "say either a pattern"),
-        (("folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
-        (("folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "from 0 on"),
-        (("folder", "/tmp", "--pattern", "{origin}", "--most", "0"), "at least 1"),
-        (("kafka", "orders"), "which cluster?"),
-        (("kafka", "orders", "--bootstrap", "127.0.0.1:1"), "group.id"),
-        (("kafka", "orders", "--bootstrap", "127.0.0.1:1", "--group", "g", "--origin", "x"), "an origin is made of"),
-        (("kafka", "orders", "--config", "/no/such/file"), "cannot be read"),
-        (("kafka", "orders", "--bootstrap", "h", "--kafka-conn-id", "c"), "not both"),
+        (("message", "receive-folder", "/no/such/folder", "--pattern", "{origin}"), "there is no folder"),
+        (("message", "receive-folder", "/tmp"), "say either a pattern"),
+        (("message", "receive-folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
+        (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "from 0 on"),
+        (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--most", "0"), "at least 1"),
+        (("message", "receive-kafka", "orders"), "which cluster?"),
+        (("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1"), "group.id"),
+        (
+            ("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1", "--group", "g", "--origin", "x"),
+            "an origin is made of",
+        ),
+        (("message", "receive-kafka", "orders", "--config", "/no/such/file"), "cannot be read"),
+        (("message", "receive-kafka", "orders", "--bootstrap", "h", "--kafka-conn-id", "c"), "not both"),
     ],
 )
 def test_what_makes_no_sense(mq: Terminal, words: tuple[str, ...], says: str) -> None:
-    assert says in mq("receive", *words, code=2).err
+    assert says in mq(*words, code=2).err
 
 
 def test_a_cluster_that_does_not_answer(mq: Terminal, tmp_path: Path) -> None:
     settings = tmp_path / "kafka.json"
     settings.write_text(json.dumps({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
-    said = mq("receive", "kafka", "orders", "--config", str(settings), "--patience", "0.2", code=3)
+    said = mq("message", "receive-kafka", "orders", "--config", str(settings), "--patience", "0.2", code=3)
     assert "is it up" in said.err
     settings.write_text("[]")
-    assert "no object" in mq("receive", "kafka", "orders", "--config", str(settings), code=2).err
+    assert "no object" in mq("message", "receive-kafka", "orders", "--config", str(settings), code=2).err

@@ -20,7 +20,7 @@ def test_messages_are_processed(mq: Terminal) -> None:
 
     assert said.out.splitlines()[:2] == ["processing one", "processing two"]
     assert "2 processed; weight 2/6" in said.out
-    assert mq.json("footprint", "acme")["count"] == 0
+    assert mq.json("queue", "footprint", "acme")["count"] == 0
     assert "nothing was processed" in mq("service", "--processor", f"{HERE}:done").out
 
 
@@ -64,7 +64,7 @@ def test_a_processor_that_raises_is_told_in_one_line(mq: Terminal) -> None:
     assert "no such customer" not in said.err
     assert said.err.count("\n") == 1
     assert "ValueError" in json.loads(mq("service", "--processor", f"{HERE}:raises", "--json").err)["warning"]
-    assert mq.json("footprint", "acme")["count"] == 1
+    assert mq.json("queue", "footprint", "acme")["count"] == 1
 
 
 def test_a_traceback_is_there_for_who_asks(mq: Terminal, tmp_path: Path) -> None:
@@ -126,10 +126,13 @@ def test_a_message_between_the_limit_and_the_service_weight_blocks_nobody_silent
     assert "nothing was processed" in served.out
     assert "70,000/1 for 'acme'" in served.err and "60,000/1,000,000" in served.err
     assert "needs 70,000/1, more than the 60,000/1,000,000" in mq("explain", "acme").out
-    foreseen = mq("dry-run").out
+    foreseen = mq("block", "dry-run").out
     assert "acme waits behind a message that needs 70,000/1 of 60,000/1,000,000" in foreseen
-    assert "messages in all: 0" in foreseen and "messages in all: 2" in mq("dry-run", "--limit", "600000/1000000").out
-    assert "limit: needs 70,000/1 of 60,000/1,000,000" in mq("ledger").out
+    assert (
+        "messages in all: 0" in foreseen
+        and "messages in all: 2" in mq("block", "dry-run", "--limit", "600000/1000000").out
+    )
+    assert "limit: needs 70,000/1 of 60,000/1,000,000" in mq("report", "ledger").out
     wrong = [one for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]
     assert [
         "more than the 60,000/1,000,000" in one["what"] for one in wrong if one["check"] == "servers of default"

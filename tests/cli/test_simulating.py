@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> str:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
     """A scenario of a file needs no store."""
-    assert main(("simulate", *words)) == code
+    assert main(("report", "simulate", *words)) == code
     out, err = capsys.readouterr()
     return out, err
 
@@ -85,7 +85,7 @@ def test_what_is_missing(capsys: pytest.CaptureFixture[str], file: str, tmp_path
 
 
 def test_what_was_recorded(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
-    assert "nothing arrived" in mq("simulate", "--recorded", "9").out
+    assert "nothing arrived" in mq("report", "simulate", "--recorded", "9").out
     queue.change_ring(service_weight=Weight(10, 1 << 20))
     for number in range(40):
         queue.enqueue_messages(f"o{number:02}", [b"x"] * 2)
@@ -93,10 +93,10 @@ def test_what_was_recorded(mq: Terminal, queue: MessageQueue, tmp_path: Path) ->
     queue.report(block, [batch.answer() for batch in block.batches()])
     queue.settle_block(block)
     saved = str(tmp_path / "saved.jsonl")
-    lines = mq("simulate", "--recorded", "100", "--blocks", "9", "--save", saved).out.splitlines()
+    lines = mq("report", "simulate", "--recorded", "100", "--blocks", "9", "--save", saved).out.splitlines()
     assert lines[0] == "default: 80 messages of 40 origins over 9 blocks"
     assert lines[-2:] == ["these waited longest; --all lists all 40", f"written: {saved}"]
-    told = mq.json("simulate", "--recorded", "1", "--blocks", "9")
-    assert mq.json("simulate", saved) == told
+    told = mq.json("report", "simulate", "--recorded", "1", "--blocks", "9")
+    assert mq.json("report", "simulate", saved) == told
     assert told["policies"][0]["done"] == 80
-    assert len(mq("simulate", saved, "--all").out.splitlines()) == 45
+    assert len(mq("report", "simulate", saved, "--all").out.splitlines()) == 45

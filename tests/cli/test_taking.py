@@ -8,40 +8,40 @@ from tests.cli.conftest import Terminal
 
 def test_a_message_is_taken_and_completed(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "one", "two")
-    taken = mq.json("next", "acme", "--lease", "60")
+    taken = mq.json("message", "next", "acme", "--lease", "60")
     assert (taken["payload"], taken["address"], taken["headers"]) == ("one", "acme:0:0", {})
-    assert "nothing to take" in mq("next", "acme", code=1).out
-    assert mq("next", "--json", code=1).json is None
-    assert mq.json("complete", taken["token"]) == {"completed": 1}
-    assert mq.json("footprint", "acme")["count"] == 1
-    assert "too late" in mq("complete", taken["token"], code=3).err
-    assert "two" in mq("next", "acme").out
+    assert "nothing to take" in mq("message", "next", "acme", code=1).out
+    assert mq("message", "next", "--json", code=1).json is None
+    assert mq.json("message", "complete", taken["token"]) == {"completed": 1}
+    assert mq.json("queue", "footprint", "acme")["count"] == 1
+    assert "too late" in mq("message", "complete", taken["token"], code=3).err
+    assert "two" in mq("message", "next", "acme").out
 
 
 def test_a_message_is_given_back(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "one")
-    token = mq.json("next")["token"]
-    assert mq.json("give-back", token) == {"given_back": 1}
-    assert mq.json("next")["payload"] == "one"
+    token = mq.json("message", "next")["token"]
+    assert mq.json("message", "give-back", token) == {"given_back": 1}
+    assert mq.json("message", "next")["payload"] == "one"
 
 
 def test_a_message_is_handed_on(mq: Terminal, queue: MessageQueue) -> None:
     mq("ring", "create", "later")
     mq("enqueue", "acme", "one")
     mq("enqueue", "birch", "two")
-    tokens = [mq.json("next")["token"] for _ in range(2)]
-    assert "handed on: 2 messages" in mq("transfer", *tokens, "--to", "publish", "--to-ring", "later").out
-    assert mq.json("--ring", "later", "footprint", "publish")["count"] == 2
-    token = mq.json("--ring", "later", "next")["token"]
+    tokens = [mq.json("message", "next")["token"] for _ in range(2)]
+    assert "handed on: 2 messages" in mq("message", "transfer", *tokens, "--to", "publish", "--to-ring", "later").out
+    assert mq.json("--ring", "later", "queue", "footprint", "publish")["count"] == 2
+    token = mq.json("--ring", "later", "message", "next")["token"]
     # A token names its ring.
-    assert mq.json("transfer", token, "--to", "acme", "--to-ring", "default") == {"handed_on": 1}
-    assert mq.json("next")["payload"] == "one"
+    assert mq.json("message", "transfer", token, "--to", "acme", "--to-ring", "default") == {"handed_on": 1}
+    assert mq.json("message", "next")["payload"] == "one"
     assert queue.check() == []
 
 
 def test_what_makes_no_sense(mq: Terminal, queue: MessageQueue) -> None:
     for words in (("complete", "no token"), ("give-back", "a/b/c"), ("next", "a\nb"), ("transfer", "x", "--to", "b")):
-        assert mq(*words, code=2).err.startswith("error")
+        assert mq("message", *words, code=2).err.startswith("error")
     one, other = f"default/{'0' * 32}/a:0:0", f"other/{'0' * 32}/a:0:0"
-    assert "one ring at a time" in mq("complete", one, other, code=2).err
-    assert "no such block" in mq("complete", one, code=3).err
+    assert "one ring at a time" in mq("message", "complete", one, other, code=2).err
+    assert "no such block" in mq("message", "complete", one, code=3).err

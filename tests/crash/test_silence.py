@@ -218,5 +218,5 @@ def test_an_answer_that_came_while_the_client_was_stopped_counts(store: str) -> 
 def test_the_command_line_gives_up_a_silent_server(wire: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     wire.fall_silent(b"SELECT")
     with soon():
-        assert main(["--store", wire.uri, "footprint"]) == 4
+        assert main(["--store", wire.uri, "queue", "footprint"]) == 4
     assert known.NO_REPLY.text in capsys.readouterr().err

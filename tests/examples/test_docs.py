@@ -36,8 +36,8 @@ ASKED_ELSEWHERE = {"fairness.md", "paths.md", "preimages.md"}
 ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "a person puts something else there",
     r"postgresql://|s3://": "nothing of this name is there",
-    r"^airflow-mq receive kafka": "tests/adapters has a Kafka",
-    r"^airflow-mq weights measure": "tests/cli/test_weights_measured.py runs it, on fewer messages",
+    r"^airflow-mq message receive-kafka": "tests/adapters has a Kafka",
+    r"^airflow-mq ring measure-costs": "tests/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq top( --json.*)?$": "it ends when somebody ends it, as in tests/terminal",
     r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
 }

@@ -119,10 +119,10 @@ def test_the_command_line_shows_and_takes_the_number(
         assert main(["--store", store_uri, "--ring", "west", "--json", *words]) == 0
         return [one for line in capsys.readouterr().out.splitlines() for one in _listed(json.loads(line))]
 
-    assert [one["block"] for one in lines("ledger", "--block", "1")] == [1]
-    assert {one["block"] for one in lines("events", "--block", "1")} == {1}
-    assert [one["block"] for one in lines("overweight", "list", "--block", "1")] == [1]
-    assert lines("events", "--block", "2") == []
+    assert [one["block"] for one in lines("report", "ledger", "--block", "1")] == [1]
+    assert {one["block"] for one in lines("message", "events", "--block", "1")} == {1}
+    assert [one["block"] for one in lines("set-aside", "list", "--block", "1")] == [1]
+    assert lines("message", "events", "--block", "2") == []
 
 
 def _listed(value: object) -> list[dict[str, object]]:

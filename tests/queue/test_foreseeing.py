@@ -454,7 +454,7 @@ def test_it_is_paused(small: MessageQueue) -> None:
     assert why(small, "acme:0:0") == ("paused", None)
     assert small.explain("acme").reason == "paused"
     assert "by tester: holidays" in small.explain("acme").sentence
-    assert small.explain("acme").remedies == ["airflow-mq resume acme"]
+    assert small.explain("acme").remedies == ["airflow-mq queue resume acme"]
 
 
 def test_it_is_in_flight(small: MessageQueue) -> None:

@@ -155,7 +155,7 @@ def test_why_a_group_waits(queue: MessageQueue) -> None:
     for asked in (queue.explain("acme", below=True), queue.explain("acme/b")):
         assert asked.reason == "paused"
         assert "acme, with all below it, is paused by tester: no money" in asked.sentence
-        assert tuple(asked.remedies) == ("airflow-mq resume acme",)
+        assert tuple(asked.remedies) == ("airflow-mq queue resume acme",)
     assert queue.explain("nobody", below=True).reason == "empty"
 
 

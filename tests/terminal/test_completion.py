@@ -49,15 +49,15 @@ def asked(environment: dict[str, str], line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("airflow-mq pau", ["pause", "paused"]),
-        ("airflow-mq overweight exec", ["execute "]),
+        ("airflow-mq queue pau", ["pause", "paused"]),
+        ("airflow-mq set-aside exec", ["execute "]),
         ("airflow-mq top --int", ["--interval "]),
         ("airflow-mq top --sort ", ["backlog", "name", "oldest", "turn"]),
         ("airflow-mq --ring ni", ["night "]),
-        ("airflow-mq peek acme/", ["acme/mail "]),
-        ("airflow-mq overweight discard ", ["acme/mail:0:0 "]),
+        ("airflow-mq message peek acme/", ["acme/mail "]),
+        ("airflow-mq set-aside discard ", ["acme/mail:0:0 "]),
         ("airflow-mq ring change --set max_att", ["max_attempts="]),
-        ("airflow-mq peek --store sqlite:///no/such/file ", []),
+        ("airflow-mq message peek --store sqlite:///no/such/file ", []),
     ],
 )
 def test_what_is_offered(environment: dict[str, str], line: str, found: list[str]) -> None:
@@ -73,9 +73,9 @@ def test_a_real_bash(environment: dict[str, str]) -> None:
         bash.until("airflow-mq ring show")
         bash.press("ni\t")
         bash.until("airflow-mq ring show night")
-        bash.press("\x15airflow-mq pause tw\t")
+        bash.press("\x15airflow-mq queue pause tw\t")
         bash.until("pause two\\ words")
-        bash.press("\x15airflow-mq overweight discard acme\t")
+        bash.press("\x15airflow-mq set-aside discard acme\t")
         bash.until("discard acme/mail:0:0")
         bash.press("\x15exit\n")
         assert bash.end() == 0

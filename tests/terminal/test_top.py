@@ -88,7 +88,7 @@ def test_keys(top: Emulated, uri: str) -> None:
     with MessageQueue(uri) as queue:
         assert [(one.origin, one.reason) for one in queue.paused()] == [("quiet", "soq")]
     top.press("e")
-    top.until("quiet is paused by", "would help: airflow-mq resume quiet")
+    top.until("quiet is paused by", "would help: airflow-mq queue resume quiet")
     top.press("x", "p")
     top.until("resume quiet? y")
     top.press("n")

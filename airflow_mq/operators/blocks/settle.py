@@ -38,7 +38,7 @@ class SettleBlockOperator(QueueOperator):
     :param outlet: an asset to emit again while anything is ready, so that a DAG scheduled by it goes on
     :param notifiers: called when the block set messages aside for a person, with `airflow_mq` in their context
     :param exchange: the path by which messages and outcomes travelled; the block's folder there is removed (templated)
-    :param processors: who took which origin: what they measured is kept under their names, for `weights fit`
+    :param processors: who took which origin: what they measured is kept under their names, for `ring fit-weigher`
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "exchange")

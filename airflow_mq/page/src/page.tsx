@@ -45,7 +45,7 @@ function NoConnection() {
       </p>
       <Code>{`AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT='{"conn_type": "airflow_mq",
   "extra": {"driver": "sqlite", "path": "/data/queue.db"}}'
-airflow-mq db upgrade --store sqlite:////data/queue.db`}</Code>
+airflow-mq store upgrade --store sqlite:////data/queue.db`}</Code>
       <p>For production, give host, schema, login and password of a PostgreSQL database instead. Then load this page again.</p>
     </Empty>
   );

@@ -79,7 +79,7 @@ function PausedQueues() {
           </li>
         ))}
       </ul>
-      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq paused</code> tells all.</p>}
+      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq queue paused</code> tells all.</p>}
     </details>
   );
 }
