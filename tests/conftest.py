@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -17,6 +19,7 @@ from tests.memory import in_memory
 from tests.model.clock import Clock, stopped_clock
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
+from tests.templates import Templates
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -79,8 +82,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def postgres_servers() -> Iterator[Servers]:
     """The servers by label, `embedded` always, `system` where found; each starts when asked for."""
-    # Processes are killed here and machines are not: nothing has to reach a disk, so nothing waits for one.
-    servers = Servers({"fsync": "off"})
+    # Tests kill processes, never machines: no data has to reach a disk.
+    servers = Servers(volatile=True)
     yield servers
     servers.close()
 
@@ -91,10 +94,16 @@ def postgres_server(postgres_servers: Servers) -> Server:
     return postgres_servers["embedded"]
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Upgraded stores to copy."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
-def pg_uri(postgres_server: Server) -> Iterator[str]:
-    """The address of a fresh database on the embedded server."""
-    with postgres_server.database() as uri:
+def pg_uri(request: pytest.FixtureRequest, postgres_server: Server, templates: Templates) -> Iterator[str]:
+    """The address of a fresh store on the embedded server."""
+    with _postgres_store(request, postgres_server, templates) as uri:
         yield uri
 
 
@@ -106,21 +115,34 @@ def clock() -> Iterator[Clock]:
 
 
 @pytest.fixture
-def sqlite_uri() -> Iterator[str]:
-    """The address of a file to be, kept in memory where the machine has such a place."""
+def sqlite_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
+    """The address of a fresh store in a file, which is in memory where the machine has room for it."""
     with tempfile.TemporaryDirectory(prefix="mq_store_", dir=in_memory()) as folder:
-        yield f"sqlite:///{Path(folder) / 'store.db'}"
+        path = Path(folder) / "store.db"
+        if not _is_empty(request):
+            shutil.copy(templates.sqlite(), path)
+        yield f"sqlite:///{path}"
 
 
 @pytest.fixture(
     params=[pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES]
 )
-def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a fresh, empty store, on every database in turn."""
+def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
+    """The address of a fresh store, on every database in turn; without tables if the test is marked `empty_store`."""
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_uri")
         return
-    # Asked for only now, so that a run on SQLite alone starts no server.
+    # Requested only now, so that a run on SQLite alone starts no server.
     servers: Servers = request.getfixturevalue("postgres_servers")
-    with servers[request.param.removeprefix("postgres-")].database() as uri:
+    with _postgres_store(request, servers[request.param.removeprefix("postgres-")], templates) as uri:
         yield uri
+
+
+def _postgres_store(
+    request: pytest.FixtureRequest, server: Server, templates: Templates
+) -> contextlib.AbstractContextManager[str]:
+    return server.database() if _is_empty(request) else server.database(templates.postgres(server))
+
+
+def _is_empty(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("empty_store") is not None

@@ -64,9 +64,10 @@ class Owner:
             return False
         return done.returncode == 0
 
-    def make_directory(self, prefix: str) -> Path:
-        """Make a temporary directory of this user, where the user can get at it."""
-        for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
+    def make_directory(self, prefix: str, preferred: Path | None = None) -> Path:
+        """Make a temporary directory of this user, where the user can get at it; below `preferred` if possible."""
+        places = (str(preferred or tempfile.gettempdir()), tempfile.gettempdir(), "/tmp", "/var/tmp")
+        for parent in dict.fromkeys(places):
             made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
             self.give(made)
             if self.can("/bin/sh", "-c", 'cd "$1" && test -w .', "sh", str(made)):

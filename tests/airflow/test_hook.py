@@ -373,6 +373,7 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
     assert "the server refused the user or the password; correct login and password" in said
 
 
+@pytest.mark.empty_store
 def test_a_store_says_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:
     import airflow_mq
     from airflow_mq.store.address import parse

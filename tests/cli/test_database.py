@@ -10,6 +10,7 @@ from airflow_mq.cli import main
 from tests.cli.conftest import Terminal
 
 
+@pytest.mark.empty_store
 def test_a_store_is_made_and_brought_up_to_date(empty: Terminal) -> None:
     first = empty.json("store", "version", code=1)
     made = empty.json("store", "upgrade")
@@ -21,6 +22,7 @@ def test_a_store_is_made_and_brought_up_to_date(empty: Terminal) -> None:
     assert empty.json("store", "version")["state"] == "current"
 
 
+@pytest.mark.empty_store
 def test_for_people_it_says_what_comes_next(empty: Terminal) -> None:
     assert "run `airflow-mq store upgrade`" in empty("store", "version", code=1).out
     assert "airflow-mq enqueue" in empty("store", "upgrade").out
@@ -28,6 +30,7 @@ def test_for_people_it_says_what_comes_next(empty: Terminal) -> None:
     assert empty("store", "upgrade", "--quiet").out == ""
 
 
+@pytest.mark.empty_store
 def test_nothing_else_makes_tables(empty: Terminal) -> None:
     said = empty("queue", "footprint", code=4)
 
@@ -45,6 +48,7 @@ def test_a_file_that_is_gone_is_no_store_without_tables(tmp_path: Path, capsys: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.empty_store
 def test_the_statements_can_be_printed(empty: Terminal) -> None:
     text = empty("store", "sql").out
 

@@ -58,6 +58,7 @@ def test_without_airflow_the_error_names_what_to_install(
     assert "pip install 'airflow-mq[airflow,spark]'" in mq("dev", code=2).err
 
 
+@pytest.mark.empty_store
 def test_a_store_without_tables_gets_them_and_another_one_stays_as_it_is(empty: Terminal, place: Path) -> None:
     session = SimpleNamespace(store=empty.uri, conn_id=None, address=lambda: parse(empty.uri))
 

@@ -38,6 +38,7 @@ def test_a_store_in_order(mq: Terminal) -> None:
     assert mq("doctor", "--quiet").out == ""
 
 
+@pytest.mark.empty_store
 def test_a_store_without_tables(empty: Terminal) -> None:
     (found,) = bad(empty)
 

@@ -146,7 +146,7 @@ def test_an_error_at_every_statement_of_a_slice(
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    with running_postgres("embedded") as server:
+    with running_postgres("embedded", volatile=True) as server:
         yield server
 
 

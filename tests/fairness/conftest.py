@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.postgres_server import Servers
-
 Tell = Callable[[str, str, str, str], None]
 _ROWS: list[tuple[str, str, str, str]] = []
 
@@ -24,9 +22,7 @@ def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_uri")
         return
-    servers: Servers = request.getfixturevalue("postgres_servers")
-    with servers["embedded"].database() as uri:
-        yield uri
+    yield request.getfixturevalue("pg_uri")
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from tests.conftest import STORES
 from tests.model.clock import Clock
 from tests.postgres_server import Servers
 from tests.queue.conftest import Maker, told
+from tests.templates import Templates
 
 LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
 HUGE = os.urandom(CHUNK * (TOGETHER + 1) + 5)
@@ -47,13 +48,14 @@ def digest(data: bytes) -> bytes:
 @pytest.fixture(
     params=[*(pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES), "files"]
 )
-def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
+def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
     """Every database in turn, and one beside which payloads are files."""
     if not request.param.startswith("postgres"):
         yield request.getfixturevalue("sqlite_uri")
         return
     servers: Servers = request.getfixturevalue("postgres_servers")
-    with servers[request.param.removeprefix("postgres-")].database() as uri:
+    server = servers[request.param.removeprefix("postgres-")]
+    with server.database(templates.postgres(server)) as uri:
         yield uri
 
 

@@ -132,6 +132,7 @@ def _listed(value: object) -> list[dict[str, object]]:
 # An upgrade.
 
 
+@pytest.mark.empty_store
 def test_what_was_there_before_keeps_its_number_and_the_ring_goes_on_from_it(store_uri: str) -> None:
     """A store of the version before, in which blocks of two rings have ids of one sequence."""
     address, number_of = parse(store_uri), _version_of("block_numbers")

@@ -539,7 +539,7 @@ def test_sqlalchemy_is_loaded_by_nobody_but_the_caller() -> None:
 @pytest.fixture(scope="module")
 def quiet_server() -> Iterator[Server]:
     """A server that writes no images of whole pages, so that what a transaction writes can be told."""
-    with running_postgres("embedded", {"full_page_writes": "off", "autovacuum": "off"}) as server:
+    with running_postgres("embedded", {"full_page_writes": "off", "autovacuum": "off"}, volatile=True) as server:
         yield server
 
 

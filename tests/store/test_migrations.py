@@ -16,6 +16,8 @@ from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrad
 from airflow_mq.store.statements import migrations
 from tests.model.clock import Clock
 
+pytestmark = pytest.mark.empty_store
+
 
 def run(address: StoreAddress, script: str) -> None:
     """Run a script by hand, as a person at a prompt would."""

@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 
 @pytest.mark.postgres
+@pytest.mark.empty_store
 def test_a_role_of_the_documentation_can_do_what_tasks_do_and_no_more(pg_uri: str) -> None:
     (statements,) = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     owner = parse(pg_uri)

@@ -22,7 +22,7 @@ from airflow_mq.store.statements import migrations
 from tests.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.empty_store]
 
 PACKAGE = Path(airflow_mq.__file__).parent
 #: Everything that is or may hold a statement.
