@@ -72,7 +72,7 @@ def test_exit_codes_are_those_of_the_help() -> None:
 
 
 def test_every_error_of_the_troubleshooting_is_one() -> None:
-    found = names(DOCS / "faq.md", "it says")
+    found = names(DOCS / "faq.md", "error")
 
     assert len(found) == len(set(found)) > 10
     assert all(issubclass(getattr(errors, name), errors.MessageQueueError) for name in found)
