@@ -101,17 +101,18 @@ class Upload:
             self._file.drop()
         if self._id is not None:
             with self.store.writing() as unit:
-                unit.run("end_upload", id=self._id, until=0)
+                unit.payloads.end_upload(self._id, kept=False)
             remove_upload(self.store, self._id, self._path)
 
     def _become_blob(self, unit: Unit, reference: Reference, now: int) -> tuple[bool, int]:
-        said = {"hash": reference.hash.hex(), "size": self.size, "upload": self._id, "now": now}
+        assert self._id is not None
+        name, payloads = reference.hash.hex(), unit.payloads
         hold = unit.fresh_ids(1)[0]
-        won = bool(unit.run("insert_blob", **said))
-        # Another's blob of this hash may have been swept away since it stood in the way.
-        while not unit.run("hold_blob", id=hold, hash=said["hash"], until=now + self.keep):
-            won = bool(unit.run("insert_blob", **said))
-        unit.run("end_upload", id=self._id, until=None if won else 0)
+        won = payloads.insert(name, self.size, self._id, now)
+        # A sweep may delete the earlier blob of this hash after it prevented the insert.
+        while not payloads.hold(hold, name, now + self.keep):
+            won = payloads.insert(name, self.size, self._id, now)
+        payloads.end_upload(self._id, kept=won)
         return won, hold
 
     def _write(self, chunks: list[bytes]) -> None:
@@ -132,16 +133,16 @@ class Upload:
 
     def _insert(self, unit: Unit, chunks: list[bytes]) -> None:
         if chunks:
-            seq = list(range(self._seq, self._seq + len(chunks)))
-            unit.run_for("insert_chunk", {"seq": seq, "data": chunks}, upload=self._id)
+            assert self._id is not None
+            unit.payloads.insert_chunks(self._id, self._seq, chunks)
             self._seq += len(chunks)
 
     def _touch(self, unit: Unit) -> int:
         now = unit.now()
         if self._id is None:
             self._id = unit.fresh_ids(1)[0]
-            unit.run("insert_upload", id=self._id, until=now + self.keep, path=self._path)
-        elif not unit.run("renew_upload", id=self._id, until=now + self.keep, now=now):
+            unit.payloads.begin_upload(self._id, now + self.keep, self._path)
+        elif not unit.payloads.renew_upload(self._id, now + self.keep, now):
             raise UploadGivenUp()
         return now
 
@@ -150,13 +151,13 @@ def hold(store: Store[Any], reference: Reference, keep: float) -> int | None:
     """Hold a blob that is there already; nothing if it is not."""
     with store.writing() as unit:
         id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
-        return id_ if unit.run("hold_blob", id=id_, hash=reference.hash.hex(), until=until) else None
+        return id_ if unit.payloads.hold(id_, reference.hash.hex(), until) else None
 
 
 def release(store: Store[Any], hold: int) -> None:
     """Whoever uploaded a blob needs it no longer; what nobody needs goes."""
     with store.writing() as unit:
-        unit.run("drop_hold", id=hold)
+        unit.payloads.drop_hold(hold)
     sweep(store)
 
 
@@ -228,25 +229,23 @@ class BlobReader(io.RawIOBase):
 def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
     """A payload, as a file to read from. Raises `BlobMissing` if it is not there."""
     with store.loose() as unit:
-        rows = unit.rows("blob", hash=reference.hash.hex())
-        if not rows or rows[0][0] != reference.size:
+        blob = unit.payloads.blob(reference.hash.hex())
+        if blob is None or blob.size != reference.size:
             raise BlobMissing(reference.hash)
-        _, upload, path = rows[0]
-        file = stored_file(store, unit, path) if path else None
-    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, upload)
+        file = stored_file(store, unit, blob.path) if blob.path else None
+    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, blob.upload)
     return io.BufferedReader(reader, CHUNK)
 
 
 def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
     """Whether a payload is there, as far as its first piece tells; also where nobody can tell at the moment."""
-    rows = unit.rows("blob", hash=reference.hash.hex())
-    if not rows or rows[0][0] != reference.size:
+    blob = unit.payloads.blob(reference.hash.hex())
+    if blob is None or blob.size != reference.size:
         return False
-    _, upload, path = rows[0]
-    if not path:
-        return bool(unit.rows("chunk", upload=upload, seq=0))
+    if not blob.path:
+        return unit.payloads.chunk(blob.upload, 0) is not None
     try:
-        return stored_file(store, unit, path).size() is not None
+        return stored_file(store, unit, blob.path).size() is not None
     except MessageQueueError:
         return True
 
@@ -254,10 +253,10 @@ def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
 def _chunk_reader(store: Store[Any], reference: Reference, upload: int) -> BlobReader:
     def fetch(seq: int) -> bytes:
         with store.loose() as unit:
-            rows = unit.rows("chunk", upload=upload, seq=seq)
-        if not rows:
+            chunk = unit.payloads.chunk(upload, seq)
+        if chunk is None:
             raise BlobMissing(reference.hash)
-        return bytes(rows[0][0])
+        return chunk
 
     return BlobReader(reference, fetch, lambda: None)
 
@@ -282,7 +281,7 @@ def stored_file(store: Store[Any], unit: Unit, path: str) -> BlobFile:
     """
     roots = named_roots()
     if roots is None:
-        roots = frozenset(path for row in unit.rows("blob_paths") for path in _paths_of(row[0]))
+        roots = frozenset(path for config in unit.rings.configs() for path in _paths_of(config))
     if not is_below(path, roots):
         raise StoreCorrupt(
             f"a payload names the file {path[:200]!r}: expected 32 hexadecimal digits and '.blob' in one of the "
@@ -312,7 +311,7 @@ def sweep(store: Store[Any]) -> int:
         more, removed = _forget_unused(store)
         gone += removed
     with store.loose() as unit:
-        past = unit.rows("past_uploads", now=unit.now(), limit=1 << 30)
+        past = unit.payloads.past_uploads(unit.now())
     for upload, path in past:
         # What names a file that is no payload's stays as it is, and holds up nothing: the check reports it.
         with suppress(StoreCorrupt):
@@ -323,18 +322,17 @@ def sweep(store: Store[Any]) -> int:
 def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
     """Look at some blobs that somebody needs no longer; tell whether there may be more, and how many went."""
     with store.loose() as unit:
-        hashes = [row[0] for row in unit.rows("past_uses", now=unit.now(), limit=SWEPT)]
+        hashes = unit.payloads.past_uses(unit.now(), SWEPT)
     if not hashes:
         return False, 0
     with store.writing() as unit:
-        mine = [row[0] for row in unit.rows_for("lock_blobs", {"hash": hashes})]
+        mine = unit.payloads.locked(hashes)
         if not mine:
             return False, 0
         # Uses are read only now that the blobs are held: what was referred to meanwhile is seen.
-        unit.run_for("delete_past_uses", {"hash": mine}, now=unit.now())
-        uploads = [row[0] for row in unit.rows_for("delete_unused_blobs", {"hash": mine})]
+        uploads = unit.payloads.delete_unused(mine, unit.now())
         for upload in uploads:
-            unit.run("end_upload", id=upload, until=0)
+            unit.payloads.end_upload(upload, kept=False)
     return True, len(uploads)
 
 
@@ -347,6 +345,6 @@ def remove_upload(store: Store[Any], upload: int, path: str) -> None:
     more = not path
     while more:
         with store.writing() as unit:
-            more = unit.run("delete_chunks", upload=upload, limit=REMOVED) == REMOVED
+            more = unit.payloads.delete_chunks(upload, REMOVED) == REMOVED
     with store.writing() as unit:
-        unit.run("delete_upload", id=upload, now=unit.now())
+        unit.payloads.delete_upload(upload, unit.now())

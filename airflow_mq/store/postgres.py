@@ -47,6 +47,7 @@ _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea"
 class PostgresUnit(Unit):
     """One transaction on PostgreSQL."""
 
+    draws_ids = False
     store: PostgresStore
 
     def __init__(self, store: PostgresStore, connection: Connection) -> None:
@@ -107,9 +108,6 @@ class PostgresUnit(Unit):
         oldest, own, now = self.rows("snapshot")[0]
         horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
-
-    def _insert_events(self, ring: int, rows: Sequence[tuple[str, int, bytes]], now: int, block: int | None) -> None:
-        self._write("insert_event", ("origin", "events", "data"), rows, ring=ring, at=now, block=block)
 
 
 class PostgresStore(Store[Connection]):

@@ -17,9 +17,18 @@ from ..core.page import Page
 from ..core.priority import books_of, is_high, origin_of
 from ..core.shelf import Aside
 from . import codec
-from .rows import PLANNED, Arrival, BookRow, Locked, MailRow, PageRow, StateRow
+from .blocks import Blocks, ClaimRow
+from .books import Books, LineRow
+from .events import Events
+from .inbox import Inbox
+from .loans import Loans
+from .origins import GroupRow, Origins, SettingsRow
+from .pages import Pages, stored_page
+from .rings import Rings
+from .rows import PLANNED, Arrival, BookRow, FirstRow, Locked, MailRow, PageRow, StateRow
+from .set_aside import SetAside
 from .store import Outgoing
-from .unit import Unit, page_row
+from .unit import Unit
 
 #: Ids that are given out here: above all that are stored, below those of mail that is not written yet.
 FIRST_ID = 1 << 61
@@ -38,11 +47,11 @@ class PretendUnit(Unit):
         self.said = dict(standings or {})
         #: Whether all deficits are as if nobody had used anything yet.
         self.anew = anew
-        self._branches: dict[str, tuple[str, int, int, str]] | None = None
+        self._branches: dict[str, GroupRow] | None = None
         self.began = unit.now()
-        ticket_floor, look_floor, _ = unit.only("floors", ring=ring)
+        ticket_floor, look_floor, _ = unit.rings.floors(ring)
         self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
-        self.last_id = int(unit.rows("pulse", ring=ring, now=self.began)[0][0])
+        self.last_id = unit.inbox.pulse(ring, self.began).newest
         #: Mail below this is all there: nothing comes late into reads of one moment.
         self.horizon = self.last_id + 1
         self._next_id = FIRST_ID
@@ -54,18 +63,67 @@ class PretendUnit(Unit):
         self._held: dict[str, list[tuple[bytes, bool]]] | None = None
         self._promote_due()
 
+    draws_ids = False
+
+    @property
+    def books(self) -> Books:
+        """Books of this unit."""
+        return _Books(self)
+
+    @property
+    def pages(self) -> Pages:
+        """Pages of this unit."""
+        return _Pages(self)
+
+    @property
+    def inbox(self) -> Inbox:
+        """Inbox of this unit."""
+        return _Inbox(self)
+
+    @property
+    def origins(self) -> Origins:
+        """Origins of this unit."""
+        return _Origins(self)
+
+    @property
+    def blocks(self) -> Blocks:
+        """Blocks of this unit."""
+        return _Blocks(self)
+
+    @property
+    def loans(self) -> Loans:
+        """Loans of this unit."""
+        return _Loans(self)
+
+    @property
+    def rings(self) -> Rings:
+        """Rings of this unit."""
+        return _Rings(self)
+
+    @property
+    def set_aside(self) -> SetAside:
+        """SetAside of this unit."""
+        return _SetAside(self)
+
+    @property
+    def events(self) -> Events:
+        """Events of this unit."""
+        return _Events(self)
+
     # The primitives.
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
         """Read what is stored."""
-        found = self.unit.rows(statement, **values)
-        return self._by_ticket(found) if statement == "guaranteed" else found
+        if statement == "guaranteed":
+            return [(origin,) for origin in self.guaranteed(self.ring_id)]
+        return self.unit.rows(statement, **values)
 
-    def _by_ticket(self, rows: Sequence[Sequence[Any]]) -> list[tuple[str]]:
-        """Origins with what is ready by now first, in the ring's order."""
-        books = self.books(self.ring_id, [row[0] for row in rows], self.began) if rows else []
+    def guaranteed(self, ring: int) -> list[str]:
+        """Return origins with what is ready by now first, in the ring's order."""
+        names = self.unit.books.guaranteed(ring)
+        books = self.named_books(ring, names, self.began) if names else []
         books.sort(key=lambda book: (book.ticket is None, book.ticket or 0, book.origin))
-        return [(book.origin,) for book in books]
+        return [book.origin for book in books]
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
         """Read what is stored."""
@@ -102,17 +160,17 @@ class PretendUnit(Unit):
         found: list[BookRow] = []
         at, more = after, True
         while more and len(found) < limit:
-            rows = self.unit.ready_books(ring, at, limit, now)
+            rows = self.unit.books.ready(ring, at, limit, now)
             found += [self._seen(row) for row in rows if row.origin not in self._books]
             more = len(rows) == limit
             at = rows[-1].ticket or 0 if rows else at
         found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
 
-    def books(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
+    def named_books(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
         """Books by name."""
         unknown = [origin for origin in origins if origin not in self._books]
-        rows = [self._seen(row) for row in self.unit.books(ring, unknown, now)] if unknown else []
+        rows = [self._seen(row) for row in self.unit.books.named(ring, unknown, now)] if unknown else []
         return rows + [self._books[origin] for origin in origins if origin in self._books]
 
     def _seen(self, row: BookRow) -> BookRow:
@@ -132,35 +190,35 @@ class PretendUnit(Unit):
 
     def save_books(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Remember books as they stand."""
-        known = {row.origin: row for row in self.books(ring, [row[0] for row in rows], self.began)}
+        known = {row.origin: row for row in self.named_books(ring, [row[0] for row in rows], self.began)}
         for row in rows:
             self._books[row[0]] = BookRow(*row, *known[row[0]][len(row) :])
 
-    def news_by_id(self, ring: int, start: int, below: int) -> list[tuple[str, int]]:
+    def news_by_id(self, ring: int, start: int, below: int) -> list[FirstRow]:
         """Origins that are not ready and have mail among these ids, with their first one."""
-        return self._news(self.unit.news_by_id(ring, start, below), start, below)
+        return self._news(self.unit.inbox.unready_from(ring, start, below), start, below)
 
-    def news_by_origin(self, ring: int) -> list[tuple[str, int]]:
+    def news_by_origin(self, ring: int) -> list[FirstRow]:
         """Origins that are not ready and have mail, with their first one."""
-        return self._news(self.unit.news_by_origin(ring), 0, FIRST_ID << 1)
+        return self._news(self.unit.inbox.unready(ring), 0, FIRST_ID << 1)
 
-    def high_news(self, ring: int) -> list[tuple[str, int]]:
+    def high_news(self, ring: int) -> list[FirstRow]:
         """High books that are not ready and have mail, with their first one."""
-        found = self._news(self.unit.high_news(ring), 0, FIRST_ID << 1)
+        found = self._news(self.unit.inbox.unready_high(ring), 0, FIRST_ID << 1)
         return [one for one in found if is_high(one[0])]
 
-    def _news(self, stored: Iterable[tuple[str, int]], start: int, below: int) -> list[tuple[str, int]]:
-        found = [(origin, id_) for origin, id_ in stored if origin not in self._books]
+    def _news(self, stored: Iterable[tuple[str, int]], start: int, below: int) -> list[FirstRow]:
+        found = [FirstRow(origin, id_) for origin, id_ in stored if origin not in self._books]
         waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
         while waiting:
             its: dict[str, list[int]] = {origin: [] for origin in waiting}
-            for row in self.mail(self.ring_id, list(waiting.items()), LOOK):
+            for row in self.mail_after(self.ring_id, list(waiting.items()), LOOK):
                 its[row.origin].append(row.id)
             later: dict[str, int] = {}
             for origin, ids in its.items():
                 left = next((id_ for id_ in ids if (origin, id_) not in self._gone), None)
                 if left is not None and left < below:
-                    found.append((origin, left))
+                    found.append(FirstRow(origin, left))
                 elif left is None and len(ids) == LOOK:
                     later[origin] = ids[-1]
             waiting = later
@@ -168,48 +226,48 @@ class PretendUnit(Unit):
 
     # Groups of origins.
 
-    def line(self, ring: int) -> list[tuple[int, str, int]]:
+    def line(self, ring: int) -> list[LineRow]:
         """All ready books in the ring's order: ticket, origin, deficit."""
-        found = [row for row in self.unit.line(ring) if row[1] not in self._books]
+        found = [row for row in self.unit.books.line(ring) if row[1] not in self._books]
         if self.anew:
-            found = [(ticket, origin, 0) for ticket, origin, _ in found]
-        own = [(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
+            found = [row._replace(deficit=0) for row in found]
+        own = [LineRow(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
         return sorted(found + own)
 
-    def branches(self, ring: int) -> list[tuple[str, int, int, str]]:
+    def branches(self, ring: int) -> list[GroupRow]:
         """All groups as they stand by now."""
         if self._branches is None:
-            self._branches = {} if self.anew else {row[0]: row for row in self.unit.branches(ring)}
+            self._branches = {} if self.anew else {row[0]: row for row in self.unit.origins.groups(ring)}
         return list(self._branches.values())
 
-    def standings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
+    def standings(self, ring: int, origins: Sequence[str]) -> list[SettingsRow]:
         """What is set under these names, under other shares."""
-        found = dict(self.unit.standings(ring, origins))
+        found: dict[str, Any] = dict(self.unit.origins.settings(ring, origins))
         found |= {name: self._with_said(name, found.get(name)) for name in origins if name in self.said}
-        return list(found.items())
+        return [SettingsRow(*pair) for pair in found.items()]
 
     def save_branches(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Remember groups as they stand."""
         known = {row[0]: row for row in self.branches(ring)}
         for path, deficit, delta, level, owed in rows:
             was = known.get(path)
-            known[path] = (path, deficit, level, owed) if was is None else (
-                path, was[1] + delta, min(was[2], level), owed
+            known[path] = GroupRow(path, deficit, level, owed) if was is None else GroupRow(
+                path, was.deficit + delta, min(was.level, level), owed
             )  # fmt: skip
         self._branches = known
 
     # Pages.
 
-    def pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+    def stored_pages(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """For each (origin, first, last): its pages from the first on, so many at most."""
         changed = [one for one in wanted if one[0] in self._pages]
         plain = [one for one in wanted if one[0] not in self._pages]
-        found = self.unit.pages(ring, plain, limit) if plain else []
+        found = self.unit.pages.between(ring, plain, limit) if plain else []
         if not changed:
             return found
         more = max(len(self._pages[origin]) for origin, _, _ in changed)
         stored: dict[str, dict[int, PageRow | None]] = {}
-        for row in self.unit.pages(ring, changed, limit + more):
+        for row in self.unit.pages.between(ring, changed, limit + more):
             stored.setdefault(row.origin, {})[row.page] = row
         for origin, first, last in changed:
             pages = {page: row for page, row in stored.get(origin, {}).items() if first <= page <= last}
@@ -220,7 +278,7 @@ class PretendUnit(Unit):
     def save_pages(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
         """Remember pages as they stand."""
         for entry in pages:
-            row = page_row(*entry)
+            row = stored_page(*entry)
             self._pages.setdefault(row[0], {})[row[1]] = PageRow(*row[:7], *row[10:])
 
     def delete_pages(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
@@ -230,9 +288,9 @@ class PretendUnit(Unit):
 
     # Mail.
 
-    def mail(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+    def mail_after(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
         """For each (origin, id): the mail after that id, so many at most; what is in pages, or gone, among it."""
-        found = self.unit.mail(ring, wanted, limit, inline)
+        found = self.unit.inbox.after(ring, wanted, limit, inline)
         counts = Counter(row.origin for row in found) if self._mail else {}
         for origin, after in wanted if self._mail else ():
             if origin in self._mail:
@@ -252,7 +310,7 @@ class PretendUnit(Unit):
         """Forget mail at the edge of a page, unless a neighbouring page still holds some of it."""
         if not keys:
             return
-        near = self.pages(ring, [(origin, page - 2, page + 2) for origin, _, page in keys], 5)
+        near = self.stored_pages(ring, [(origin, page - 2, page + 2) for origin, _, page in keys], 5)
         kept = set()
         for row in near:
             slices = codec.unpack_slices(row.slices)
@@ -265,10 +323,10 @@ class PretendUnit(Unit):
 
     def _promote_due(self) -> None:
         """Mail that is due joins its queue, as it would when the next block is planned."""
-        rows = self.unit.rows("due", ring=self.ring_id, now=self.began)
+        rows = self.unit.inbox.due(self.ring_id, self.began)
         ids = self.fresh_ids(len(rows))
         self._add([MailRow(origin, id_, size, items, more, bytes(lengths), bytes(attributes))
-                   for id_, (origin, _, size, items, more, lengths, attributes) in zip(ids, rows)])  # fmt: skip
+                   for id_, (origin, _, size, items, more, lengths, attributes, _) in zip(ids, rows)])  # fmt: skip
 
     def arrive(self, rows: Iterable[Outgoing]) -> None:
         """Mail that arrives now, as if it had been sent before the next block is planned."""
@@ -282,7 +340,7 @@ class PretendUnit(Unit):
         for row in rows:
             self._mail.setdefault(row.origin, []).append(row)
         fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
-        for book in self.books(self.ring_id, fresh, self.began) if fresh else ():
+        for book in self.named_books(self.ring_id, fresh, self.began) if fresh else ():
             self._books[book.origin] = book
 
     # What became of messages is of no concern here.
@@ -306,18 +364,133 @@ class PretendUnit(Unit):
 
     # Blocks.
 
-    def claims_of(self, ring: int, origins: Sequence[str]) -> list[tuple[str, bytes]]:
+    def claims_of(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
         """What live blocks hold of these origins."""
         if self._held is None:
-            return self.unit.claims_of(ring, origins)
-        return [(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
+            return self.unit.blocks.claims_on(ring, origins)
+        return [ClaimRow(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
 
     def end_blocks(self, ended: Collection[int]) -> None:
         """Let go of what these blocks held."""
         self._held = {}
-        for block in self.unit.blocks(self.ring_id, PLANNED):
-            for origin, data in self.unit.rows("claims", block=block.id) if block.id not in ended else ():
+        for block in self.unit.blocks.latest(self.ring_id, PLANNED):
+            for origin, data in self.unit.blocks.claims(block.id) if block.id not in ended else ():
                 held = not block.by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
                 self._held.setdefault(origin, []).append((bytes(data), held))
         for origin, book in self._books.items():
             self._books[origin] = self._seen(book)
+
+
+class _Books(Books):
+    unit: PretendUnit
+
+    def ready(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
+        return self.unit.ready_books(ring, after, limit, now)
+
+    def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
+        return self.unit.named_books(ring, origins, now)
+
+    def save(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        return self.unit.save_books(ring, rows)
+
+    def line(self, ring: int) -> list[LineRow]:
+        return self.unit.line(ring)
+
+    def guaranteed(self, ring: int) -> list[str]:
+        return self.unit.guaranteed(ring)
+
+
+class _Pages(Pages):
+    unit: PretendUnit
+
+    def between(self, ring: int, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        return self.unit.stored_pages(ring, wanted, limit)
+
+    def save(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
+        return self.unit.save_pages(ring, pages)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        return self.unit.delete_pages(ring, keys)
+
+
+class _Inbox(Inbox):
+    unit: PretendUnit
+
+    def after(self, ring: int, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        return self.unit.mail_after(ring, wanted, limit, inline)
+
+    def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
+        return self.unit.news_by_id(ring, start, below)
+
+    def unready(self, ring: int) -> list[FirstRow]:
+        return self.unit.news_by_origin(ring)
+
+    def unready_high(self, ring: int) -> list[FirstRow]:
+        return self.unit.high_news(ring)
+
+    def insert(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        return self.unit.insert_mail(ring, rows)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        return self.unit.delete_mail(ring, keys)
+
+    def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        return self.unit.delete_shared_mail(ring, keys)
+
+    def arrivals(self, ring: int, mails: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        return self.unit.arrivals(ring, mails)
+
+
+class _Origins(Origins):
+    unit: PretendUnit
+
+    def groups(self, ring: int) -> list[GroupRow]:
+        return self.unit.branches(ring)
+
+    def settings(self, ring: int, origins: Sequence[str]) -> list[SettingsRow]:
+        return self.unit.standings(ring, origins)
+
+    def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
+        return self.unit.save_branches(ring, rows)
+
+
+class _Blocks(Blocks):
+    unit: PretendUnit
+
+    def claims_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
+        return self.unit.claims_of(ring, origins)
+
+
+class _Loans(Loans):
+    unit: PretendUnit
+
+    def release(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        return self.unit.let_go(ring, keys)
+
+
+class _Rings(Rings):
+    unit: PretendUnit
+
+    def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
+        return self.unit.save_state(ring, state, ticket_floor, look_floor)
+
+
+class _SetAside(SetAside):
+    unit: PretendUnit
+
+    def save(
+        self,
+        ring: int,
+        asides: Mapping[Address, Aside | None],
+        now: int,
+        block: int | None = None,
+        arrivals: Mapping[Address, Arrival] | None = None,
+    ) -> None:
+        return self.unit.save_asides(ring, asides, now, block, arrivals)
+
+
+class _Events(Events):
+    unit: PretendUnit
+
+    def save(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
+        return self.unit.save_events(ring, runs, now, block)

@@ -12,8 +12,8 @@ from ..core.events import EventRun, Fate, with_arrival
 from ..core.message import Address
 from ..core.page import Note
 from . import codec
+from .inbox import blob_attributes
 from .rows import Arrival
-from .unit import said_of_blobs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -33,7 +33,7 @@ class Said(NamedTuple):
             "headers": dict(self.headers),
         }  # fmt: skip
         kept = {name: value for name, value in said.items() if value}
-        plain = {**({"each": {"0": kept}} if kept else {}), **said_of_blobs([payload])}
+        plain = {**({"each": {"0": kept}} if kept else {}), **blob_attributes([payload])}
         attributes = codec.write_json(plain) if plain else b""
         return id_, origin, len(payload), attributes, bytes(payload), self.sent_at
 

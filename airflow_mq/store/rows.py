@@ -1,4 +1,4 @@
-"""What statements return, by name."""
+"""Rows that repositories return."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from ..core.weight import Weight
 from . import codec
 
-#: Above every id, and after every moment.
+#: Above every id and time.
 LATEST = 1 << 62
-#: What a block's row says of its state.
+#: States of a block.
 PLANNED, SETTLED, RELEASED = 0, 1, 2
 
 
 class RingRow(NamedTuple):
-    """A ring, how it is set, and the database's clock."""
+    """A ring with its settings, and the database's clock."""
 
     id: int
     name: str
@@ -23,8 +23,16 @@ class RingRow(NamedTuple):
     now: int
 
 
+class FloorsRow(NamedTuple):
+    """Floors and version of a ring."""
+
+    ticket_floor: int
+    look_floor: int
+    version: int
+
+
 class StateRow(NamedTuple):
-    """What changes with every block of a ring."""
+    """The state of a ring, which changes with every block."""
 
     version: int
     ticket_floor: int
@@ -36,17 +44,17 @@ class StateRow(NamedTuple):
 
 
 class Locked(NamedTuple):
-    """What is known of a ring by whoever holds it."""
+    """A ring whose lock this transaction holds."""
 
     state: StateRow
-    #: Mail with a smaller id is visible, or will never be.
+    #: An inbox row with a smaller id is visible now, or never will be.
     horizon: int
     config: Any
     now: int
 
 
 class BookRow(NamedTuple):
-    """A book, and what stands in the way of servicing it."""
+    """A book, with what keeps it from being serviced, and the settings of its origin."""
 
     origin: str
     begin_page: int
@@ -81,7 +89,7 @@ class PageRow(NamedTuple):
 
 
 class MailRow(NamedTuple):
-    """A mail, with its bytes only where they were asked for."""
+    """An inbox row; its bytes only where the statement reads them."""
 
     origin: str
     id: int
@@ -93,15 +101,22 @@ class MailRow(NamedTuple):
     heap: bytes | None = None
 
 
+class FirstRow(NamedTuple):
+    """A queue, and an inbox row of it."""
+
+    origin: str
+    id: int
+
+
 class Arrival(NamedTuple):
-    """When a message was sent, and the number of the first block that was planned after that, if there was any."""
+    """When a message was sent, and the number of the first block planned after that."""
 
     at: int
     block: int | None
 
 
 class LoanRow(NamedTuple):
-    """A mail that borrows its bytes, and the one that has them."""
+    """An inbox row that borrows its bytes, and the row that has them."""
 
     ring: int
     origin: str
@@ -109,17 +124,17 @@ class LoanRow(NamedTuple):
     lender_ring: int
     lender_origin: str
     lender_mail: int
-    #: Whether no page of the lender needs its mail any more.
+    #: Whether no page of the lender needs its row.
     let_go: bool
 
     @property
     def lender(self) -> tuple[int, str, int]:
-        """The mail that has the bytes."""
+        """The row that has the bytes."""
         return self.lender_ring, self.lender_origin, self.lender_mail
 
 
 class BlockRow(NamedTuple):
-    """A block; `id` is the store's, `number` counts the blocks of its ring and is what people see."""
+    """A block. `id` is the store's; `number` counts the blocks of its ring and is for display."""
 
     id: int
     number: int
@@ -135,7 +150,7 @@ class BlockRow(NamedTuple):
 
     @property
     def details_json(self) -> dict[str, Any]:
-        """The details, which SQLite hands over as text."""
+        """The details, which SQLite returns as text."""
         with codec.reading(f"what is stored of block {self.number}"):
             plain = json.loads(self.details) if isinstance(self.details, str) else self.details
             weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}

@@ -42,6 +42,8 @@ KEPT, REST = 1.0, 0.12
 class SqliteUnit(Unit):
     """One transaction on a SQLite file."""
 
+    draws_ids = True
+
     def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self.store, self.connection = store, connection
 

@@ -239,7 +239,7 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
             while shelf.pull(book):
                 pass
         # All stored pages, however old, in one statement.
-        stored = unit.pages(queue.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
+        stored = unit.pages.between(queue.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
         list(shelf.keep(stored))
         for origin in origins:
             book = shelf.book(origin)

@@ -30,7 +30,7 @@ class Books(Groups):
         if not wanted:
             return
         self._load_standings(wanted)
-        for row in self.unit.books(self.ring_id, wanted, self.now):
+        for row in self.unit.books.named(self.ring_id, wanted, self.now):
             self._load(row)
         for origin in wanted:
             if origin not in self.books:

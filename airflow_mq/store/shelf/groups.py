@@ -22,7 +22,7 @@ class Groups(Memory):
         if self.known_branches is not None:
             return
         self.known_branches = {}
-        for path, deficit, level, owed in self.unit.branches(self.ring_id):
+        for path, deficit, level, owed in self.unit.origins.groups(self.ring_id):
             self.branches[path] = Branch(path, deficit, level)
             self.known_branches[path] = deficit
             if path == ROOT:
@@ -44,7 +44,9 @@ class Groups(Memory):
     def _fetch_standings(self, names: list[str]) -> None:
         if names:
             self.standings |= dict.fromkeys(names, DEFAULT_STANDING)
-            self.standings |= {name: standing_of(said) for name, said in self.unit.standings(self.ring_id, names)}
+            self.standings |= {
+                name: standing_of(said) for name, said in self.unit.origins.settings(self.ring_id, names)
+            }
 
     def _within_groups(self, origin: str, standing: Standing) -> Standing:
         """No queue gets more than a group that holds it."""
@@ -56,8 +58,7 @@ class Groups(Memory):
     def paused_groups(self) -> frozenset[str]:
         """The names below which everything is paused."""
         if self._paused_groups is None:
-            rows = self.unit.rows("paused_groups", ring=self.ring_id, now=self.now)
-            self._paused_groups = frozenset(row[0] for row in rows)
+            self._paused_groups = frozenset(self.unit.origins.paused_groups(self.ring_id, self.now))
         return self._paused_groups
 
     def is_paused_below(self, origin: str) -> bool:
@@ -79,5 +80,5 @@ class Groups(Memory):
             delta = branch.deficit - self.known_branches.get(path, branch.deficit)
             rows.append((path, branch.deficit, delta, branch.level, owed))
             self.known_branches[path] = branch.deficit
-        self.unit.save_branches(self.ring_id, rows)
+        self.unit.origins.save_groups(self.ring_id, rows)
         self.changed_branches = set()

@@ -79,7 +79,7 @@ class Inboxes(Pages):
         most = look + max(len(self.inboxes[name].read) for name in hungry)
         starts = [(name, self.inboxes[name].start) for name in hungry]
         counts = dict.fromkeys(hungry, 0)
-        for row in self.unit.mail(self.ring_id, starts, most, inline):
+        for row in self.unit.inbox.after(self.ring_id, starts, most, inline):
             counts[row.origin] += 1
             if self.inboxes[row.origin].add(row) and row.heap:
                 self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
@@ -91,10 +91,10 @@ class Inboxes(Pages):
         """Mail that is due stands behind all other; whoever writes next lets it join."""
         for origin in origins:
             self.inbox(origin).due_seen = True
-        for *row, heap in self.unit.rows_for("due_mail", {"origin": origins}, ring=self.ring_id, now=self.now):
-            mail = MailRow(*row)
-            self.inboxes[mail.origin].due.append(mail)
-            self.payload_cache[mail.origin, mail.id] = split_mail(mail, heap)
+        for row in self.unit.inbox.due_of(self.ring_id, origins, self.now):
+            assert row.heap is not None
+            self.inboxes[row.origin].due.append(row)
+            self.payload_cache[row.origin, row.id] = split_mail(row, row.heap)
 
     def look_at(self, origins: list[str]) -> None:
         """Fetch what looking at all of these will need, in a few statements."""
@@ -109,7 +109,7 @@ class Inboxes(Pages):
     def cut_everything(self) -> None:
         """Cut all mail of the ring, in the order in which it was sent (for those who listen)."""
         after = -1
-        while rows := self.unit.uncut(self.ring_id, after, 1024):
+        while rows := self.unit.inbox.uncut(self.ring_id, after, 1024):
             self.load_books(row.origin for row in rows)
             for row in rows:
                 after = row.id

@@ -8,6 +8,7 @@ from ...core.book import Standing
 from ...core.config import RingConfig
 from ...core.message import Address
 from ...core.shelf import Shelf
+from ..books import LineRow
 from ..rejoining import Said
 from ..rows import Arrival, StateRow
 from ..unit import Unit
@@ -72,7 +73,7 @@ class Memory(Shelf):
         self.after_save: list[Callable[[], object]] = []
         #: Of a ring with paths: ready books by their tickets, how groups stood when they were loaded, what is
         #: set under names, and which groups are paused.
-        self.whole_line: list[tuple[int, str, int]] | None = None
+        self.whole_line: list[LineRow] | None = None
         self.known_branches: dict[str, int] | None = None
         self.standings: dict[str, Standing] = {}
         self._paused_groups: frozenset[str] | None = None

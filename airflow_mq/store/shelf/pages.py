@@ -22,7 +22,7 @@ class Pages(Books):
         """A page, and with it the next ones of the queues that the walk will come to."""
         book = self.book(origin)
         if not book.begin <= index < book.end:
-            self._keep_pages(self.unit.pages(self.ring_id, [(origin, index, index)], 1))
+            self._keep_pages(self.unit.pages.between(self.ring_id, [(origin, index, index)], 1))
             return self.pages.get((origin, index))
         look = self.page_look[origin] = min(self.page_look.get(origin, 1) * 2, 256)
         wanted = [(origin, index, min(index + look // 2, book.end) - 1)]
@@ -32,7 +32,7 @@ class Pages(Books):
             missing = [at for at in ahead if (other, at) not in self.pages]
             if missing:
                 wanted.append((other, missing[0], missing[-1]))
-        self._keep_pages(self.unit.pages(self.ring_id, wanted, look))
+        self._keep_pages(self.unit.pages.between(self.ring_id, wanted, look))
         for at in range(index, wanted[0][2] + 1):
             self.pages.setdefault((origin, at), None)
         return self.pages[origin, index]
@@ -42,7 +42,7 @@ class Pages(Books):
         missing = [key for key in dict.fromkeys(wanted) if key not in self.pages]
         self.load_books(origin for origin, _ in missing)
         if missing:
-            self._keep_pages(self.unit.pages(self.ring_id, [(origin, at, at) for origin, at in missing], 1))
+            self._keep_pages(self.unit.pages.between(self.ring_id, [(origin, at, at) for origin, at in missing], 1))
 
     def keep(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Page]]:
         """Take pages that somebody fetched."""
@@ -56,11 +56,11 @@ class Pages(Books):
 
     def keep_all(self, origin: str) -> None:
         """Fetch all stored pages of an origin, however old."""
-        self._keep_pages(self.unit.pages(self.ring_id, [(origin, 0, LATEST)], LATEST))
+        self._keep_pages(self.unit.pages.between(self.ring_id, [(origin, 0, LATEST)], LATEST))
 
     def pages_of(self, origin: str) -> Iterator[tuple[int, Page]]:
         """All stored pages of an origin, however old."""
-        for row in self.unit.pages(self.ring_id, [(origin, 0, LATEST)], LATEST):
+        for row in self.unit.pages.between(self.ring_id, [(origin, 0, LATEST)], LATEST):
             yield row.page, page_of(row)
 
     def _keep_pages(self, rows: list[PageRow]) -> None:
@@ -77,7 +77,7 @@ class Pages(Books):
 
     def _hide_claimed(self, origins: list[str]) -> None:
         """What other blocks hold of a relaxed queue looks processed to a plan."""
-        for origin, data in self.unit.claims_of(self.ring_id, origins):
+        for origin, data in self.unit.blocks.claims_on(self.ring_id, origins):
             for run in codec.unpack_claim(origin, data).runs:
                 page = self.pages.get((origin, run.page))
                 if page is not None:
@@ -97,7 +97,7 @@ class Pages(Books):
             page = self.pages[key]
             found = page.mails_of(at.index for at in its) if page is not None else ()
             mails.update(zip(its, ((key[0], mail) for mail in found)))
-        told = self.unit.arrivals(self.ring_id, sorted(set(mails.values())))
+        told = self.unit.inbox.arrivals(self.ring_id, sorted(set(mails.values())))
         for at, mail in mails.items():
             page, arrival = self.pages[at.book, at.page], told.get(mail)
             if arrival is not None and page is not None:

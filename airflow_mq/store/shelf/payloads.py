@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import IO, Any
+from typing import IO
 
 from ...core.blob import Reference
 from ...core.claims import Claim
@@ -78,8 +78,7 @@ class Payloads(Inboxes):
         """The same of many pages at once, by origin and page."""
         pages = list(pages)
         mails = sorted({(origin, part.mail) for origin, page in pages for part in page.slices if part.mail < POSTED})
-        columns: dict[str, list[Any]] = {"origin": [origin for origin, _ in mails], "id": [mail for _, mail in mails]}
-        sent = dict(self.unit.rows_for("sent_at", columns, ring=self.ring_id)) if mails else {}
+        sent = self.unit.inbox.sent_at(self.ring_id, mails)
         found: dict[tuple[str, int], Mapping[int, int]] = {}
         for origin, page in pages:
             places = (part.mail for part in page.slices for _ in range(part.items))
@@ -96,11 +95,8 @@ class Payloads(Inboxes):
             return known[1]
         stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
         mails = sorted(set(page.mails_of(range(first, stop))))
-        columns: dict[str, list[Any]] = {"origin": [origin] * len(mails), "id": mails}
-        said = {
-            id_: codec.read_json(bytes(attributes))
-            for _, id_, attributes in self.unit.rows_for("mail_attributes", columns, ring=self.ring_id)
-        }
+        rows = self.unit.inbox.attributes(self.ring_id, [(origin, mail) for mail in mails])
+        said = {row.id: codec.read_json(bytes(row.attributes)) for row in rows}
         for mail in mails:
             if mail in self.posted_said:
                 said[mail] = {"each": {"0": {"headers": self.posted_said[mail].headers}}}
@@ -139,13 +135,13 @@ class Payloads(Inboxes):
 
     def _cache_heaps(self, wanted: Iterable[tuple[str, int]]) -> None:
         borrowed = []
-        for origin, id_, lengths, items, size, heap in self.unit.heaps(self.ring_id, sorted(wanted)):
+        for origin, id_, lengths, items, size, heap in self.unit.inbox.heaps(self.ring_id, sorted(wanted)):
             if heap:
                 self.payload_cache[origin, id_] = split(heap, codec.unpack_lengths(lengths, items, size))
             else:
                 borrowed.append((origin, id_))
             self.fetched += size
-        for origin, id_, heap in self.unit.borrowed_heaps(self.ring_id, borrowed) if borrowed else ():
+        for origin, id_, heap in self.unit.loans.heaps(self.ring_id, borrowed) if borrowed else ():
             self.payload_cache[origin, id_] = [bytes(heap)]
 
     def _stretch(self, origin: str, mail: int, start: int, count: int) -> list[bytes]:

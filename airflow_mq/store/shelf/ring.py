@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from ...core.priority import is_high
+from ..books import LineRow
 from .books import Books
 from .known import Coming
 from .memory import RING_SLICE
@@ -37,7 +38,7 @@ class Slices(Books):
         return [origin for _, origin in sorted(found)]
 
     def _fetch_ready(self) -> None:
-        rows = self.unit.ready_books(self.ring_id, self.ticket_cursor, RING_SLICE, self.now)
+        rows = self.unit.books.ready(self.ring_id, self.ticket_cursor, RING_SLICE, self.now)
         mine = rows if self.patterns is None else [row for row in rows if self.takes(row.origin)]
         if len(mine) < len(rows) and self.least_skipped is None:
             self.least_skipped = next(row.ticket for row in rows if not self.takes(row.origin))
@@ -52,7 +53,7 @@ class Slices(Books):
         """Return the same of high books: they come before all regular ones, however late they were sent."""
         coming = self.coming_high
         if not self.high_done:
-            rows = self.unit.ready_books(self.ring_id, self.high_cursor, RING_SLICE, self.now)
+            rows = self.unit.books.ready(self.ring_id, self.high_cursor, RING_SLICE, self.now)
             high = [row for row in rows if is_high(row.origin)]
             for row in high:
                 heappush(coming.standing, (row.ticket or 0, self._load(row)))
@@ -69,7 +70,7 @@ class Slices(Books):
     def line(self) -> list[tuple[str, int]]:
         """All ready origins in the ring's order, with their deficits, but for those in paused groups."""
         self.load_branches()
-        rows = self.unit.line(self.ring_id)
+        rows = self.unit.books.line(self.ring_id)
         if self.config.high:
             rows = [row for row in rows if not is_high(row[1])]
         self.whole_line = rows
@@ -80,7 +81,7 @@ class Slices(Books):
         fresh.sort()
         for _, origin in fresh:
             self.ring.meet(origin)
-        rows = sorted(rows + [(ticket, origin, self.books[origin].deficit) for ticket, origin in fresh])
+        rows = sorted(rows + [LineRow(ticket, origin, self.books[origin].deficit) for ticket, origin in fresh])
         if self.paused_groups():
             rows = [row for row in rows if not self.is_paused_below(row[1])]
         return [(origin, deficit) for _, origin, deficit in rows]
@@ -101,14 +102,14 @@ class Slices(Books):
             return
         last = self.unit.last_id
         if below is None and last - self.look_cursor > LONG_LOOK:
-            rows = self.unit.news_by_origin(self.ring_id)
+            rows = self.unit.inbox.unready(self.ring_id)
         else:
-            rows = self.unit.news_by_id(self.ring_id, self.look_cursor, below if below is not None else POSTED)
+            rows = self.unit.inbox.unready_from(self.ring_id, self.look_cursor, below if below is not None else POSTED)
         self.look_cursor = below if below is not None else last + 1
         self.coming.newcomers.extend(sorted((id_, origin) for origin, id_ in rows if not is_high(origin)))
 
     def _look_for_high_news(self) -> None:
-        rows = self.unit.high_news(self.ring_id)
+        rows = self.unit.inbox.unready_high(self.ring_id)
         self.coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in rows))
 
     def _next_stretch(self, coming: Coming) -> list[tuple[int, str]]:
@@ -124,7 +125,7 @@ class Slices(Books):
 
     def news_left(self) -> bool:
         """Whether origins that are not ready have mail that no look came to."""
-        return bool(self.coming.newcomers or self.unit.news_by_id(self.ring_id, self.look_cursor, POSTED))
+        return bool(self.coming.newcomers or self.unit.inbox.unready_from(self.ring_id, self.look_cursor, POSTED))
 
     def _unready(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
         """Origins that are not ready and have mail: each enters its ring."""

@@ -26,11 +26,11 @@ class Saving(Pages):
         self._save_branches()
         unit, ring = self.unit, self.ring_id
         arrivals = self.arrivals(at for at, aside in self.asides.items() if aside is not None)
-        unit.save_asides(ring, self.asides, self.now, self.block, arrivals)
+        unit.set_aside.save(ring, self.asides, self.now, self.block, arrivals)
         if arrivals:
             self.events = list(dated(self.events, arrivals))
-        unit.save_events(ring, self.events, self.now, self.block)
-        unit.save_state(ring, self.state, self.ticket_floor(), self.look_floor())
+        unit.events.save(ring, self.events, self.now, self.block)
+        unit.rings.save_state(ring, self.state, self.ticket_floor(), self.look_floor())
         for step in self.after_save:
             step()
         self._begin_again()
@@ -67,18 +67,18 @@ class Saving(Pages):
         if not self.posted:
             return
         if not self.config.high and any(is_high(origin) for origin, _ in self.posted.values()):
-            self.unit.run("allow_high", ring=self.ring_id)
+            self.unit.rings.allow_high(self.ring_id)
         ids = dict(zip(self.posted, self.unit.fresh_ids(len(self.posted))))
         if min(ids.values()) < self.horizon:
             raise StoreCorrupt(
                 f"id {min(ids.values())} was drawn below the horizon {self.horizon}: expected ids from the horizon on; "
                 "nothing was changed; report this with the output of `airflow-mq check`"
             )
-        self.unit.insert_mail(
+        self.unit.inbox.insert(
             self.ring_id,
             [(ids[old], *sent) for old, sent in self.posted.items() if old not in self.posted_said],
         )
-        self.unit.insert_rejoined(
+        self.unit.inbox.insert_rejoined(
             self.ring_id, [self.posted_said[old].row(ids[old], *self.posted[old]) for old in self.posted_said]
         )
         for key in self.changed_pages:
@@ -107,15 +107,15 @@ class Saving(Pages):
             gone.extend((origin, part.mail) for part in inner)
             shared.extend((origin, part.mail, index) for part in {page.slices[0], page.slices[-1]})
         changed = [(origin, self.pages.get((origin, index))) for origin, index in sorted(self.changed_pages)]
-        self.unit.save_pages(
+        self.unit.pages.save(
             self.ring_id,
             [(origin, page, page.kept(self.books[origin].begin)) for origin, page in changed if page is not None],
         )
-        self.unit.delete_pages(self.ring_id, list(self.removed_pages))
-        self.unit.delete_mail(self.ring_id, gone)
-        self.unit.delete_shared_mail(self.ring_id, sorted(set(shared)))
-        self.unit.release_blobs(sorted(let_go))
-        self.unit.let_go(self.ring_id, sorted(set(loans)))
+        self.unit.pages.delete(self.ring_id, list(self.removed_pages))
+        self.unit.inbox.delete(self.ring_id, gone)
+        self.unit.inbox.delete_shared(self.ring_id, sorted(set(shared)))
+        self.unit.payloads.release(sorted(let_go))
+        self.unit.loans.release(self.ring_id, sorted(set(loans)))
 
     def _let_go(self) -> list[tuple[int, int]]:
         """Where messages lay that are gone now, and referred to payloads kept apart."""
@@ -148,7 +148,7 @@ class Saving(Pages):
                 (origin, book.begin, book.end, book.count, book.message_count, book.size, known.ticket,
                  book.deficit, known.cut.floor, ahead, wake_at)
             )  # fmt: skip
-        self.unit.save_books(self.ring_id, rows)
+        self.unit.books.save(self.ring_id, rows)
 
     def _cut_inboxes(self, origins: Iterable[str]) -> None:
         """Record which rows lie in pages now. Every row that a floor passes must be one of them."""
@@ -162,7 +162,7 @@ class Saving(Pages):
             if known.cut.floor > before.floor:
                 passed[origin] = {*before.ahead, *inbox.taken}
                 wanted.append((origin, before.floor, known.cut.floor))
-        for origin, ids in self.unit.mail_between(self.ring_id, wanted):
+        for origin, ids in self.unit.inbox.ids_between(self.ring_id, wanted):
             lost = sorted(set(ids) - passed[origin])
             if lost:
                 raise StoreCorrupt(

@@ -1,0 +1,156 @@
+"""Repository of blocks: their claims, and the outcomes reported to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .primitives import Repository
+from .rows import LATEST, BlockRow
+
+
+class ClaimRow(NamedTuple):
+    """A packed claim on a queue, or a report about it."""
+
+    origin: str
+    data: bytes
+
+
+class InFlightRow(NamedTuple):
+    """A packed claim, with the state of its block; no state if there is no such block."""
+
+    origin: str
+    data: bytes
+    block: int
+    state: int | None
+
+
+class ServerRow(NamedTuple):
+    """A process that planned a block."""
+
+    block: int
+    at: int
+    server: Any
+
+
+class Blocks(Repository):
+    """Blocks of a ring."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **values: Any) -> Any:
+        """Return blocks, until the queue calls `latest`."""
+        return self.latest(*args, **values)
+
+    def next_number(self, ring: int) -> int:
+        """Count up and return the number of a ring's next block; requires the ring lock."""
+        number: int = self.unit.only("next_block", ring=ring)[0]
+        return number
+
+    def insert(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes, bool]]) -> None:
+        """Write a block and its claims: place, queue, packed claim, and whether it holds a message of the window."""
+        self.unit.run(
+            "insert_block", ring=ring, id=block.id, number=block.number, key=block.key, token=block.token,
+            by_hand=block.by_hand, seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at,
+            details=block.details,
+        )  # fmt: skip
+        # A claim without a message of the window does not block its queue.
+        rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
+        self._write("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
+
+    def latest(self, ring: int, state: int | None = None, before: int = LATEST, limit: int = LATEST) -> list[BlockRow]:
+        """Return blocks before a number, the latest first; of any state by default."""
+        wanted = -1 if state is None else state
+        return self._blocks("blocks", ring=ring, state=wanted, before=before, limit=limit)
+
+    def by_key(self, ring: int, key: str) -> BlockRow | None:
+        """Return the live block with this key."""
+        return self._block("block_by_key", ring=ring, key=key)
+
+    def by_token(self, ring: int, token: bytes) -> BlockRow | None:
+        """Return a block by its token."""
+        return self._block("block_by_token", ring=ring, token=token)
+
+    def locked(self, ring: int, token: bytes) -> BlockRow | None:
+        """Return a block by its token; wait for transactions that report to it."""
+        return self._block("lock_block", ring=ring, token=token)
+
+    def locked_if_free(self, ring: int, token: bytes) -> BlockRow | None:
+        """Return a block by its token, unless another transaction reports to it."""
+        return self._block("lock_free_block", ring=ring, token=token)
+
+    def dead(self, ring: int, now: int) -> list[BlockRow]:
+        """Return blocks past their deadline; skip those that a transaction completes at this moment."""
+        return self._blocks("dead_blocks", ring=ring, now=now)
+
+    def overdue(self, ring: int, now: int) -> list[BlockRow]:
+        """Return blocks past their deadline, for display."""
+        return self._blocks("overdue_blocks", ring=ring, now=now)
+
+    def servers(self, ring: int, limit: int) -> list[ServerRow]:
+        """Return the processes that planned the latest blocks, with the latest block of each."""
+        return [ServerRow(*row) for row in self.unit.rows("block_servers", ring=ring, before=LATEST, limit=limit)]
+
+    def renew(self, ring: int, token: bytes, deadline: int, now: int) -> bool:
+        """Extend the deadline of a live block; return whether it is live."""
+        return bool(self.unit.run("renew_block", ring=ring, token=token, deadline=deadline, now=now))
+
+    def close(self, ring: int, token: bytes, now: int) -> bool:
+        """Close a live block for reports; return whether it was live."""
+        return bool(self.unit.run("close_block", ring=ring, token=token, now=now))
+
+    def end(self, block: int, state: int, now: int, details: Any) -> None:
+        """Record that a block was settled or released; delete its claims and reports."""
+        self.unit.run("end_block", block=block, state=state, now=now, details=details)
+        self.unit.run("delete_claims", block=block)
+        self.unit.run("delete_outcomes", block=block)
+
+    def expire(self, ring: int, before: int) -> None:
+        """Delete blocks that ended at or before a time."""
+        self.unit.run("expire_block", ring=ring, before=before)
+
+    # Claims.
+
+    def claims(self, block: int) -> list[ClaimRow]:
+        """Return the claims of a block, in order of its visits."""
+        return [ClaimRow(origin, bytes(data)) for origin, data in self.unit.rows("claims", block=block)]
+
+    def claims_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
+        """Return the claims of live blocks on these queues."""
+        rows = self.unit.rows_for("claims_of", {"origin": origins}, ring=ring)
+        return [ClaimRow(origin, bytes(data)) for origin, data in rows]
+
+    def in_flight(self, ring: int) -> list[InFlightRow]:
+        """Return all claims of a ring, with the state of their blocks."""
+        return [InFlightRow(*row) for row in self.unit.rows("all_claims", ring=ring)]
+
+    def claimed_origins(self, ring: int) -> list[str]:
+        """Return queues with messages in flight, except those claimed by hand."""
+        return [origin for (origin,) in self.unit.rows("claimed", ring=ring)]
+
+    # Reports.
+
+    def report(self, ring: int, token: bytes, data: bytes, now: int) -> bool:
+        """Write a report to a live block; return whether it is live."""
+        drawn = {"id": self.unit.fresh_ids(1)[0]} if self.unit.draws_ids else {}
+        return bool(self.unit.run("report", ring=ring, token=token, data=data, now=now, **drawn))
+
+    def insert_report(self, block: int, data: bytes) -> None:
+        """Write a report to a block that this transaction has closed."""
+        self.unit.run("insert_outcome", id=self.unit.fresh_ids(1)[0], block=block, data=data)
+
+    def reports(self, block: int) -> list[bytes]:
+        """Return the reports to a block, in order."""
+        return [bytes(data) for (data,) in self.unit.rows("outcomes", block=block)]
+
+    def reports_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
+        """Return the reports to live blocks that claimed from these queues, in order."""
+        rows = self._read("reported", ("origin",), [(origin,) for origin in origins], ring=ring)
+        return [ClaimRow(origin, bytes(data)) for origin, data in rows]
+
+    def _block(self, statement: str, **values: Any) -> BlockRow | None:
+        rows = self.unit.rows(statement, **values)
+        return BlockRow(*rows[0]) if rows else None
+
+    def _blocks(self, statement: str, **values: Any) -> list[BlockRow]:
+        return [BlockRow(*row) for row in self.unit.rows(statement, **values)]

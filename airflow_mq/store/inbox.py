@@ -1,0 +1,270 @@
+"""Repository of inbox rows: stored messages that wait to be cut into pages, or are delayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..core.blob import Reference
+from ..core.priority import LAST, MARK, PAST_HIGH
+from . import codec
+from .primitives import Repository
+from .rows import (
+    Arrival,
+    FirstRow,
+    MailRow,
+)
+
+#: Above every name of an origin, which has at most 255 bytes.
+_PAST_ALL = LAST * 64
+
+
+class DelayedRow(NamedTuple):
+    """A delayed inbox row, with bytes."""
+
+    due: int
+    id: int
+    origin: str
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+    heap: bytes
+
+
+class HeapRow(NamedTuple):
+    """The bytes of an inbox row."""
+
+    origin: str
+    id: int
+    lengths: bytes
+    items: int
+    size: int
+    heap: bytes
+
+
+class AttributesRow(NamedTuple):
+    """What a sender set on the messages of an inbox row."""
+
+    origin: str
+    id: int
+    attributes: bytes
+
+
+class FactsRow(NamedTuple):
+    """Number of messages and bytes of an inbox row."""
+
+    id: int
+    items: int
+    size: int
+
+
+class SizeRow(NamedTuple):
+    """Number of messages and bytes of an inbox row of any ring."""
+
+    id: int
+    ring: int
+    origin: str
+    items: int
+    size: int
+
+
+class NewcomerRow(NamedTuple):
+    """A queue, its first inbox row if it is not ready, and its last row of the range."""
+
+    origin: str
+    first: int | None
+    last: int
+
+
+class FirstMailRow(NamedTuple):
+    """The first inbox row of a queue that is not ready; `whole` if it is the only one."""
+
+    origin: str
+    wake_at: int
+    messages: int
+    ahead: int
+    whole: bool
+    id: int
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+
+
+class PulseRow(NamedTuple):
+    """How far a ring has come, and whether a delayed row is due."""
+
+    newest: int
+    set_aside: int
+    due: bool
+
+
+class Inbox(Repository):
+    """Inbox rows of a ring."""
+
+    __slots__ = ()
+
+    # Rows of known queues.
+
+    def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
+        rows = self._read("mail", ("origin", "after"), requests, ring=ring, limit=limit, inline=inline)
+        return [MailRow(*row) for row in rows]
+
+    def ids_between(self, ring: int, requests: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
+        """Return for each request (origin, first, below) the ids of its rows."""
+        rows = self._read("mail_between", ("origin", "first", "below"), requests, ring=ring)
+        return [(origin, _numbers(ids)) for origin, ids in rows if ids]
+
+    def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[HeapRow]:
+        """Return the bytes of rows."""
+        return [HeapRow(*row) for row in self._read("heaps", ("origin", "id"), keys, ring=ring)]
+
+    def attributes(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[AttributesRow]:
+        """Return the attributes of rows; skip rows without any."""
+        return [AttributesRow(*row) for row in self._read("mail_attributes", ("origin", "id"), keys, ring=ring)]
+
+    def sent_at(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[int, int]:
+        """Return when rows were sent, by id."""
+        return dict(self._read("sent_at", ("origin", "id"), keys, ring=ring))
+
+    def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Return when rows were sent, and the first block planned after each."""
+        rows = self._read("arrivals", ("origin", "id"), keys, ring=ring)
+        return {(origin, id_): Arrival(at, block) for origin, id_, at, block in rows}
+
+    def facts(self, ring: int, ids: Sequence[int]) -> list[FactsRow]:
+        """Return the number of messages and bytes of rows."""
+        return [FactsRow(*row) for row in self._read("mail_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
+
+    # Rows of all queues.
+
+    def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
+        """Return rows of all queues in order of ids; some may lie in pages already."""
+        return [MailRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
+
+    def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
+        """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
+        return [FirstRow(*row) for row in self.unit.rows("news_by_id", ring=ring, start=start, below=below)]
+
+    def unready(self, ring: int) -> list[FirstRow]:
+        """Return queues that are not ready and have rows, with the first id of each."""
+        return self._unready_between(ring, "", _PAST_ALL)
+
+    def unready_high(self, ring: int) -> list[FirstRow]:
+        """Return queues of high priority that are not ready and have rows, with the first id of each."""
+        return self._unready_between(ring, MARK, PAST_HIGH)
+
+    def _unready_between(self, ring: int, after: str, below: str) -> list[FirstRow]:
+        rows = self.unit.rows("news_by_origin", ring=ring, after=after, below=below)
+        return [FirstRow(origin, first) for origin, first in rows if first is not None]
+
+    def newcomers(self, ring: int, start: int, limit: int) -> list[NewcomerRow]:
+        """Return the queues of a bounded range of rows, and the last id of the range."""
+        return [NewcomerRow(*row) for row in self.unit.rows("newcomers", ring=ring, start=start, limit=limit)]
+
+    def next_queues(self, ring: int, after: int, limit: int) -> list[FirstRow]:
+        """Return the queue of each row in a bounded range of ids."""
+        return [FirstRow(*row) for row in self.unit.rows("first_news", ring=ring, after=after, limit=limit)]
+
+    def sizes(self, ring: int, after: int, limit: int) -> list[SizeRow]:
+        """Return the sizes of rows in order of ids; some may be of other rings."""
+        return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
+
+    def first_waiting(self, ring: int) -> list[FirstMailRow]:
+        """Return the first row of each queue that is not ready."""
+        return [FirstMailRow(*row) for row in self.unit.rows("first_mails", ring=ring)]
+
+    def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
+        """Return names of queues with rows in a range, after a name."""
+        rows = self.unit.rows("mail_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
+        return [origin for (origin,) in rows]
+
+    def pulse(self, ring: int, now: int) -> PulseRow:
+        """Return how far a ring has come, to compare with an earlier pulse."""
+        return PulseRow(*self.unit.rows("pulse", ring=ring, now=now)[0])
+
+    def existing(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these rows exist, delayed or not."""
+        return {id_ for (id_,) in self._read("mail_ids", ("mail",), [(id_,) for id_ in ids])}
+
+    def with_blobs(self, ring: int) -> list[AttributesRow]:
+        """Return rows that refer to external payloads."""
+        rows = self.unit.rows("mail_blobs", ring=ring)
+        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+    # Writes.
+
+    def insert(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Write single messages under ids drawn before."""
+        plain = [
+            (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
+        ]
+        self._write("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
+        external = [
+            (id_, origin, len(payload), codec.write_json(blob_attributes([payload])), bytes(payload))
+            for id_, origin, payload in rows
+            if isinstance(payload, Reference)
+        ]
+        self._write("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
+
+    def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
+        """Write requeued messages under ids drawn before, with their time of sending."""
+        self._write("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Delete rows that lay in a single page."""
+        self._write("delete_mail", ("origin", "id"), keys, ring=ring)
+
+    def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
+        self._write("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+
+    # Delayed rows.
+
+    def due(self, ring: int, now: int) -> list[MailRow]:
+        """Return due rows of all queues, without bytes."""
+        return [MailRow(*row) for row in self.unit.rows("due", ring=ring, now=now)]
+
+    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[MailRow]:
+        """Return due rows of these queues, with bytes."""
+        return [MailRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
+
+    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[DelayedRow]:
+        """Return delayed rows after a due time and an id."""
+        return [
+            DelayedRow(*row) for row in self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
+        ]
+
+    def delayed_of(self, ring: int, origin: str, now: int) -> tuple[int, int | None]:
+        """Return the number of delayed messages of a queue, and when the first is due."""
+        count, due = self.unit.rows("delayed_of", ring=ring, origin=origin, now=now)[0]
+        return count, due
+
+    def delayed_origins(self, ring: int, first: str, below: str, limit: int) -> list[str]:
+        """Return names of queues with delayed rows in a range."""
+        rows = self.unit.rows("delayed_origins_from", ring=ring, first=first, below=below, limit=limit)
+        return [origin for (origin,) in rows]
+
+    def delayed_with_blobs(self, ring: int) -> list[AttributesRow]:
+        """Return delayed rows that refer to external payloads."""
+        rows = self.unit.rows("delayed_blobs", ring=ring)
+        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+
+def _numbers(ids: str | list[int]) -> list[int]:
+    """Return ids that a database returns as an array, or as text with commas."""
+    return [int(id_) for id_ in ids.split(",")] if isinstance(ids, str) else ids
+
+
+def blob_attributes(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
+    """Return the attributes of messages with external payloads; the tables count their uses by it."""
+    blobs = {
+        str(place): f"{payload.hash.hex()}:{payload.size}"
+        for place, payload in enumerate(payloads)
+        if isinstance(payload, Reference)
+    }
+    return {"blobs": blobs} if blobs else {}

@@ -1,0 +1,41 @@
+"""Repository of loans: inbox rows that borrow the bytes of another row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .inbox import Inbox
+from .primitives import Repository
+from .rows import LoanRow
+
+
+class Loans(Repository):
+    """Loans, which may lead from one ring to another."""
+
+    __slots__ = ()
+
+    def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
+        """Return the bytes that rows borrow: queue, id, bytes."""
+        return self._read("borrowed_heaps", ("origin", "id"), keys, ring=ring)
+
+    def release(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Delete rows with loans that no page needs: lenders stay until their last borrower is gone."""
+        if not keys:
+            return
+        inbox = Inbox(self.unit)
+        loans = {
+            LoanRow(*row) for row in self._read("loans_around", ("origin", "id"), [k[:2] for k in keys], ring=ring)
+        }
+        rows = {(ring, origin, id_) for origin, id_, _ in keys}
+        gone = {loan for loan in loans if loan[:3] in rows}
+        lending = {loan.lender for loan in loans - gone}
+        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.mail) for loan in sorted(gone)], ring=ring)
+        lent = [key for key in keys if (ring, *key[:2]) in lending]
+        self._write("let_go", ("origin", "id", "page"), lent, ring=ring)
+        inbox.delete_shared(ring, [key for key in keys if key not in lent])
+        for lender_ring, origin, id_ in sorted({loan.lender for loan in gone if loan.let_go}):
+            lender = lender_ring, origin, id_
+            if lender not in lending:
+                inbox.delete(lender_ring, [(origin, id_)])
+            elif not all(loan.let_go for loan in loans - gone if loan.lender == lender):
+                self.unit.run("let_go_for_all", lender_ring=lender_ring, lender_origin=origin, lender_mail=id_)

@@ -1,0 +1,101 @@
+"""Repository of origins: pauses, settings, groups and measured work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .primitives import Repository
+
+
+class PauseRow(NamedTuple):
+    """A paused origin."""
+
+    origin: str
+    reason: str
+    actor: str
+    at: int
+    until: int | None
+    below: bool
+
+
+class SettingsRow(NamedTuple):
+    """Settings of an origin or a group."""
+
+    origin: str
+    settings: Any
+
+
+class GroupRow(NamedTuple):
+    """A group of origins; `owed` is the origin that an outermost group owes."""
+
+    path: str
+    deficit: int
+    level: int
+    owed: str
+
+
+class MeasureRow(NamedTuple):
+    """What was measured of a processor's work."""
+
+    processor: str
+    origin: str
+    data: Any
+
+
+class Origins(Repository):
+    """Origins and groups of a ring."""
+
+    __slots__ = ()
+
+    def pause(
+        self, ring: int, origin: str, *, reason: str, actor: str, now: int, until: int | None, below: bool
+    ) -> None:
+        """Pause an origin, or replace its pause."""
+        self.unit.run(
+            "pause", ring=ring, origin=origin, reason=reason, who=actor, now=now, until=until, below=below
+        )  # fmt: skip
+
+    def resume(self, ring: int, origin: str) -> bool:
+        """Resume an origin; return whether it was paused."""
+        return bool(self.unit.run("resume", ring=ring, origin=origin))
+
+    def paused(self, ring: int, now: int) -> list[PauseRow]:
+        """Return paused origins."""
+        return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
+
+    def paused_groups(self, ring: int, now: int) -> list[str]:
+        """Return groups that are paused with everything below them."""
+        return [group for (group,) in self.unit.rows("paused_groups", ring=ring, now=now)]
+
+    def set(self, ring: int, origin: str, settings: Any, *, guaranteed: bool) -> None:
+        """Write the settings of an origin."""
+        self.unit.run("set_standing", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
+
+    def settings(self, ring: int, origins: Sequence[str]) -> list[SettingsRow]:
+        """Return the settings of these origins and groups."""
+        return [SettingsRow(*row) for row in self.unit.rows_for("standings", {"origin": origins}, ring=ring)]
+
+    def all_settings(self, ring: int) -> list[SettingsRow]:
+        """Return the settings of all origins and groups."""
+        return [SettingsRow(*row) for row in self.unit.rows("all_standings", ring=ring)]
+
+    def groups(self, ring: int) -> list[GroupRow]:
+        """Return the groups of a ring with paths."""
+        return [GroupRow(*row) for row in self.unit.rows("branches", ring=ring)]
+
+    def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
+        """Write groups: path, deficit, change of the deficit, level, owed."""
+        self._write("save_branch", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
+
+    def forget_groups(self, ring: int) -> None:
+        """Delete the groups of a ring."""
+        self.unit.run("forget_branches", ring=ring)
+
+    def measures(self, ring: int, processor: str | None) -> list[MeasureRow]:
+        """Return what was measured of processors' work, of one processor if given."""
+        return [MeasureRow(*row) for row in self.unit.rows("measure", ring=ring, processor=processor)]
+
+    def save_measure(self, ring: int, processor: str, origin: str, data: Any) -> None:
+        """Write what was measured of a processor's work."""
+        self.unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=data)

@@ -1,0 +1,152 @@
+"""Repository of external payloads: blobs, their uploads and uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .primitives import Repository
+
+
+class UploadRow(NamedTuple):
+    """An upload, into a file if it has a path."""
+
+    id: int
+    path: str
+
+
+class BlobRow(NamedTuple):
+    """A blob: its size, its upload, and its file if it has one."""
+
+    size: int
+    upload: int
+    path: str
+
+
+class BlobSummaryRow(NamedTuple):
+    """A blob with its uses; `held_until` is the end of its longest hold."""
+
+    hash: str
+    size: int
+    path: str
+    at: int
+    references: int
+    held_until: int | None
+
+
+class CheckedBlobRow(NamedTuple):
+    """A blob with its stored bytes and the number of its uses."""
+
+    hash: str
+    size: int
+    upload: int
+    path: str
+    stored: int
+    uses: int
+
+
+class UseRow(NamedTuple):
+    """The use of a blob by a message, or a hold until a time."""
+
+    mail: int
+    place: int
+    hash: str
+    until: int | None
+
+
+class Payloads(Repository):
+    """External payloads of the store. A hash is hexadecimal text here."""
+
+    __slots__ = ()
+
+    # Uploads.
+
+    def begin_upload(self, id_: int, until: int, path: str) -> None:
+        """Begin an upload into a file, or into chunks if the path is empty."""
+        self.unit.run("insert_upload", id=id_, until=until, path=path)
+
+    def renew_upload(self, id_: int, until: int, now: int) -> bool:
+        """Extend an upload; return whether it has not expired."""
+        return bool(self.unit.run("renew_upload", id=id_, until=until, now=now))
+
+    def insert_chunks(self, upload: int, first: int, chunks: Sequence[bytes]) -> None:
+        """Write chunks of an upload, numbered from `first`."""
+        self._write("insert_chunk", ("seq", "data"), list(enumerate(chunks, first)), upload=upload)
+
+    def end_upload(self, id_: int, *, kept: bool) -> None:
+        """End an upload: it became a blob (`kept`) or is abandoned."""
+        self.unit.run("end_upload", id=id_, until=None if kept else 0)
+
+    def past_uploads(self, now: int) -> list[UploadRow]:
+        """Return abandoned and expired uploads."""
+        return [UploadRow(*row) for row in self.unit.rows("past_uploads", now=now, limit=1 << 30)]
+
+    def delete_chunks(self, upload: int, limit: int) -> int:
+        """Delete some chunks of an abandoned upload; return how many."""
+        return self.unit.run("delete_chunks", upload=upload, limit=limit)
+
+    def delete_upload(self, id_: int, now: int) -> None:
+        """Delete an abandoned upload without chunks."""
+        self.unit.run("delete_upload", id=id_, now=now)
+
+    # Blobs.
+
+    def insert(self, hash_: str, size: int, upload: int, now: int) -> bool:
+        """Turn an upload into the blob of its hash; return whether there was none."""
+        return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now))
+
+    def blob(self, hash_: str) -> BlobRow | None:
+        """Return a blob."""
+        rows = self.unit.rows("blob", hash=hash_)
+        return BlobRow(*rows[0]) if rows else None
+
+    def chunk(self, upload: int, seq: int) -> bytes | None:
+        """Return a chunk of an upload."""
+        rows = self.unit.rows("chunk", upload=upload, seq=seq)
+        return bytes(rows[0][0]) if rows else None
+
+    def summaries(self, after: str, limit: int, now: int) -> list[BlobSummaryRow]:
+        """Return blobs in order of hashes, after a hash."""
+        return [BlobSummaryRow(*row) for row in self.unit.rows("blobs", after=after, limit=limit, now=now)]
+
+    def checked(self) -> list[CheckedBlobRow]:
+        """Return every blob with its stored bytes and uses."""
+        return [CheckedBlobRow(*row) for row in self.unit.rows("all_blobs")]
+
+    # Uses.
+
+    def hold(self, id_: int, hash_: str, until: int) -> bool:
+        """Keep a blob until a time; return whether it exists."""
+        return bool(self.unit.run("hold_blob", id=id_, hash=hash_, until=until))
+
+    def drop_hold(self, id_: int) -> None:
+        """End a hold on a blob."""
+        self.unit.run("drop_hold", id=id_)
+
+    def shared(self, hashes: Sequence[str]) -> set[str]:
+        """Return which of these blobs exist; they stay until the transaction ends."""
+        return {hash_ for (hash_,) in self._of("share_blobs", hashes)}
+
+    def release(self, places: Sequence[tuple[int, int]]) -> None:
+        """End the uses of blobs by deleted messages: inbox row, and place in it."""
+        self._write("release_blobs", ("mail", "place"), places)
+
+    def uses(self) -> list[UseRow]:
+        """Return every use of a blob."""
+        return [UseRow(*row) for row in self.unit.rows("all_uses")]
+
+    def past_uses(self, now: int, limit: int) -> list[str]:
+        """Return blobs with a use that has ended."""
+        return [hash_ for (hash_,) in self.unit.rows("past_uses", now=now, limit=limit)]
+
+    def locked(self, hashes: Sequence[str]) -> list[str]:
+        """Lock and return those of these blobs that no transaction is about to use."""
+        return [hash_ for (hash_,) in self._of("lock_blobs", hashes)]
+
+    def delete_unused(self, hashes: Sequence[str], now: int) -> list[int]:
+        """Delete the ended uses of locked blobs, and the blobs that have none left; return their uploads."""
+        self._write("delete_past_uses", ("hash",), [(hash_,) for hash_ in hashes], now=now)
+        return [upload for (upload,) in self._of("delete_unused_blobs", hashes)]
+
+    def _of(self, statement: str, hashes: Sequence[str]) -> list[Any]:
+        return self._read(statement, ("hash",), [(hash_,) for hash_ in hashes])

@@ -1,0 +1,69 @@
+"""Primitives of a transaction, and the base of repositories, which use nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..core.errors import StoreCorrupt
+
+
+class Primitives(ABC):
+    """The ways to run a named statement. A request is a row of parameters; columns hold those of many requests."""
+
+    #: Whether an INSERT takes ids that were drawn before; other databases draw them in the statement.
+    draws_ids: ClassVar[bool]
+
+    @abstractmethod
+    def rows(self, statement: str, **values: Any) -> list[Any]:
+        """Run a statement and return its rows."""
+
+    @abstractmethod
+    def run(self, statement: str, **values: Any) -> int:
+        """Run a statement and return the number of rows it wrote."""
+
+    @abstractmethod
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+        """Run a statement for many requests and return all rows."""
+
+    @abstractmethod
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+        """Run a statement for many requests."""
+
+    @abstractmethod
+    def fresh_ids(self, count: int) -> list[int]:
+        """Draw ids above all ids drawn before."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """Return the database's clock, in microseconds."""
+
+    def only(self, statement: str, **values: Any) -> Any:
+        """Return the one row that a statement finds for each ring."""
+        rows = self.rows(statement, **values)
+        if not rows:
+            raise StoreCorrupt("the state of the ring is missing in the store; restore the store from a backup")
+        return rows[0]
+
+
+class Repository:
+    """The statements of one noun, as typed methods."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, unit: Primitives) -> None:
+        self.unit = unit
+
+    def _read(self, statement: str, names: Sequence[str], requests: Sequence[Any], **values: Any) -> list[Any]:
+        """Return the rows for many requests."""
+        return self.unit.rows_for(statement, _columns(names, requests), **values) if requests else []
+
+    def _write(self, statement: str, names: Sequence[str], requests: Sequence[Any], **values: Any) -> None:
+        """Run a statement for many requests."""
+        if requests:
+            self.unit.run_for(statement, _columns(names, requests), **values)
+
+
+def _columns(names: Sequence[str], requests: Sequence[Any]) -> dict[str, list[Any]]:
+    return dict(zip(names, map(list, zip(*requests))))

@@ -1,0 +1,80 @@
+"""Repository of rings: names, settings, floors and leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import UnknownRing
+from .primitives import Repository
+from .rows import FloorsRow, RingRow, StateRow
+
+
+class Rings(Repository):
+    """Rings of the store."""
+
+    __slots__ = ()
+
+    def named(self, name: str) -> RingRow:
+        """Return a ring, and the database's clock; raise `UnknownRing` if there is none of this name."""
+        rows = self.unit.rows("ring_by_name", name=name)
+        if not rows:
+            known = ", ".join(map(repr, self.names())) or "none"
+            raise UnknownRing(
+                f"unknown ring {name!r}: the store has {known}; to create it, run `airflow-mq ring create {name}`"
+            )
+        return RingRow(*rows[0])
+
+    def names(self) -> list[str]:
+        """Return the names of all rings."""
+        return [name for (name,) in self.unit.rows("ring_names")]
+
+    def insert(self, name: str, config: str) -> bool:
+        """Create a ring; return whether the name was free."""
+        rows = self.unit.rows("insert_ring", name=name, config=config)
+        for (ring,) in rows:
+            self.unit.run("insert_state", ring=ring)
+        return bool(rows)
+
+    def configs(self) -> list[Any]:
+        """Return the settings of all rings."""
+        return [config for (config,) in self.unit.rows("ring_configs")]
+
+    def held_config(self, ring: int) -> Any:
+        """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""
+        return self.unit.only("hold_config", ring=ring)[0]
+
+    def change(self, ring: int, config: Any) -> None:
+        """Replace the settings of a ring."""
+        self.unit.run("change_ring", ring=ring, config=config)
+
+    def allow_high(self, ring: int) -> None:
+        """Record that a ring receives messages of high priority."""
+        self.unit.run("allow_high", ring=ring)
+
+    def floors(self, ring: int) -> FloorsRow:
+        """Return the floors and the version of a ring."""
+        return FloorsRow(*self.unit.only("floors", ring=ring))
+
+    def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
+        """Write the floors of a ring and count the change."""
+        self.unit.run("save_state", ring=ring, ticket_floor=ticket_floor, look_floor=look_floor, marks=state.marks)
+
+    def lower_floor(self, ring: int, ticket: int) -> None:
+        """Lower the ticket floor of a ring to a ticket."""
+        self.unit.run("lower_floor", ring=ring, ticket=ticket)
+
+    def take_lease(self, ring: int, token: bytes, until: int, holder: str) -> None:
+        """Lease a ring to a process."""
+        self.unit.run("take_lease", ring=ring, token=token, until=until, holder=holder)
+
+    def renew_lease(self, ring: int, token: bytes, until: int) -> None:
+        """Extend a lease, if it is still in force."""
+        self.unit.run("renew_lease", ring=ring, token=token, until=until)
+
+    def drop_lease(self, ring: int, token: bytes | None) -> None:
+        """End a lease, if it is still in force."""
+        self.unit.run("drop_lease", ring=ring, token=token)
+
+    def latest_id(self) -> int:
+        """Return the last id drawn in the store."""
+        return int(self.unit.rows("latest_id")[0][0])
