@@ -45,7 +45,7 @@ class HeapRow(NamedTuple):
 
 
 class AttributesRow(NamedTuple):
-    """What a sender set on the messages of an inbox row."""
+    """Attributes that a sender set on the messages of an inbox row."""
 
     origin: str
     id: int

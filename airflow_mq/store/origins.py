@@ -36,7 +36,7 @@ class GroupRow(NamedTuple):
 
 
 class MeasureRow(NamedTuple):
-    """What was measured of a processor's work."""
+    """Measures of a processor's work."""
 
     processor: str
     origin: str
