@@ -151,7 +151,7 @@ def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | No
         yield Sample("block.used", Weight(*used).part_of(Weight(*limit)))
         for what in ("processed", "failed", "set_aside", "went_back", "expired"):
             yield Sample(f"messages.{what}", summary[what])
-        found = queue.backlog(origins_told())
+        found = queue.inspect.backlog(origins_told())
         yield from _of_backlog(found)
         if found.queues <= FEW_QUEUES:
             yield from _fairness(queue)
@@ -171,7 +171,7 @@ def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sam
 
 
 def _standing(queue: MessageQueue) -> Iterator[Sample]:
-    yield from _of_backlog(queue.backlog(origins_told()))
+    yield from _of_backlog(queue.inspect.backlog(origins_told()))
 
 
 def _of_backlog(found: Backlog) -> Iterator[Sample]:
@@ -199,7 +199,7 @@ def _fairness(queue: MessageQueue) -> Iterator[Sample]:
     blocks = settings.number("metrics_blocks", BLOCKS)
     if blocks < 1:
         return
-    told = queue.fairness(blocks)
+    told = queue.inspect.fairness(blocks)
     yield Sample("fairness.share_error", told.most_error)
     yield Sample("fairness.longest_wait", told.longest_wait)
     yield Sample("fairness.late", told.most_late)

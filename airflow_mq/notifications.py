@@ -87,7 +87,7 @@ class SetAsideNotifier(QueueNotifier):
 
     def told(self, queue: MessageQueue) -> str | None:
         """Who waits for a person."""
-        waiting, ring = queue.overweight(limit=COUNTED), queue.ring
+        waiting, ring = queue.set_aside.list(limit=COUNTED), queue.ring
         if len(waiting) < max(self.at_least, 1):
             return None
         count = f"{len(waiting):,}" if len(waiting) < COUNTED else f"{COUNTED:,} or more"
@@ -150,12 +150,12 @@ class StarvingNotifier(QueueNotifier):
     def _old(self, queue: MessageQueue) -> list[Depth]:
         if self.oldest is None:
             return []
-        return [one for one in queue.oldest(COUNTED) if one.age is not None and one.age > self.oldest]
+        return [one for one in queue.inspect.oldest(COUNTED) if one.age is not None and one.age > self.oldest]
 
     def _unfair(self, queue: MessageQueue) -> list[str]:
         if self.most_wait is None and self.most_late is None:
             return []
-        told = queue.fairness(self.blocks)
+        told = queue.inspect.fairness(self.blocks)
         return [_shown(it) for it in told.broken(most_wait=self.most_wait, most_late=self.most_late)]
 
 

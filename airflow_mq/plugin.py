@@ -69,10 +69,10 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
     for conn_id, ring in rings:
         try:
             with MessageQueueHook(conn_id).queue(ring) as queue:
-                queue.who = f"{dag_id} (its run is over)"
-                for block in queue.blocks("planned", limit=1_000):
+                queue.session.actor = f"{dag_id} (its run is over)"
+                for block in queue.blocks.list("planned", limit=1_000):
                     if (block.key or "").startswith(f"{dag_id}/{run_id}/"):
-                        queue.release_block(block)
+                        queue.blocks.release(block)
                         released += 1
                         log.info("Released block %d: the run %s of %s is over.", block.id, run_id, dag_id)
         except MessageQueueError as error:

@@ -81,7 +81,7 @@ class QueueReadySensor(_RingSensor):
     def found(self) -> dict[str, Any] | None:
         """The first ready origins."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
-            pulse = queue.pulse(10)
+            pulse = queue.inspect.pulse(10)
             return {"ring": queue.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
 
 
@@ -96,5 +96,5 @@ class SetAsideSensor(_RingSensor):
     def found(self) -> dict[str, Any] | None:
         """How many messages wait."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
-            waiting = len(queue.overweight(limit=1_000))
+            waiting = len(queue.set_aside.list(limit=1_000))
             return {"ring": queue.ring, "waiting": waiting} if waiting else None

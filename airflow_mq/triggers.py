@@ -284,6 +284,6 @@ def _open(address: Any, ring: str) -> Any:
 
 
 def _look(queue: Any) -> Look:
-    pulse = queue.pulse(10)
-    waiting = len(queue.overweight(limit=1_000)) if pulse.set_aside else 0
+    pulse = queue.inspect.pulse(10)
+    waiting = len(queue.set_aside.list(limit=1_000)) if pulse.set_aside else 0
     return Look(tuple(pulse.ready), pulse.due, pulse.newest, pulse.set_aside, waiting, queue.ring)

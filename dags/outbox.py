@@ -57,7 +57,7 @@ def outbox() -> None:
         with shop(params["connection"]) as (queue, engine):
             with engine.begin() as connection:
                 connection.execute(text(f"CREATE TABLE IF NOT EXISTS {rows} (what text UNIQUE)"))
-            for token in queue.view(origin, lease=60):
+            for token in queue.leases.view(origin, lease=60):
                 what = token.fetch().decode()
                 with engine.begin() as connection:
                     connection.execute(insert(table(rows, column("what"))), {"what": what})

@@ -33,7 +33,7 @@ def overweight_with_approval() -> None:
 
         address = Address.parse((params or {})["address"])
         with MessageQueueHook().queue() as queue:
-            waiting = queue.overweight(address.origin, limit=10_000)
+            waiting = queue.set_aside.list(address.origin, limit=10_000)
         for one in waiting:
             if one.address == address:
                 return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Set aside: {one.reason}."

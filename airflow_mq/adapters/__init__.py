@@ -146,7 +146,7 @@ def receive(
         if number is not None and (type(number) is not int or number < 1):
             raise InvalidInput(f"{what} is a whole number of at least 1, not {number!r}")
     # Before anything is put aside at the source for it.
-    queue.permit.check_priority(check_priority(priority))
+    queue.session.permit.check_priority(check_priority(priority))
     checked = None if weight is None else Weight.of(weight)
     enqueue = partial(queue.enqueue_messages, weight=checked, priority=priority)
     total = Received()
@@ -232,9 +232,9 @@ def _enqueue_refused(
 
 def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
     try:
-        queue.check_sender(one.origin)
+        queue.session.check_sender(one.origin)
         if one.priority is not None:
-            queue.permit.check_priority(check_priority(one.priority))
+            queue.session.permit.check_priority(check_priority(one.priority))
     except (InvalidInput, NotPermitted) as error:
         return str(error)
     if one.unfit is None and one.size == 0:
@@ -248,13 +248,13 @@ def _message(queue: MessageQueue, one: Arrived, held: ExitStack) -> Message:
     if one.payload is not None and len(one.payload) <= queue.config.max_message_len:
         return Message(one.payload, one.key, one.weight, one.headers or None, one.priority)
     if one.payload is not None:
-        blob = held.enter_context(queue.put_blob(one.payload))
+        blob = held.enter_context(queue.payloads.put(one.payload))
     else:
         assert one.content is not None
         with one.content() as file:
             if one.size <= queue.config.max_message_len:
                 return Message(file.read(), one.key, one.weight, one.headers or None, one.priority)
-            blob = held.enter_context(queue.put_blob(file))
+            blob = held.enter_context(queue.payloads.put(file))
     return blob.message(one.key, one.weight, one.headers or None, one.priority)
 
 

@@ -44,7 +44,7 @@ _lock = Lock()
 
 def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
     """A survey of a ring: of this moment where that is quickly had, else how far it has come."""
-    state = queue.pulse_of_ring()
+    state = queue.inspect.pulse_of_ring()
     with _lock:
         count = _known(conn_id, queue.ring)
         fresh = count.survey.done and (
@@ -78,7 +78,7 @@ def _take(conn_id: str, ring: str, count: Count, state: tuple[int, int]) -> None
     assert running is not None
     try:
         with MessageQueue(target(conn_id).address, ring) as queue:
-            queue.survey(running)
+            queue.inspect.survey(running)
     except Exception as error:
         # Whoever asks next is told by the store itself what is wrong.
         log.warning("A ring of %s could not be counted (%s).", conn_id, type(error).__name__)

@@ -144,7 +144,7 @@ def set_aside(
     with opened(conn_id, ring) as queue:
         start = Address.parse(after) if after else None
         found, following = _matching(queue, start, limit, reason, before_block, error)
-        most = queue.most_of_a_message()
+        most = queue.inspect.most_of_a_message()
         total = _counted(queue, error) if reason is None and before_block is None else None
     rows = [views.set_aside(message, most) for message in found]
     return schemas.SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
@@ -152,8 +152,8 @@ def set_aside(
 
 def _counted(queue: MessageQueue, error: str | None) -> int:
     if error is None:
-        return queue.count_set_aside(MOST_COUNTED)
-    return len(queue.overweight(limit=MOST_COUNTED, error=error))
+        return queue.set_aside.count(MOST_COUNTED)
+    return len(queue.set_aside.list(limit=MOST_COUNTED, error=error))
 
 
 def _matching(
@@ -162,7 +162,7 @@ def _matching(
     found: list[SetAside] = []
     looked = 0
     while True:
-        some = queue.overweight(after=after, limit=limit + 1, reason=reason, error=error, errors=True)
+        some = queue.set_aside.list(after=after, limit=limit + 1, reason=reason, error=error, errors=True)
         for one in some:
             if len(found) == limit:
                 return found, str(found[-1].address)
@@ -195,7 +195,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schem
 def _waiting(queue: MessageQueue, address: Address) -> SetAside:
     """A set-aside message by its address."""
     before = Address(address.origin, address.page, address.index - 1, address.priority)
-    for one in queue.overweight(address.origin, after=before, limit=1):
+    for one in queue.set_aside.list(address.origin, after=before, limit=1):
         if one.address == address:
             return one
     raise HTTPException(404, f"nothing is set aside at {address}; somebody may have decided about it meanwhile")
@@ -229,12 +229,12 @@ def judge(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas
     refused: list[schemas.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         if not body.addresses:
-            result = queue.judge_all_again(body.why, error=body.error, forget_attempts=body.forget_attempts)
+            result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
             stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
             return schemas.Requeued(judged=len(result.moved), stayed=len(result.stayed), refused=stayed)
 
         def judged(address: Address) -> bool:
-            result = queue.judge_again(address, body.why, forget_attempts=body.forget_attempts)
+            result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
             refused.extend(_refusal(one.address, one.why) for one in result.stayed)
             return bool(result.moved)
 
@@ -247,7 +247,7 @@ def discard(conn_id: str, ring: str, body: DiscardRequest, who: Writer) -> schem
     """Drop set-aside messages for good; an event keeps who did, and why."""
     refused: list[schemas.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
-        count = _each(body.addresses, lambda address: queue.discard_overweight(address, body.why) > 0, refused)
+        count = _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why) > 0, refused)
     return schemas.Discarded(discarded=count, refused=refused)
 
 
@@ -272,7 +272,7 @@ def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.P
     """Let servicing pass a queue by; sending to it goes on."""
     until: datetime | None = body.until
     with opened(conn_id, ring, who.name) as queue:
-        queue.pause(body.origin, body.reason, until, below=body.below)
+        queue.admin.pause(body.origin, body.reason, until, below=body.below)
     return schemas.Paused(origin=body.origin)
 
 
@@ -280,7 +280,7 @@ def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.P
 def resume(conn_id: str, ring: str, body: ResumeRequest, who: Writer) -> schemas.Resumed:
     """Service a queue again."""
     with opened(conn_id, ring, who.name) as queue:
-        was = queue.resume(body.origin)
+        was = queue.admin.resume(body.origin)
     return schemas.Resumed(origin=body.origin, was_paused=was)
 
 

@@ -43,7 +43,7 @@ def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str =
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal after
-        found = queue.glances(prefix, after, AT_ONCE)
+        found = queue.inspect.glances(prefix, after, AT_ONCE)
         after = found[-1].origin if found else after
         chosen = (one for one in found if wanted in one.origin.casefold())
         return map(_queue, chosen), len({one.origin for one in found}) >= AT_ONCE
@@ -64,7 +64,7 @@ def set_aside(conn_id: str, ring: str, who: Reader, reason: Reason | None = None
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal after
-        found = queue.overweight(after=after, limit=AT_ONCE, reason=reason)
+        found = queue.set_aside.list(after=after, limit=AT_ONCE, reason=reason)
         after = found[-1].address if found else after
         return map(_aside, found), len(found) == AT_ONCE
 
@@ -86,7 +86,7 @@ def events(
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal before
-        found, before = queue.recent_events(before, AT_ONCE, origin=origin or None, name=kind)
+        found, before = queue.inspect.recent_events(before, AT_ONCE, origin=origin or None, name=kind)
         return map(_event, found), before is not None
 
     names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")

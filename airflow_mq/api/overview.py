@@ -33,10 +33,10 @@ def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
     The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
     """
     with opened(conn_id, ring) as queue:
-        seen, config = queue.glance(ARCS), queue.config
+        seen, config = queue.inspect.glance(ARCS), queue.config
         survey = counted(conn_id, queue, WAIT)
-        paused, set_aside = len(queue.paused()), queue.count_set_aside(MOST_SET_ASIDE)
-        latest = queue.block_glances(limit=1)
+        paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
+        latest = queue.inspect.block_glances(limit=1)
     queues = max(len(survey.depths), len(seen.queues))
     drawn_messages, drawn_bytes = sum(arc.messages for arc in seen.queues), sum(arc.size for arc in seen.queues)
     messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)
@@ -60,7 +60,7 @@ def fairness(
 ) -> schemas.Fairness:
     """Return each queue's promised and received share of the latest blocks, largest error first."""
     with opened(conn_id, ring) as queue:
-        found = queue.fairness(blocks, most=_waiting_counted(queue))
+        found = queue.inspect.fairness(blocks, most=_waiting_counted(queue))
     worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
     rows = [schemas.OriginFairness.model_validate(origin) for origin in worst]
     return schemas.Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins))
@@ -68,4 +68,4 @@ def fairness(
 
 def _waiting_counted(queue: MessageQueue) -> int:
     """Return how many waiting queues to include: none if many are new, because loading those takes long."""
-    return LOOKED_AT if queue.glance(1).ready >= LOOKED_AT or not queue.has_many_news() else 0
+    return LOOKED_AT if queue.inspect.glance(1).ready >= LOOKED_AT or not queue.inspect.has_many_news() else 0

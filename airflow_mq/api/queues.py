@@ -51,7 +51,7 @@ def queues(
     with opened(conn_id, ring) as queue:
         got, servers = _received(conn_id, queue)
         if sort == "origin" and not search:
-            found = queue.glances(prefix, str(place or ""), limit + 1)
+            found = queue.inspect.glances(prefix, str(place or ""), limit + 1)
             origins = list(dict.fromkeys(one.origin for one in found))
             more = len(origins) > limit
             found = [one for one in found if one.origin in set(origins[:limit])]
@@ -62,7 +62,7 @@ def queues(
         names = _chosen(dict(survey.depths), got, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.glance_at(wanted), got, servers, survey.depths)
+        rows = _rows(queue, queue.inspect.glance_at(wanted), got, servers, survey.depths)
     more = start + limit < len(names)
     key = sort if not search else f"{sort}?"
     following = _cursor(key, start + limit) if more else None
@@ -110,11 +110,11 @@ def _read_cursor(text: str, sort: str) -> str | int | None:
 
 def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str], Received], Sequence[Server]]:
     """What queues got of the latest blocks, and of whom: it changes when a block is planned, and not before."""
-    latest = queue.latest_in_ledger()
+    latest = queue.inspect.latest_in_ledger()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
     if known is None or known[0] != latest:
-        known = (*queue.shares(BLOCKS), queue.servers())
+        known = (*queue.inspect.shares(BLOCKS), queue.inspect.servers())
         with _lock:
             if len(_shares) > 64:
                 _shares.clear()
@@ -126,7 +126,7 @@ def _rows(
     queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
     servers: Sequence[Server], depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[schemas.Queue]:  # fmt: skip
-    paused = {one.origin: one for one in queue.paused()}
+    paused = {one.origin: one for one in queue.admin.paused()}
     depths = depths or {}
     return [
         row(one, paused.get(one.origin), got.get((one.origin, one.priority), Received()), servers,
@@ -173,7 +173,7 @@ def _why(one: QueueGlance, pause: Paused | None, servers: Sequence[Server]) -> s
 def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
     """Origins that are paused, also those of which nothing waits."""
     with opened(conn_id, ring) as queue:
-        found = sorted(queue.paused(), key=lambda pause: pause.origin)
+        found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
     rows = [schemas.PausedOrigin(origin=pause.origin, pause=pause) for pause in found[:MOST_PAUSED]]
     return schemas.PausedOrigins(rows=rows, total=len(found))
 
@@ -182,9 +182,9 @@ def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
 def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
     """One queue: its figures, why it waits, its pages, and how it is set."""
     with opened(conn_id, ring) as opened_queue:
-        found = opened_queue.glance_at([(origin, priority)])
-        pages = opened_queue.page_glances(origin, priority)
-        settings = opened_queue.settings_of(origin)
+        found = opened_queue.inspect.glance_at([(origin, priority)])
+        pages = opened_queue.inspect.page_glances(origin, priority)
+        settings = opened_queue.inspect.settings_of(origin)
         if not found and not pages:
             raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
         got, servers = _received(conn_id, opened_queue)
@@ -200,13 +200,13 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
 
 
 def _explained(queue: MessageQueue, origin: str, priority: str) -> schemas.Explained:
-    if queue.has_many_news():
+    if queue.inspect.has_many_news():
         sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
         return schemas.Explained(reason="new", sentence=sentence)
-    if queue.config.service_weight is None and not any(one.limit for one in queue.servers()):
+    if queue.config.service_weight is None and not any(one.limit for one in queue.inspect.servers()):
         sentence = "this ring has no service weight: each block says what it may cost, and nothing can be foreseen."
         return schemas.Explained(reason="turn", sentence=sentence)
-    found = queue.explain(origin, ahead=20, priority=priority)
+    found = queue.inspect.explain(origin, ahead=20, priority=priority)
     return schemas.Explained(
         reason=found.reason, sentence=found.sentence, block=found.block, changes=list(found.remedies)
     )
@@ -219,7 +219,7 @@ def messages(
 ) -> schemas.Messages:  # fmt: skip
     """The first messages of a queue, or of one of its pages: looked at, not touched."""
     with opened(conn_id, ring) as queue:
-        found = queue.peek(origin, page=page, limit=limit, priority=priority)
+        found = queue.inspect.peek(origin, page=page, limit=limit, priority=priority)
     return schemas.Messages(rows=[views.message(message) for message in found])
 
 

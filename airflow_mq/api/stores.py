@@ -115,7 +115,7 @@ def opened(
             address = replace(where.address, statement_timeout=limit)
             # A store that answers late has its own time-out, and says so; this ends what never answers.
             stack.enter_context(within(seconds + 1))
-            with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, who=who) as queue:
+            with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, actor=who) as queue:
                 queue.store.probe = _Deadline(seconds)
                 yield queue
         except _TooSlow:
@@ -179,7 +179,7 @@ def described(conn_id: str) -> schemas.Store:
         where = target(conn_id)
         store.kind = where.address.driver
         with opened(conn_id, where.ring, seconds=PATIENCE) as queue:
-            store.rings = sorted(queue.rings(), key=lambda name: name != where.ring)
+            store.rings = sorted(queue.admin.rings(), key=lambda name: name != where.ring)
     except HTTPException as refused:
         store.error = str(refused.detail)
     except MessageQueueError as error:

@@ -28,7 +28,7 @@ def send_blobs(
 ) -> Enqueued:  # fmt: skip
     """Upload files, and enqueue a message for each; all of them or none."""
     with ExitStack() as stack:
-        held = [stack.enter_context(queue.put_blob(_source(path), progress=_bar(path, told))) for path in paths]
+        held = [stack.enter_context(queue.payloads.put(_source(path), progress=_bar(path, told))) for path in paths]
         done = queue.enqueue_messages(origin, [blob.message(key) for blob in held], **common)
         sizes = sum(blob.size for blob in held) if done.count else 0
     return type(done)(done.count, sizes, done.repeated)
@@ -56,7 +56,7 @@ def _bar(path: str, told: Tell) -> Callable[[int, int | None], None]:
 def blobs(session: Session, args: Namespace) -> None:
     """List payloads kept apart."""
     with session.queue() as queue:
-        found = queue.blobs(args.after or b"", args.limit + 1)
+        found = queue.payloads.list(args.after or b"", args.limit + 1)
     shown, more = found[: args.limit], len(found) > args.limit
     if session.out.as_json:
         session.out.value([_plain(one) for one in shown])
@@ -85,7 +85,7 @@ def get(session: Session, args: Namespace) -> None:
     with ExitStack() as stack:
         queue = stack.enter_context(session.queue())
         told = stack.enter_context(session.out.progress("reading"))
-        file = stack.enter_context(queue.open_blob(args.hash))
+        file = stack.enter_context(queue.payloads.open(args.hash))
         out: IO[bytes] = sys.stdout.buffer
         if args.output:
             out = stack.enter_context(open(args.output, "wb"))

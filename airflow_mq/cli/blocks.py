@@ -21,12 +21,12 @@ STATES = ("planned", "settled", "released")
 def list_blocks(session: Session, args: Namespace) -> None:
     """List blocks, the latest first."""
     with session.queue() as queue:
-        found, now = queue.blocks(args.state, args.limit), store_now(queue)
+        found, now = queue.blocks.list(args.state, args.limit), store_now(queue)
     if session.out.as_json:
         session.out.value([_plain(one, now) for one in found])
     elif not found:
         session.out.remark(
-            "no blocks here; each run of a DAG with block() is one, and so is what MessageQueue.plan_block plans"
+            "no blocks here; each run of a DAG with block() is one, and so is what MessageQueue.blocks.plan plans"
         )
     else:
         rows = [
@@ -39,7 +39,7 @@ def list_blocks(session: Session, args: Namespace) -> None:
 def show(session: Session, args: Namespace) -> None:
     """Show one block, and what it holds."""
     with session.queue() as queue:
-        block, now = queue.block(args.token), store_now(queue)
+        block, now = queue.blocks.get(args.token), store_now(queue)
     held: list[dict[str, Any]] = [
         {"origin": claim.whose, "priority": claim.priority, "messages": claim.messages, "planned": claim.planned}
         for claim in block.claims
@@ -62,8 +62,8 @@ def show(session: Session, args: Namespace) -> None:
 def release(session: Session, args: Namespace) -> None:
     """Give a block up."""
     with session.queue() as queue:
-        block = queue.block(args.token)
-        done = queue.release_block(args.token)
+        block = queue.blocks.get(args.token)
+        done = queue.blocks.release(args.token)
     session.out.value({"block": block.id, **vars(done)})
     session.out.remark(f"released block {block.id}: {told_of(done)}")
 

@@ -75,18 +75,18 @@ def completer_of(action: Action, conn_id: str | None = None) -> Completer | None
 
 def _rings(session: Session, prefix: str) -> list[str]:
     with session.any_ring() as queue:
-        return queue.rings()
+        return queue.admin.rings()
 
 
 def _origins(session: Session, prefix: str) -> list[str]:
     with session.queue() as queue:
-        return list(dict.fromkeys(one.origin for one in queue.glances(prefix, limit=_MOST)))
+        return list(dict.fromkeys(one.origin for one in queue.inspect.glances(prefix, limit=_MOST)))
 
 
 def _set_aside(session: Session, prefix: str) -> dict[str, str]:
     origin = prefix.partition(":")[0]
     with session.queue() as queue:
-        found = queue.overweight(origin, limit=_MOST) if ":" in prefix else queue.overweight(limit=_MOST)
+        found = queue.set_aside.list(origin, limit=_MOST) if ":" in prefix else queue.set_aside.list(limit=_MOST)
     return {str(one.address): f"{one.reason}, {one.size:,} bytes" for one in found}
 
 
@@ -94,7 +94,7 @@ def _blocks(session: Session, prefix: str) -> dict[str, str]:
     with session.queue() as queue:
         return {
             one.token: f"block {one.id}, {one.state}, {one.messages:,} messages"
-            for one in (queue.blocks("planned", limit=_MOST) or queue.blocks(limit=20))
+            for one in (queue.blocks.list("planned", limit=_MOST) or queue.blocks.list(limit=20))
         }
 
 

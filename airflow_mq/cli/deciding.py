@@ -17,7 +17,7 @@ _PRIORITY = option("--priority", choices=PRIORITIES, default=REGULAR, help="of w
 def pause(session: Session, args: Namespace) -> None:
     """Let servicing pass an origin by."""
     with session.queue() as queue:
-        queue.pause(args.origin, args.reason, args.until, below=args.below)
+        queue.admin.pause(args.origin, args.reason, args.until, below=args.below)
     session.out.value({"paused": args.origin, "below": args.below})
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.remark(f"paused {what}; messages are still taken; `airflow-mq queue resume {args.origin}` ends it")
@@ -26,7 +26,7 @@ def pause(session: Session, args: Namespace) -> None:
 def resume(session: Session, args: Namespace) -> bool:
     """Service an origin again."""
     with session.queue() as queue:
-        was_paused = queue.resume(args.origin)
+        was_paused = queue.admin.resume(args.origin)
     session.out.value({"origin": args.origin, "was_paused": was_paused})
     session.out.remark(f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused")
     return was_paused
@@ -35,7 +35,7 @@ def resume(session: Session, args: Namespace) -> bool:
 def paused(session: Session, args: Namespace) -> None:
     """List what is paused."""
     with session.queue() as queue:
-        found = queue.paused()
+        found = queue.admin.paused()
     if session.out.as_json:
         session.out.value([asdict(one) for one in found])
     elif not found:
@@ -56,7 +56,7 @@ def reap(session: Session, args: Namespace) -> None:
 def sweep(session: Session, args: Namespace) -> None:
     """Put aside everything that waits."""
     with session.queue() as queue:
-        left = queue.sweep(args.origin)
+        left = queue.sweep_queue(args.origin)
     session.out.value({"origin": args.origin, "set_aside": left})
     session.out.remark(
         f"swept {args.origin}: {left:,} messages wait for a person now; see `airflow-mq set-aside list`"
@@ -68,7 +68,7 @@ def sweep(session: Session, args: Namespace) -> None:
 def head(session: Session, args: Namespace) -> bool:
     """Make an origin the head."""
     with session.queue() as queue:
-        is_head = bool(queue.force_set_head(args.origin, priority=args.priority))
+        is_head = bool(queue.admin.force_set_head(args.origin, priority=args.priority))
     session.out.value({"origin": args.origin, "is_head": is_head})
     session.out.remark(f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next")
     return is_head
@@ -80,7 +80,7 @@ def set_origin(session: Session, args: Namespace) -> None:
     if args.defaults == any(value is not None for value in said.values()):
         raise UsageError("say --share, --least, --most, --ordered or --relaxed, or --defaults for none of them")
     with session.queue() as queue:
-        queue.set_origin(args.origin, **said)
+        queue.admin.set_origin(args.origin, **said)
     session.out.value({"origin": args.origin, **said})
     session.out.remark(f"{args.origin} is set, from the next block on")
 
@@ -88,7 +88,7 @@ def set_origin(session: Session, args: Namespace) -> None:
 def show_origin(session: Session, args: Namespace) -> None:
     """Tell how an origin is served."""
     with session.queue() as queue:
-        found = queue.settings_of(args.origin)
+        found = queue.inspect.settings_of(args.origin)
     if session.out.as_json:
         session.out.value({"origin": args.origin, **asdict(found)})
         return

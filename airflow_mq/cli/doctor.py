@@ -45,7 +45,7 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
     from ..queue import MessageQueue
 
     yield _clock(queue)
-    for name in queue.rings():
+    for name in queue.admin.rings():
         # The same connection; it is closed once, by who opened it.
         yield from _ring(MessageQueue(queue.store, name))
     yield from _holds(queue)
@@ -107,20 +107,20 @@ def _ring(queue: MessageQueue) -> Iterator[Finding]:
 
 def _servers(queue: MessageQueue) -> Iterator[Finding]:
     """Report which DAGs and programs service a ring, and which queues none of them can."""
-    check, servers, config = f"servers of {queue.ring}", queue.servers(), queue.config
+    check, servers, config = f"servers of {queue.ring}", queue.inspect.servers(), queue.config
     for one in servers:
         limit = one.limit_in(config)
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
         limited = "no limit" if limit is None else f"a limit of {limit}"
         yield fine(check, f"{one.name} services {takes} with {limited}, last at {when(one.at)}")
     if servers:
-        for told in queue.stuck(LOOKED_AT):
+        for told in queue.inspect.stuck(LOOKED_AT):
             yield wrong(check, told.sentence, "; or ".join(told.remedies))
 
 
 def _dead_blocks(queue: MessageQueue) -> Iterator[Finding]:
     now, check = store_now(queue), f"blocks of {queue.ring}"
-    planned = queue.blocks("planned", limit=1000)
+    planned = queue.blocks.list("planned", limit=1000)
     dead = [block for block in planned if block.deadline <= now]
     for block in dead:
         yield wrong(

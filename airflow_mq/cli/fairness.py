@@ -16,7 +16,7 @@ from .values import count, positive
 def fairness(session: Session, args: Namespace) -> bool:
     """Tell what each origin was promised and got."""
     with session.queue() as queue:
-        told = queue.fairness(args.blocks)
+        told = queue.inspect.fairness(args.blocks)
     broken = told.broken(
         most_wait=args.most_wait, most_late=args.most_late, most_error=args.most_error, least_jain=args.least_jain
     )

@@ -25,7 +25,7 @@ _NAMED = 4
 def dry_run(session: Session, args: Namespace) -> None:
     """Tell what the next block would take."""
     with session.queue() as queue:
-        block = queue.dry_run(**_conditions(queue, args))
+        block = queue.inspect.dry_run(**_conditions(queue, args))
     if session.out.as_json:
         session.out.value(_plain(block))
         return
@@ -64,8 +64,8 @@ def _tell_stuck(session: Session, block: ForeseenBlock) -> None:
 def forecast(session: Session, args: Namespace) -> None:
     """Tell what the next blocks would take."""
     with session.queue() as queue:
-        found = queue.forecast(args.blocks, **_conditions(queue, args))
-        ready = bool(found) or any(queue.ring_order(1, one) for one in PRIORITIES)
+        found = queue.inspect.forecast(args.blocks, **_conditions(queue, args))
+        ready = bool(found) or any(queue.inspect.ring_order(1, one) for one in PRIORITIES)
     if session.out.as_json:
         session.out.value([_plain(block) for block in found])
     elif not found:
@@ -87,9 +87,9 @@ def explain(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         how = {"limit": args.limit, "seed": args.seed, "ahead": args.ahead}
         if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not (args.queue or args.below):
-            told = queue.explain_message(address(args.what), **how)
+            told = queue.inspect.explain_message(address(args.what), **how)
         else:
-            told = queue.explain(args.what, priority=args.priority, below=args.below, **how)
+            told = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
     session.out.value(vars(told))
     session.out.line(told.sentence)
     for remedy in told.remedies:

@@ -25,7 +25,7 @@ def events(session: Session, args: Namespace) -> None:
     """Print events as they are read; with --follow, without end."""
     seen = False
     with session.queue() as queue:
-        stream = queue.events(
+        stream = queue.inspect.events(
             origin=args.origin, name=args.name, block=args.block, id=args.id, after=args.after, follow=args.follow
         )
         # Counted here, so that who follows stops with the last one and not with the one behind it.
@@ -69,7 +69,7 @@ def _line(event: Event) -> str:
 def ledger(session: Session, args: Namespace) -> None:
     """Show what blocks offered and granted."""
     with session.queue() as queue:
-        found = queue.ledger(block=args.block, limit=args.limit)
+        found = queue.inspect.ledger(block=args.block, limit=args.limit)
     if args.below is not None:
         _granted_below(session, args.below, found)
     elif session.out.as_json:

@@ -13,9 +13,9 @@ def housekeep(session: Session, args: Namespace) -> None:
     """End dead blocks, and let go of what is kept no longer."""
     with session.queue() as queue:
         done = {
-            "expired_messages": queue.expire_set_aside(),
-            "dead_blocks": queue.housekeep(),
-            "culled_pages": queue.cull() if args.cull else 0,
+            "expired_messages": queue.set_aside.expire(),
+            "dead_blocks": queue.admin.housekeep(),
+            "culled_pages": queue.set_aside.cull() if args.cull else 0,
         }
     session.out.value(done)
     session.out.remark(

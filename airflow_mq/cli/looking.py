@@ -64,9 +64,9 @@ def _row(origin: str, one: Footprint) -> tuple[Any, ...]:
 def order(session: Session, args: Namespace) -> None:
     """Show the ready ring from the head on."""
     with session.queue() as queue:
-        turns = [(name, HIGH) for name in queue.ring_order(args.limit, HIGH)]
-        turns += [(name, REGULAR) for name in queue.ring_order(args.limit)]
-        paused = {one.origin for one in queue.paused()}
+        turns = [(name, HIGH) for name in queue.inspect.ring_order(args.limit, HIGH)]
+        turns += [(name, REGULAR) for name in queue.inspect.ring_order(args.limit)]
+        paused = {one.origin for one in queue.admin.paused()}
         held = _held(queue)
         found = [(*turn, queue.footprint(*turn)) for turn in turns[: args.limit]]
     notes = {name: "paused" if name in paused else "in flight" if name in held else "" for name, _, _ in found}
@@ -86,13 +86,13 @@ def order(session: Session, args: Namespace) -> None:
 
 def _held(queue: Any) -> set[str]:
     """The origins of which a living block holds something."""
-    return {origin for block in queue.blocks("planned") for origin in queue.block(block.token).origins}
+    return {origin for block in queue.blocks.list("planned") for origin in queue.blocks.get(block.token).origins}
 
 
 def peek(session: Session, args: Namespace) -> None:
     """Look at messages without touching them."""
     with session.queue() as queue:
-        found = queue.peek(args.origin, page=args.page, limit=args.limit)
+        found = queue.inspect.peek(args.origin, page=args.page, limit=args.limit)
     if session.out.as_json:
         session.out.value([_message(one) for one in found])
     elif not found:

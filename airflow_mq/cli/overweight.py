@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def list_set_aside(session: Session, args: Namespace) -> None:
     """List set-aside messages."""
     with session.queue() as queue:
-        found = queue.overweight(after=args.after, limit=args.limit + 1, **_wanted(args))
+        found = queue.set_aside.list(after=args.after, limit=args.limit + 1, **_wanted(args))
     more, found = len(found) > args.limit, found[: args.limit]
     if session.out.as_json:
         session.out.value([_plain(one) for one in found])
@@ -88,9 +88,9 @@ def judge(session: Session, args: Namespace) -> bool:
     how = {"limit": args.limit, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
     with session.queue() as queue:
         if args.address:
-            result = queue.judge_again(args.address, args.why, **how)
+            result = queue.set_aside.requeue(args.address, args.why, **how)
         else:
-            result = queue.judge_all_again(args.why, **how, **wanted)
+            result = queue.set_aside.requeue_all(args.why, **how, **wanted)
     if session.out.as_json:
         moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
         session.out.value({"moved": moved, "stayed": [{"address": s.address, "why": s.why} for s in result.stayed]})
@@ -117,9 +117,9 @@ def discard(session: Session, args: Namespace) -> None:
     wanted = _chosen(args)
     with session.queue() as queue:
         if args.address:
-            count = queue.discard_overweight(args.address, args.why)
+            count = queue.set_aside.discard(args.address, args.why)
         else:
-            count = queue.discard_all_overweight(args.why, **wanted)
+            count = queue.set_aside.discard_all(args.why, **wanted)
     session.out.value({"discarded": count})
     session.out.remark(f"discarded {many(count, 'message')}")
 
@@ -127,7 +127,7 @@ def discard(session: Session, args: Namespace) -> None:
 def expire(session: Session, args: Namespace) -> None:
     """Let go of what the ring's policies say."""
     with session.queue() as queue:
-        count, config = queue.expire_set_aside(), queue.config
+        count, config = queue.set_aside.expire(), queue.config
     session.out.value({"expired": count})
     if config.set_aside_expires is None and not config.discard_unreadable:
         session.out.remark("this ring has no such policy: airflow-mq ring change --set set_aside_expires=2592000")

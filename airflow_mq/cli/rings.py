@@ -19,7 +19,7 @@ _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "back
 def list_rings(session: Session, args: Namespace) -> None:
     """List the rings of a store."""
     with session.any_ring() as queue:
-        names = queue.rings()
+        names = queue.admin.rings()
     session.out.value(names)
     for name in names:
         session.out.line(name)
@@ -35,7 +35,7 @@ def create(session: Session, args: Namespace) -> None:
     """Make a ring."""
     config = RingConfig.from_json(_settings(args))
     with session.any_ring() as queue:
-        queue.create_ring(args.name, config)
+        queue.admin.create_ring(args.name, config)
     _done(
         session, args.name, config, f"ring {args.name} made; try: airflow-mq --ring {args.name} enqueue acme 'an order'"
     )
@@ -49,7 +49,7 @@ def change(session: Session, args: Namespace) -> None:
     with session.queue(args.name) as queue:
         # Read as a whole ring would be, so that costs, weights and weighers get their types.
         typed = RingConfig.from_json(settings)
-        config = queue.change_ring(**{name: getattr(typed, name) for name in settings})
+        config = queue.admin.change_ring(**{name: getattr(typed, name) for name in settings})
         name = queue.ring
     _done(session, name, config, f"ring {name} changed: {', '.join(sorted(settings))}")
 
@@ -58,9 +58,9 @@ def order(session: Session, args: Namespace) -> None:
     """Tell whose turn it is, also of a ring that shuffles."""
     with session.queue(args.name) as queue:
         if args.seed is None:
-            names = queue.ring_order(args.limit, args.priority)
+            names = queue.inspect.ring_order(args.limit, args.priority)
         else:
-            names = queue.shuffled_order(args.seed, args.limit, args.priority)
+            names = queue.inspect.shuffled_order(args.seed, args.limit, args.priority)
         shuffles = queue.config.order == "shuffle"
     if session.out.as_json:
         session.out.value(names)

@@ -51,7 +51,7 @@ def _service(
     while True:
         calls += 1
         # So that queues of which somebody took messages by tokens have their turns in this very call.
-        queue.settle_completed()
+        queue.blocks.settle_completed()
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
         total = _sum(total, done)
         if not drain or not (done.processed or done.failed or done.set_aside or done.expired):

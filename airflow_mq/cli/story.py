@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def story(session: Session, args: Namespace) -> bool:
     """Tell what happened to a message."""
     with session.queue() as queue:
-        found = queue.story(args.message, origin=args.origin)
+        found = queue.inspect.history(args.message, origin=args.origin)
     if session.out.as_json:
         end = _plain(found.end) if found.end else None
         session.out.value({

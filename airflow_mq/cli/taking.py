@@ -15,7 +15,7 @@ from .values import positive, words
 def take(session: Session, args: Namespace) -> bool:
     """Take the next message on lease; the answer is no where there is none."""
     with session.queue() as queue:
-        token = queue.view(args.origin, lease=args.lease).try_next()
+        token = queue.leases.view(args.origin, lease=args.lease).try_next()
         if token is None:
             session.out.value(None)
             session.out.remark("there is nothing to take at the moment")
@@ -37,7 +37,7 @@ def take(session: Session, args: Namespace) -> bool:
 def complete(session: Session, args: Namespace) -> None:
     """Say that messages are treated."""
     with session.queue(_ring_of(args.token)) as queue:
-        count = queue.complete(args.token)
+        count = queue.leases.complete(args.token)
     _told(session, "completed", count)
 
 
@@ -45,14 +45,14 @@ def give_back(session: Session, args: Namespace) -> None:
     """Let messages go back to their places."""
     with session.queue(_ring_of(args.token)) as queue:
         for token in args.token:
-            queue.give_back(token)
+            queue.leases.give_back(token)
     _told(session, "given back", len(args.token))
 
 
 def transfer(session: Session, args: Namespace) -> None:
     """Hand messages on to another queue."""
     with session.queue(_ring_of(args.token)) as queue:
-        count = queue.transfer(args.token, args.to, ring=args.to_ring).count
+        count = queue.leases.transfer(args.token, args.to, ring=args.to_ring).count
     _told(session, "handed on", count)
 
 

@@ -43,7 +43,7 @@ def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tupl
     sums: dict[str, int] = {}
     found = []
     with queue.store.loose() as unit:
-        rows = unit.rows("measure", ring=queue.ring_id, processor=processor)
+        rows = unit.rows("measure", ring=queue.session.ring_id, processor=processor)
     for whose, its_origin, data in rows:
         if origin is not None and its_origin != origin:
             continue
@@ -94,7 +94,7 @@ def fit(session: Session, args: Namespace) -> bool:
     with session.queue() as queue:
         _, together = read(queue, args.processor, args.origin)
         if together is not None and args.store_it:
-            queue.change_ring(weigher=together.fit.weigher)
+            queue.admin.change_ring(weigher=together.fit.weigher)
     if session.out.as_json:
         told = None if together is None else _plain(together)
         session.out.value({"fit": told, "stored": together is not None and args.store_it})
@@ -121,7 +121,7 @@ def measure(session: Session, args: Namespace) -> None:
         # Checked whether it is applied or not: what is printed can be used.
         config = queue.config.changed(costs=costs)
         if args.apply:
-            queue.change_ring(costs=costs)
+            queue.admin.change_ring(costs=costs)
     if session.out.as_json:
         session.out.value({
             "unit": args.unit, "repeats": args.repeats, "applied": args.apply,

@@ -119,7 +119,7 @@ class Message:
         cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, priority: str | None = None,
     ) -> Message:  # fmt: skip
-        """A message whose payload is kept apart: `queue.put_blob` stored it, and told the reference."""
+        """A message whose payload is kept apart: `queue.payloads.put` stored it, and told the reference."""
         if not isinstance(blob, Reference):
             raise InvalidMessage(f"a blob is the reference that put_blob returned, not {type(blob).__name__}")
         return cls(blob, key, weight, headers, priority)

@@ -44,7 +44,7 @@ class Stage:
         """Make the store and the files, and tell what the files add up to."""
         upgrade(parse(self.store))
         with self.queue() as queue:
-            queue.change_ring(service_weight=orders.BLOCK)
+            queue.admin.change_ring(service_weight=orders.BLOCK)
         return orders.generate(self.place, **sizes)
 
     def start_airflow(self) -> None:

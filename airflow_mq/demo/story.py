@@ -110,7 +110,7 @@ class Story:
                 f"of its size, {block.seconds:.0f} s"
             )
             with self.stage.queue() as queue:
-                if not queue.ring_order(1):
+                if not queue.inspect.ring_order(1):
                     return
         self.summary.problems.append(f"after {MOST_BLOCKS} blocks something is still ready")
 
@@ -130,7 +130,7 @@ class Story:
 
     def _by_tenant(self, block: int) -> dict[str, int]:
         with self.stage.queue() as queue:
-            return dict(Counter(event.origin for event in queue.events(block=block, name="Processed")))
+            return dict(Counter(event.origin for event in queue.inspect.events(block=block, name="Processed")))
 
     def _follow(self, dag_id: str, run: str, what: str) -> str:
         """Tell what a run is doing until it has ended, and how it ended."""
@@ -160,9 +160,9 @@ class Story:
 
     def _look_at_what_is_left(self) -> None:
         with self.stage.queue() as queue:
-            for one in queue.overweight():
+            for one in queue.set_aside.list():
                 (peeked,) = [
-                    found for found in queue.peek(one.address.origin, page=one.address.page)
+                    found for found in queue.inspect.peek(one.address.origin, page=one.address.page)
                     if found.address == one.address
                 ]  # fmt: skip
                 weight = one.weight or orders.BLOCK
@@ -172,7 +172,7 @@ class Story:
                 })  # fmt: skip
             self.summary.failed = [
                 {"tenant": event.origin, "error": event.error, "block": event.block}
-                for event in queue.events(name="ProcessingFailed")
+                for event in queue.inspect.events(name="ProcessingFailed")
             ]
 
     def _execute_by_hand(self) -> None:
@@ -194,7 +194,7 @@ class Story:
         self._tell_tenants()
         with self.stage.queue() as queue:
             problems += [str(violation) for violation in queue.check()]
-            left = [str(one.address) for one in queue.overweight()]
+            left = [str(one.address) for one in queue.set_aside.list()]
         if summary.executed_by_hand and left:
             problems.append(f"still set aside: {', '.join(left)}")
         if [one["file"] for one in summary.set_aside] != [manifest["heavy"]["file"]]:

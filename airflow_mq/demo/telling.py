@@ -51,7 +51,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         if self._watcher is not None:
-            self._watcher.queue.close()
+            self._watcher.session.store.close()
 
     def tell(self, line: str) -> None:
         """Say what goes on from now on."""
@@ -79,7 +79,7 @@ class Progress:
         self._looked_at = time.monotonic()
         with suppress(MessageQueueError):
             if self._watcher is None:
-                self._watcher = Watcher(MessageQueue(self.store))
+                self._watcher = Watcher(MessageQueue(self.store).session)
             self._look = self._watcher.look(_QUEUES, blocks=_BLOCKS, waits=0, totals=False)
         return self._look
 

@@ -109,8 +109,8 @@ class _Bench:
         self.number += 1
         name = f"r{self.number}"
         with_settings = RingConfig.from_json({**self.config.to_json(), **settings})
-        MessageQueue(self.store).create_ring(name, with_settings)
-        yield MessageQueue(self.store, name, who="measuring")
+        MessageQueue(self.store).admin.create_ring(name, with_settings)
+        yield MessageQueue(self.store, name, actor="measuring")
 
     def once(self) -> dict[str, float]:
         """Every step once: what it took, in seconds."""
@@ -152,7 +152,7 @@ class _Bench:
             self._fill(queue)
             _knit(queue)
             for number in range(QUEUES):
-                queue.pause(f"q{number}")
+                queue.admin.pause(f"q{number}")
             return _block(queue)
 
     def emptied(self, *, knit: bool) -> float:
@@ -175,7 +175,7 @@ class _Bench:
         with self.ring() as queue:
             self._fill(queue)
             _knit(queue)
-            return _timed(lambda: queue.force_set_head(f"q{QUEUES // 2}"))
+            return _timed(lambda: queue.admin.force_set_head(f"q{QUEUES // 2}"))
 
     def executed(self) -> tuple[float, float]:
         with self.ring(service_weight=[4, 1 << 40]) as queue:
@@ -191,7 +191,7 @@ class _Bench:
         with self.ring(heap_size=SIZE + 12) as queue:
             queue.enqueue_messages("a", [bytes(SIZE)] * 4)
             _knit(queue)
-            queue.sweep("a")
+            queue.sweep_queue("a")
             return _timed(lambda: queue.reap_page("a", 0))
 
     def _fill(self, queue: MessageQueue) -> None:
@@ -204,18 +204,18 @@ def _nothing(delivery: object) -> None:
 
 def _knit(queue: MessageQueue) -> None:
     """Let what was sent lie in pages, and its queues in the ring: a block that nothing fits looks at them."""
-    queue.release_block(queue.plan_block(limit=Weight(0, 0)))
+    queue.blocks.release(queue.blocks.plan(limit=Weight(0, 0)))
 
 
 def _block(queue: MessageQueue, limit: Weight | None = None) -> float:
     """A block in which everything is done at once: planned, reported, settled."""
 
     def work() -> None:
-        block = queue.plan_block(limit=limit)
+        block = queue.blocks.plan(limit=limit)
         reports = list(_reports(block))
         if reports:
-            queue.report(block, reports)
-        queue.settle_block(block)
+            queue.blocks.report(block, reports)
+        queue.blocks.settle(block)
 
     return _timed(work)
 

@@ -55,7 +55,7 @@ class QueueOperator(BaseOperator):
 def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) -> Iterator[MessageQueue]:
     """A queue by its connection; what is decided with it is recorded under the DAG and the user who triggered it."""
     with MessageQueueHook(mq_conn_id).queue(ring or None) as queue:
-        queue.who = who(context)
+        queue.session.actor = who(context)
         try:
             yield queue
         finally:
@@ -133,12 +133,12 @@ def holder_of(key: str | None) -> tuple[str, str] | None:
 def release_finished(queue: MessageQueue, ti: Any, log: Any) -> int:
     """Release the blocks whose runs are over, before their time: nobody will settle them any more."""
     released = 0
-    for block in queue.blocks("planned", limit=MOST_BLOCKS):
+    for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
         holder = holder_of(block.key)
         if holder is None or holder == (ti.dag_id, ti.run_id) or not _is_over(ti, *holder):
             continue
         with suppress(MessageQueueError):
-            queue.release_block(block)
+            queue.blocks.release(block)
             released += 1
             log.info("Released block %d: the run %s of %s that planned it is over.", block.id, holder[1], holder[0])
     return released

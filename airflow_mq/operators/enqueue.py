@@ -204,7 +204,7 @@ class EnqueueMessagesOperator(QueueOperator):
             if isinstance(said, _File):
                 with said.open() as file:
                     large = said.size > queue.config.max_message_len
-                    said = held.enter_context(queue.put_blob(file)).reference if large else file.read()
+                    said = held.enter_context(queue.payloads.put(file)).reference if large else file.read()
             yield place, origin, said
 
     def _key(self, base: str, place: _Place, said: Any) -> Any:

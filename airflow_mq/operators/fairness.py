@@ -56,7 +56,7 @@ class CheckFairnessOperator(QueueOperator):
         most_error = number_of(self.most_error, "most_error", "a part, say 0.05")
         least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1")
         with self.opened(context) as queue:
-            told = queue.fairness(_count(self.blocks, "blocks") or 100)
+            told = queue.inspect.fairness(_count(self.blocks, "blocks") or 100)
         broken = told.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
         index = "nobody was left wanting" if told.jain is None else f"Jain's index is {told.jain:.3f}"
         self.log.info(

@@ -47,7 +47,7 @@ class PauseQueueOperator(QueueOperator):
         until = _until(self.until)
         with self.opened(context) as queue:
             for origin in (found := _several(self.origins)):
-                queue.pause(origin, self.reason, until, below=self.below)
+                queue.admin.pause(origin, self.reason, until, below=self.below)
         self.log.info("Paused %s%s.", ", ".join(map(quoted, found)), " and all below" if self.below else "")
         return found
 
@@ -67,7 +67,7 @@ class ResumeQueueOperator(QueueOperator):
     def execute(self, context: Any) -> list[str]:
         """Resume them."""
         with self.opened(context) as queue:
-            found = [origin for origin in _several(self.origins) if queue.resume(origin)]
+            found = [origin for origin in _several(self.origins) if queue.admin.resume(origin)]
         self.log.info("Resumed %s.", ", ".join(map(quoted, found)) or "nothing: nothing was paused")
         return found
 
@@ -126,9 +126,9 @@ class HousekeepingOperator(QueueOperator):
         with self.opened(context) as queue:
             done = {
                 "finished_blocks": release_finished(queue, context["ti"], self.log),
-                "expired_messages": queue.expire_set_aside(),
-                "dead_blocks": queue.housekeep(),
-                "culled_pages": queue.cull() if self.cull else 0,
+                "expired_messages": queue.set_aside.expire(),
+                "dead_blocks": queue.admin.housekeep(),
+                "culled_pages": queue.set_aside.cull() if self.cull else 0,
             }
             metrics.watched(queue)
             violations = queue.check() if self.check else []

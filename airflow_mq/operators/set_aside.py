@@ -67,7 +67,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             try:
                 self.process(context, processors, checked_part(self.part, processors), said)
             finally:
-                summary = summary_of(said, queue.settle_block(block))
+                summary = summary_of(said, queue.blocks.settle(block))
                 context["ti"].xcom_push(key=SETTLED, value=summary)
                 self.log.info("%s", readable(summary))
         if summary["went_back"]:
@@ -87,10 +87,10 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         return Processors([replace(processors[self.processor], origins=("*",))])
 
     def _plan(self, queue: MessageQueue, context: Any, address: Address, limit: Weight) -> Block:
-        block = queue.plan_overweight(address, limit, key=key_of(context), lease=number_of(self.lease, "lease"))
+        block = queue.blocks.plan_overweight(address, limit, key=key_of(context), lease=number_of(self.lease, "lease"))
         context["ti"].xcom_push(key=BLOCK, value=told(queue, block))
         if block.planned.exceeds(limit):
-            queue.release_block(block)
+            queue.blocks.release(block)
             raise AirflowFailException(f"message {address} weighs {block.planned}, and the limit is {limit}; raise it")
         return block
 
@@ -145,7 +145,7 @@ class DiscardSetAsideOperator(_DecidingOperator):
     :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
     :param why: the reason, which is all that is left of them (templated)
     :param origin: instead of addresses, all of this origin (templated)
-    :param reason: all that were set aside for this, say `size`; see `MessageQueue.overweight` (templated)
+    :param reason: all that were set aside for this, say `size`; see `MessageQueue.set_aside.list` (templated)
     :param block: all that this block set aside (templated)
     :param arrived: all that were sent before this block and after the one before it (templated)
     :param older_than: all that were sent longer ago: a time span, or seconds (templated)
@@ -157,9 +157,9 @@ class DiscardSetAsideOperator(_DecidingOperator):
         addresses, wanted = self.chosen()
         with self.opened(context) as queue:
             if wanted:
-                count = queue.discard_all_overweight(str(self.why), **wanted)
+                count = queue.set_aside.discard_all(str(self.why), **wanted)
             else:
-                count = queue.discard_overweight(addresses, str(self.why))
+                count = queue.set_aside.discard(addresses, str(self.why))
         self.log.info("Discarded %s: %s", many(count, "message"), self.why)
         return count
 
@@ -194,9 +194,9 @@ class RequeueSetAsideOperator(_DecidingOperator):
         how: dict[str, Any] = {"limit": limit, "weigh": self.weigh, "forget_attempts": self.forget_attempts}
         with self.opened(context) as queue:
             if addresses:
-                result = queue.judge_again(addresses, why, **how)
+                result = queue.set_aside.requeue(addresses, why, **how)
             else:
-                result = queue.judge_all_again(why, **how, **wanted)
+                result = queue.set_aside.requeue_all(why, **how, **wanted)
         for one in result.stayed[:20]:
             self.log.info("%s stays: %s", visible(str(one.address)), visible(one.why))
         self.log.info("Back into their queues: %s; %d stay.", many(len(result.moved), "message"), len(result.stayed))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def planned(queue: MessageQueue, block: Block, began: int) -> Carrier:
     """Tell of a block that was planned; returns the context of its trace, for the tasks that go on with it."""
     metrics.planned(queue, block, (tracing.now() - began) / 1e9)
-    if not queue.traces:
+    if not queue.session.traces:
         return {}
-    carried = harmless(queue.carried)(block, LINKS, tracing.is_traced) or []
+    carried = harmless(queue.inspect.carried)(block, LINKS, tracing.is_traced) or []
     links = list({one.headers["traceparent"]: one.headers for one in carried}.values())
     said = _said(queue, "plan", block.id)
     return tracing.tell(f"plan {queue.ring}", began, kind="CONSUMER", links=links, **said, **{
@@ -40,7 +40,7 @@ def processing(queue: MessageQueue, part: Mapping[str, Any], block: Mapping[str,
     said = {**_said(queue, "process", block["id"]), "messaging.batch.message_count": part["messages"],
             "airflow_mq.part": part["name"]}  # fmt: skip
     name = f"process {queue.ring}"
-    with tracing.span(name, on=queue.traces, kind="CONSUMER", parent=block.get("trace"), **said) as carrier:
+    with tracing.span(name, on=queue.session.traces, kind="CONSUMER", parent=block.get("trace"), **said) as carrier:
         yield carrier
 
 
@@ -51,7 +51,7 @@ def taken(
     """The queues that a block, or a part of it, takes messages of, for whoever follows lineage."""
     if not lineage.is_wanted():
         return None
-    claims = [(claim.whose, claim.messages) for claim in queue.block(token).claims if claim.messages]
+    claims = [(claim.whose, claim.messages) for claim in queue.blocks.get(token).claims if claim.messages]
     if processors is not None and part is not None:
         mine = processors.mine(part, list(dict.fromkeys(origin for origin, _ in claims)))
         own = {origin for origins in mine.values() for origin in origins}
@@ -77,7 +77,7 @@ def begun(
 def sending(queue: MessageQueue) -> Iterator[None]:
     """A span around what a task sends, which its messages carry."""
     with tracing.span(
-        f"send {queue.ring}", on=queue.traces, kind="PRODUCER", **_said(queue, "send", None)
+        f"send {queue.ring}", on=queue.session.traces, kind="PRODUCER", **_said(queue, "send", None)
     ):  # fmt: skip
         yield
 
@@ -90,20 +90,20 @@ class Settling:
         self.planned_at: clock | None = None
         self.carried: list[Carried] = []
         self.answers: Mapping[str, Answers] = {}
-        if queue.traces or metrics.is_on():
+        if queue.session.traces or metrics.is_on():
             harmless(self._look)()
 
     def _look(self) -> None:
-        block = self.queue.block(self.token)
+        block = self.queue.blocks.get(self.token)
         self.planned_at = block.planned_at
-        if self.queue.traces and block.state == "planned":
-            self.carried = self.queue.carried(block, OUTCOMES, tracing.is_traced)
-            self.answers = self.queue.reported(block)
+        if self.queue.session.traces and block.state == "planned":
+            self.carried = self.queue.inspect.carried(block, OUTCOMES, tracing.is_traced)
+            self.answers = self.queue.blocks.reported(block)
 
     def told(self, summary: Mapping[str, Any]) -> None:
         """Tell what the block came to."""
         metrics.settled(self.queue, summary, self._seconds())
-        if not self.queue.traces:
+        if not self.queue.session.traces:
             return
         said = _said(self.queue, "settle", summary["block"])
         counts = {f"airflow_mq.{what}": summary[what] for what in ("processed", "failed", "set_aside", "went_back")}

@@ -15,28 +15,23 @@ from ..core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ..core.weight import ZERO, Weight
 from ..store.shelf import SqlShelf
 from ..store.thaw import standing_of
-from .reading import Reading, ledger_pages
+from .reading import ledger_pages
+from .session import RingSession
 from .values import LedgerBlock
 from .waiting import Waiting
 
 
-class Accounting(Reading):
-    """The part of the queue that gives account."""
+class Accounting:
+    """Figures of fairness."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
-        """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
-
-        The definitions are in `airflow_mq.core.fairness`. Shares, leasts and mosts count as they are set
-        now. What waits at this moment is looked at, too: so a queue is missed by no check while it waits,
-        though a ledger has no line for a queue that a block did not come to.
-
-        :param blocks: how many blocks to look back.
-        :param most: look at no more than so many of those that wait, from the head on. What is said of the others
-            is what the ledger says.
-        """
+        """See `Inspect.fairness`."""
         if not check_number(blocks, "a number of blocks"):
             raise InvalidInput("fairness is told over at least 1 block")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             return fairness_of(shelf, ledger_pages(unit, self.ring_id, blocks), most)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -19,12 +20,11 @@ from ..core.service import overweight_limit
 from ..core.shelf import Aside
 from ..core.weight import Weight
 from ..store import codec
-from ..store.blobs import sweep
 from ..store.rows import LATEST
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .base import limit_of
-from .blocks import Blocks, refuse_claimed_by_hand
+from .blocks import refuse_claimed_by_hand
+from .session import RingSession, limit_of
 from .values import SetAside, moment
 
 #: A decision about many messages is made of transactions of so many.
@@ -89,14 +89,17 @@ class Wanted(NamedTuple):
         return now - int(check_seconds(seconds, "an age") * 1_000_000)
 
 
-class Asides(Blocks):
-    """The part of the queue for what no block could take."""
+class SetAsides:
+    """Set-aside messages of a ring: list, requeue, discard and expire."""
 
-    def overweight(
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def list(
         self, origin: str | None = None, *, after: Address | None = None, limit: int = 100, reason: str | None = None,
         block: int | None = None, arrived: int | None = None, older_than: Age | None = None, error: str | None = None,
         errors: bool = False,
-    ) -> list[SetAside]:  # fmt: skip
+    ) -> builtins.list[SetAside]:  # fmt: skip
         """Messages that wait for a person: where they lie, what they ask for, and by which limit they were judged.
 
         In the order of their addresses, so many at a time: go on after the last one.
@@ -112,11 +115,11 @@ class Asides(Blocks):
         """
         wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         check_number(limit, "a limit")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             found = _found(unit, shelf, wanted, after, limit)
             return _with_errors(unit, shelf, found) if errors and error is None else found
 
-    def judge_again(
+    def requeue(
         self, addresses: Address | Iterable[Address], why: str = "", *, limit: Weight | None = None,
         weigh: bool = False, forget_attempts: bool = False,
     ) -> Judgement:  # fmt: skip
@@ -133,7 +136,7 @@ class Asides(Blocks):
         chosen = _chosen(addresses)
         check_text(why, "a reason")
         result = Judgement()
-        with self._working(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             full = self._full(shelf, limit)
             self._prepare(unit, shelf, chosen)
             known = _known(unit, shelf, chosen)
@@ -141,15 +144,15 @@ class Asides(Blocks):
                 refuse_claimed_by_hand(unit, self.ring_id, at)
                 if forget_attempts:
                     rules.forget_attempts(shelf, at)
-                _sort(result, rules.judge_again(shelf, at, known.get(at), full, self.who, why, weigh=weigh))
+                _sort(result, rules.judge_again(shelf, at, known.get(at), full, self.session.actor, why, weigh=weigh))
         return result
 
-    def judge_all_again(
+    def requeue_all(
         self, why: str = "", *, limit: Weight | None = None, weigh: bool = False, origin: str | None = None,
         reason: str | None = None, block: int | None = None, arrived: int | None = None, older_than: Age | None = None,
         error: str | None = None, forget_attempts: bool = False,
     ) -> Judgement:  # fmt: skip
-        """The same for all that are meant, in transactions of some hundred each; the filters are those of `overweight`.
+        """The same for all that are meant, in transactions of some hundred each; the filters are those of `list`.
 
         What was swept is judged only where that is asked for (`reason="swept"`): a person put it aside on purpose.
         With `error`, the attempts of the messages count from zero again: what caused the error is fixed.
@@ -163,30 +166,32 @@ class Asides(Blocks):
             full = self._full(shelf, limit)
             if anew:
                 rules.forget_attempts(shelf, one.address)
-            _sort(result, rules.judge_again(shelf, one.address, _aside(one), full, self.who, why, weigh=weigh))
+            _sort(
+                result, rules.judge_again(shelf, one.address, _aside(one), full, self.session.actor, why, weigh=weigh)
+            )
 
         for address, refusal in self._each(wanted, judge, lambda one: one.reason != SWEPT or reason == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))
         return result
 
-    def discard_overweight(self, addresses: Address | Iterable[Address], why: str) -> int:
+    def discard(self, addresses: Address | Iterable[Address], why: str) -> int:
         """Drop set-aside messages, with a recorded reason; tell how many there were. All of one call, or none."""
         chosen = _chosen(addresses)
         _check_why(why)
-        with self._working(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             shelf.fetch_pages((at.book, at.page) for at in chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
-                rules.discard(shelf, at, decided(why, self.who))
+                rules.discard(shelf, at, decided(why, self.session.actor))
         return len(chosen)
 
-    def discard_all_overweight(
+    def discard_all(
         self, why: str, *, origin: str | None = None, reason: str | None = None, block: int | None = None,
         arrived: int | None = None, older_than: Age | None = None, error: str | None = None,
     ) -> int:  # fmt: skip
         """Drop all set-aside messages that are meant, in transactions of some hundred each; tell how many there were.
 
-        The filters are those of `overweight`; say at least one. What is paused, or executed right now, stays.
+        The filters are those of `list`; say at least one. What is paused, or executed right now, stays.
         """
         wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         _check_why(why)
@@ -194,11 +199,11 @@ class Asides(Blocks):
             raise InvalidInput(
                 "say which: origin, reason, block, arrived, older_than or error; nobody discards everything"
             )
-        return self._drop(wanted, Fate.DISCARDED, why, self.who)
+        return self._drop(wanted, Fate.DISCARDED, why, self.session.actor)
 
-    def expire_set_aside(self) -> int:
+    def expire(self) -> int:
         """Let go of what the ring's policies say: `set_aside_expires` and `discard_unreadable`; tell how many."""
-        config, count = self.config, 0
+        config, count = self.session.config, 0
         if config.discard_unreadable:
             why = "no processor could read it"
             count += self._drop(Wanted(reason=ATTEMPTS), Fate.DISCARDED, why, "policy discard_unreadable")
@@ -216,28 +221,19 @@ class Asides(Blocks):
             for origin, page in pages:
                 last = Address(origin, page + 1, -1)
                 try:
-                    with self._working(passes_in_flight=False) as (unit, shelf):
-                        self.refuse_claimed_page(unit, origin, page)
-                        rules.reap_page(shelf, origin, page, why, self.who)
+                    with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+                        refuse_claimed_page(unit, self.ring_id, origin, page)
+                        rules.reap_page(shelf, origin, page, why, self.session.actor)
                     reaped += 1
                 except Refused:
                     continue
         return reaped
 
-    def housekeep(self) -> int:
-        """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
-        dead = self.release_dead_blocks()
-        with self._working(beside_lease=True) as (unit, shelf):
-            self._forget_old(unit, shelf.now, at_once=True)
-        sweep(self.store)
-        self.expire_set_aside()
-        return dead
-
-    def refuse_claimed_page(self, unit: Unit, origin: str, page: int) -> None:
-        """A page of which a block holds a message, or that it passed, stays."""
-        for whose, data in unit.claims_of(self.ring_id, [origin]):
-            if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
-                raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
+    def count(self, most: int = 10_000) -> int:
+        """How many messages wait for a person, of at most so many."""
+        check_number(most, "a limit")
+        with self.store.loose() as unit:
+            return min(int(unit.rows("count_asides", ring=self.ring_id, limit=most)[0][0]), most)
 
     # How decisions about many are made.
 
@@ -258,13 +254,13 @@ class Asides(Blocks):
         """Decide about all that are meant, some hundred in a transaction; tell which refused, and why."""
         after: Address | None = None
         while True:
-            with self._looking() as (unit, shelf):
+            with self.session.snapshot() as (unit, shelf):
                 found = _found(unit, shelf, wanted, after, AT_ONCE)
             if not found:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
-            with self._working(passes_in_flight=False) as (unit, shelf):
+            with self.session.transaction(passes_in_flight=False) as (unit, shelf):
                 chosen = [one for one in found if means(one)]
                 self._prepare(unit, shelf, [one.address for one in chosen])
                 for one in chosen:
@@ -291,12 +287,19 @@ class Asides(Blocks):
         """What a full block leaves for a message."""
         return overweight_limit(shelf, limit_of(shelf.config, limit, "by which to judge"))
 
-    def _kept_pages(self, after: Address) -> list[tuple[str, int]]:
+    def _kept_pages(self, after: Address) -> builtins.list[tuple[str, int]]:
         with self.store.loose() as unit:
             rows = unit.rows(
                 "kept_pages", ring=self.ring_id, origin=after.book, page=after.page, only=None, limit=AT_ONCE
             )
         return [(row[0], row[1]) for row in rows]
+
+
+def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:
+    """A page of which a block holds a message, or that it passed, stays."""
+    for whose, data in unit.claims_of(ring, [origin]):
+        if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
+            raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
 
 
 def _chosen(addresses: Address | Iterable[Address]) -> list[Address]:

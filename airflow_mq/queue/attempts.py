@@ -21,7 +21,7 @@ from ..core.service import Ladder, apply_outcome, aside_of, done_run, drop_expir
 from ..core.shelf import Shelf
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
-from .base import current_delivery
+from .session import current_delivery
 from .values import Batch, Delivery, Facts
 
 log = logging.getLogger("airflow_mq.service")

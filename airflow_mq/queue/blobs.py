@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,9 +16,11 @@ from ..core.blob import Reference
 from ..core.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
 from ..core.message import Message, check_number
 from ..core.weight import Weight
-from ..store.blobs import CHUNK, Upload, hold, open_blob, release, sweep
-from .base import current_delivery
-from .sending import Sending, When
+from ..store import Store
+from ..store.blobs import CHUNK, Upload, hold, open_blob, release
+from ..store.blobs import sweep as sweep_store
+from .sending import Sender, When
+from .session import RingSession, current_delivery
 from .values import Delivery, Enqueued, Peeked, moment
 
 
@@ -59,8 +62,8 @@ class StoredBlob:
 class Held:
     """A payload that was uploaded, and is kept for a while until messages refer to it."""
 
-    def __init__(self, queue: Keeping, reference: Reference, hold: int) -> None:
-        self.reference, self._queue, self._hold = reference, queue, hold
+    def __init__(self, store: Store[Any], reference: Reference, hold: int) -> None:
+        self.reference, self._store, self._hold = reference, store, hold
 
     @property
     def hash(self) -> bytes:
@@ -81,7 +84,7 @@ class Held:
 
     def release(self) -> None:
         """Keep it for messages only: without any, it goes at once."""
-        release(self._queue.store, self._hold)
+        release(self._store, self._hold)
 
     def __enter__(self) -> Held:
         return self
@@ -90,58 +93,61 @@ class Held:
         self.release()
 
 
-class Keeping(Sending):
-    """The part of the queue for payloads that no page holds."""
+class Payloads:
+    """External payloads: stored once outside of pages, referred to by messages."""
 
-    def put_blob(self, source: Source, *, progress: Progress | None = None) -> Held:
+    def __init__(self, session: RingSession, sender: Sender) -> None:
+        self.session, self.store, self._sender = session, session.store, sender
+
+    def put(self, source: Source, *, progress: Progress | None = None) -> Held:
         """Store a payload, whatever its size, and hold it until messages refer to it.
 
         It is read once, in chunks, and no more than a few of them are in memory. What is there already is not
         stored again; two senders of the same payload do not wait for each other. Without a message it is kept for
         the ring's `keep_uploads`, or until the end of a `with` statement. ::
 
-            with queue.put_blob(Path("orders.parquet")) as blob:
+            with queue.payloads.put(Path("orders.parquet")) as blob:
                 queue.enqueue_messages([("acme", blob.message()), ("birch", blob.message())])
         """
-        keep = self.config.keep_uploads
+        keep = self.session.config.keep_uploads
         known = _reference_to(source)
         if known is not None:
             holding = hold(self.store, known, keep)
             if holding is not None:
                 if progress:
                     progress(known.size, known.size)
-                return Held(self, known, holding)
+                return Held(self.store, known, holding)
         total = known.size if known else None
-        upload = Upload(self.store, keep, self.config.blob_path)
+        upload = Upload(self.store, keep, self.session.config.blob_path)
         try:
             for piece in _pieces(source):
                 upload.write(piece)
                 if progress:
                     progress(upload.size, total)
-            return Held(self, *upload.finish())
+            return Held(self.store, *upload.finish())
         except BaseException:
             with suppress(MessageQueueError):
                 upload.drop()
             raise
 
-    def enqueue_blob(
+    def enqueue(
         self, origin: str, source: Source, *, key: str | None = None, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
         priority: str | None = None, progress: Progress | None = None,
     ) -> Enqueued:  # fmt: skip
-        """Store a payload as `put_blob` does, and enqueue one message that refers to it."""
-        origin = self.check_sender(origin)
-        blob = self.put_blob(source, progress=progress)
+        """Store a payload as `put` does, and enqueue one message that refers to it."""
+        origin = self.session.check_sender(origin)
+        blob = self.put(source, progress=progress)
         message = blob.message(key, Weight.of(weight) if weight is not None else None, headers, priority)
         try:
-            told = self.enqueue_messages([(origin, message)], not_before=not_before, expires=expires)
+            told = self._sender.enqueue_messages([(origin, message)], not_before=not_before, expires=expires)
         finally:
             # A processor's message is there only when it is done: until then the upload holds the payload.
             if current_delivery.get() is None:
                 blob.release()
         return Enqueued(told.count, blob.size if told.count else 0, told.repeated)
 
-    def open_blob(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
+    def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
         """A payload kept apart, as a file to read from: by its hash, or by the message that refers to it.
 
         Raises `BlobMissing` if it is not there.
@@ -164,7 +170,7 @@ class Keeping(Sending):
             raise BlobMissing(hash_)
         return Reference.of(hash_, rows[0][0])
 
-    def blobs(self, after: bytes = b"", limit: int = 100) -> list[StoredBlob]:
+    def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
         """The payloads kept apart of this store by their hashes, so many at a time: go on after the last one."""
         check_number(limit, "a limit")
         with self.store.loose() as unit:
@@ -176,10 +182,10 @@ class Keeping(Sending):
             for hash_, size, path, at, references, held in rows
         ]  # fmt: skip
 
-    def sweep_blobs(self) -> int:
+    def sweep(self) -> int:
         """Remove payloads that nobody refers to, and uploads that were given up; tell how many payloads went."""
-        self._refuse_nested()
-        return sweep(self.store)
+        self.session.refuse_nested()
+        return sweep_store(self.store)
 
 
 @contextmanager

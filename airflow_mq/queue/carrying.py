@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..core.claims import ClaimRun
 from ..core.message import Address, check_number
 from .blocks import Block, Blocks
+from .session import RingSession
 
 #: How many pages of a block are looked through at most.
 PAGES = 256
@@ -21,22 +22,25 @@ class Carried:
     headers: Mapping[str, str]
 
 
-class Carrying(Blocks):
-    """The part of the queue that reads headers without payloads."""
+class Carrying:
+    """Headers of a block's messages, without payloads."""
+
+    def __init__(self, session: RingSession, blocks: Blocks) -> None:
+        self.session, self._blocks = session, blocks
 
     def carried(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
     ) -> list[Carried]:
-        """What the first messages of a block carry that carry anything of interest; so many of them at most."""
+        """See `Inspect.carried`."""
         check_number(most, "a number of messages")
-        held = block if isinstance(block, Block) else self.block(block)
+        held = block if isinstance(block, Block) else self._blocks.get(block)
         # A page of every queue, before a second one of any.
         runs = sorted(
             ((at, claim.origin, run) for claim in held.claims for at, run in enumerate(claim.runs) if run.count),
             key=lambda one: one[0],
         )[:PAGES]
         found: list[Carried] = []
-        with self._looking() as (_, shelf):
+        with self.session.snapshot() as (_, shelf):
             shelf.fetch_pages([(origin, run.page) for _, origin, run in runs])
             for _, origin, run in runs:
                 page = shelf.pages.get((origin, run.page))

@@ -29,9 +29,9 @@ from ..store.thaw import page_of
 from ..store.unit import Unit, said_of_blobs
 from .bounds import has_bound, refuse_new_origins
 from .packing import HELD, Packer, Spool
-from .sending import Sending, When
+from .sending import Sender, When
 from .values import Enqueued
-from .viewing import ReferenceToken, Viewing
+from .viewing import Leases, ReferenceToken
 
 Result = TypeVar("Result")
 _PACKAGE = str(Path(__file__).parent)
@@ -97,7 +97,7 @@ class TransferToken(Command[int]):
 
     def _complete(self, unit: Unit, outcome: Outcome) -> int:
         for token in self.tokens:
-            self.commands.queue.complete_in(unit, token, outcome)
+            self.commands.leases.complete_in(unit, token, outcome)
         return len(self.tokens)
 
 
@@ -105,13 +105,13 @@ class Push(Command[Enqueued]):
     """Messages, or released ones, on their way to a queue."""
 
     def __init__(
-        self, commands: Commands, target: Sending, origin: str, what: list[bytes | Message | TransferToken],
+        self, commands: Commands, target: Sender, origin: str, what: list[bytes | Message | TransferToken],
         common: Mapping[str, Any], not_before: When | None, expires: When | None, priority: str | None,
     ) -> None:  # fmt: skip
         super().__init__(commands, "push")
-        self.target, self.origin, self.messages = target, target.check_sender(origin), what
+        self.target, self.origin, self.messages = target, target.session.check_sender(origin), what
         self.common, self.not_before, self.expires = common, not_before, expires
-        self.priority = None if priority is None else target.permit.check_priority(check_priority(priority))
+        self.priority = None if priority is None else target.session.permit.check_priority(check_priority(priority))
         for token in self._released():
             token._refuse_again()
             if token.commands.connection is not commands.connection:
@@ -141,16 +141,17 @@ class Push(Command[Enqueued]):
 
     def _send(self, unit: Unit, messages: Iterable[Any]) -> Enqueued:
         target = self.target
-        due = None if self.not_before is None else target._instant(self.not_before)
-        expires = None if self.expires is None else target._instant(self.expires)
+        due = None if self.not_before is None else target.instant(self.not_before)
+        expires = None if self.expires is None else target.instant(self.expires)
         packer = Packer(
-            target.config, {**self.common, "expires": expires}, target.check_sender,
-            self.priority or REGULAR, target.permit.check_priority, tracing.carrying() if target.traces else None,
+            target.session.config, {**self.common, "expires": expires}, target.session.check_sender,
+            self.priority or REGULAR, target.session.permit.check_priority,
+            tracing.carrying() if target.session.traces else None,
         )  # fmt: skip
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
-            spool = Spool(packer.pack_one(self.origin, messages, target.config.max_message_len), file)
-            refused = target._refused_keys(unit, spool.keys)
-            target._require_blobs(unit, packer.blobs)
+            spool = Spool(packer.pack_one(self.origin, messages, target.session.config.max_message_len), file)
+            refused = target.refused_keys(unit, spool.keys)
+            target.require_blobs(unit, packer.blobs)
             self._refuse_new_origin(unit, spool.origins(refused))
             if packer.high:
                 unit.run("allow_high", ring=target.ring_id)
@@ -159,8 +160,8 @@ class Push(Command[Enqueued]):
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
     def _refuse_new_origin(self, unit: Unit, origins: Iterable[str]) -> None:
-        if has_bound(self.target.config):
-            refuse_new_origins(unit, self.target.ring_id, origins, self.target._remember_config)
+        if has_bound(self.target.session.config):
+            refuse_new_origins(unit, self.target.ring_id, origins, self.target.session.remember_config)
 
     # Handing on.
 
@@ -176,20 +177,20 @@ class Push(Command[Enqueued]):
 
     def _hand_on(self, unit: Unit, released: TransferToken, token: ReferenceToken) -> int:
         """Complete a message here, and let a mail without bytes stand for it there."""
-        source, target = released.commands.queue, self.target
-        there = self.origin if target.ring == source.ring else f"{target.ring}/{self.origin}"
-        source.complete_in(unit, token, Transferred(there))
-        lies = _Lying(unit, source.ring_id, token)
-        if lies.size > target.config.max_message_len:
-            raise MessageTooLong(lies.size, target.config.max_message_len)
+        leases, target = released.commands.leases, self.target
+        there = self.origin if target.ring_id == leases.ring_id else f"{target.session.ring}/{self.origin}"
+        leases.complete_in(unit, token, Transferred(there))
+        lies = _Lying(unit, leases.ring_id, token)
+        if lies.size > target.session.config.max_message_len:
+            raise MessageTooLong(lies.size, target.session.config.max_message_len)
         self._refuse_new_origin(unit, [self.origin])
-        rank = target.permit.check_priority(self.priority or token.address.priority)
+        rank = target.session.permit.check_priority(self.priority or token.address.priority)
         if rank == HIGH:
             unit.run("allow_high", ring=target.ring_id)
         name = book_name(self.origin, rank)
         said = {**lies.said, **{name: value for name, value in self.common.items() if value}}
         if self.expires is not None:
-            said["expires"] = target._instant(self.expires)
+            said["expires"] = target.instant(self.expires)
         if lies.blob is not None:
             # A payload kept apart stays there: another message refers to it.
             attributes = codec.write_json({**said_of_blobs([lies.blob]), **({"all": said} if said else {})})
@@ -259,15 +260,15 @@ class Commands:
     whole transaction gone.
     """
 
-    def __init__(self, queue: Viewing, connection: Any) -> None:
-        self.queue, self.connection = queue, connection
+    def __init__(self, sender: Sender, leases: Leases, connection: Any) -> None:
+        self.sender, self.leases, self.connection = sender, leases, connection
         self._known = False
 
     @contextmanager
     def within(self) -> Iterator[Unit]:
         """A piece of work in the caller's transaction."""
-        self.queue._refuse_nested()
-        with guest(self.queue.store, self.connection, known=self._known) as unit:
+        self.sender.session.refuse_nested()
+        with guest(self.sender.store, self.connection, known=self._known) as unit:
             yield unit
         self._known = True
 
@@ -293,13 +294,15 @@ class Commands:
         if not messages:
             raise InvalidInput("say what to push: push(origin, message)")
         target = self._target(ring)
-        common = {"weight": Weight.of(weight) if weight is not None else None,
-                  "headers": check_headers(headers, target.config.max_headers) if headers else None}  # fmt: skip
+        common = {
+            "weight": Weight.of(weight) if weight is not None else None,
+            "headers": check_headers(headers, target.session.config.max_headers) if headers else None,
+        }
         return Push(self, target, origin, list(messages), common, not_before, expires, priority)
 
     def complete(self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken]) -> TransferToken:
         """Say that the messages of these tokens are treated. What this returns can be pushed on instead."""
-        return TransferToken(self, self.queue.tokens(tokens))
+        return TransferToken(self, self.leases.list(tokens))
 
     def transfer(
         self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken], to: str, *, ring: str | None = None,
@@ -313,34 +316,10 @@ class Commands:
         """
         return self.push(to, self.complete(tokens), ring=ring, weight=weight)
 
-    def _target(self, ring: str | None) -> Sending:
-        queue: Any = self.queue
-        if ring is None or ring == queue.ring:
-            return queue  # type: ignore[no-any-return]
-        return type(queue)(queue.store, ring, who=queue.who, traces=queue.traces)  # type: ignore[no-any-return]
-
-
-class Commanding(Viewing):
-    """The part of the queue that works within transactions of others."""
-
-    def commands(self, connection: Any) -> Commands:
-        """Commands over a connection of the caller's to the same database: psycopg 3, `sqlite3`, or SQLAlchemy.
-
-        See `Commands`. The connection stays the caller's, and so does the transaction that is open on it.
-        """
-        return Commands(self, connection)
-
-    def transfer(
-        self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken], to: str, *, ring: str | None = None,
-        weight: Weight | None = None,
-    ) -> Enqueued:  # fmt: skip
-        """Hand messages on to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
-        self._refuse_nested()
-        push = Commands(self, None).transfer(tokens, to, ring=ring, weight=weight)
-        with self.store.writing() as unit:
-            done = push.within(unit)
-        self.settle_completed()
-        return done
+    def _target(self, ring: str | None) -> Sender:
+        session = self.sender.session
+        other = session.of_ring(ring)
+        return self.sender if other is session else Sender(other)
 
 
 def _caller() -> str:

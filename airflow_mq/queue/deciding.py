@@ -2,151 +2,69 @@
 
 from __future__ import annotations
 
-import secrets
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from ..core import overweight as rules
-from ..core.claims import Scales
 from ..core.config import RingConfig
 from ..core.errors import (
     ConfigRefused,
     InFlight,
-    InsufficientWeight,
-    NotFound,
-    Refused,
     RingExists,
-    TemporarilyUnprocessable,
 )
 from ..core.events import Fate, decided
 from ..core.message import Address, check_address, check_origin, check_seconds, check_text
-from ..core.outcome import Outcome, Overweight
-from ..core.page import Page
 from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high
-from ..core.weight import UNLIMITED, ZERO, Meter, Weight
+from ..core.weight import Meter, Weight
 from ..store import codec
+from ..store.blobs import sweep
 from ..store.shelf import SqlShelf, level_of, ticket_of
 from ..store.unit import Unit
-from .asides import Asides
-from .attempts import Processor, deliver
-from .blocks import refuse_claimed_by_hand
+from .asides import SetAsides, refuse_claimed_page
 from .sending import When
-from .values import Delivery, Paused, instant, moment
-from .walking import renewing
+from .session import RingSession
+from .settlement import BlockSettler
+from .values import Paused, instant, moment
 
 
-class Deciding(Asides):
-    """The part of the queue that people use."""
+class Admin:
+    """Decisions about a ring: pauses, origins, settings, old pages, the head, housekeeping."""
 
-    def execute_overweight(
-        self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False
-    ) -> Weight:
-        """Execute one set-aside message now, within a weight; tell what it used.
-
-        :param for_everything: the limit pays for keeping the books of it, too, and the errors
-            are the coarser ones of the pallet's outer entry point. Only this entry point records
-            that a processor reached its stack limit; the other one undoes all it stored when it fails.
-        """
-        self._refuse_nested()
-        check_address(address)
-        limit = Weight.of(limit)
-        if not for_everything:
-            return self._execute(address, processor, limit, keep_refusal=False)
-        left = limit.minus(self.config.costs.execution)
-        if left is None:
-            raise InsufficientWeight(f"{limit} does not even pay {self.config.costs.execution} for keeping the books")
-        try:
-            return self._execute(address, processor, left, keep_refusal=True)
-        except TemporarilyUnprocessable as error:
-            raise Refused(str(error)) from error
-        except NotFound as error:
-            raise NotFound(str(error)) from error
-
-    def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
-        token = secrets.token_bytes(16)
-        locked = self._take_lease(token, "a message executed by hand")
-        try:
-            with self.store.loose() as unit, renewing(self, token):
-                shelf = self._shelf(unit, locked, passes_in_flight=False)
-                if self.listeners:
-                    shelf.cut_everything()
-                _, page = rules.find_set_aside(shelf, address)
-                refuse_claimed_by_hand(unit, self.ring_id, address)
-                meter = Meter(limit)
-                outcome = self._run(shelf, processor, address, page, meter)
-                sent = shelf.sent()
-                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
-            with self._held(token=token) as (unit, locked):
-                if locked.state.lease_token != token:
-                    raise InFlight("the ring was taken over while the message was executed; look before you repeat")
-                if locked.state.version != shelf.state.version:
-                    # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
-                    shelf = self._shelf(unit, locked, passes_in_flight=False)
-                    shelf.book(address.book).passed_by = ""
-                    shelf.post_all(sent)
-                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
-                shelf.unit, shelf.state = unit, locked.state
-                hooks = shelf.hooks
-                shelf.save()
-        finally:
-            self._let_go(token)
-        self._sweep_blobs(shelf)
-        self._tell(hooks)
-        if refusal:
-            raise refusal
-        return meter.consumed.plus(cost)
-
-    def _settle_execution(
-        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
-    ) -> tuple[Weight, Refused | None]:
-        book, page = rules.find_set_aside(shelf, address)
-        try:
-            return rules.settle_execution(shelf, book, page, address.index, outcome, used, limit, self.who), None
-        except TemporarilyUnprocessable as error:
-            if not (keep_refusal and shelf.events):
-                raise
-            # Nothing changed, but the event that gives the reason is kept.
-            return ZERO, error
-
-    def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
-        if not getattr(processor, "meters_itself", False):
-            weight = Scales(shelf).weight(address.book, page, address.index)
-            if not meter.consume(weight):
-                return Overweight(weight)
-        payload = shelf.payloads(address.book, page)[address.index]
-        delivery = Delivery(address.book, payload, page, address.index, meter, shelf)
-        return deliver(processor, delivery, shelf)
+    def __init__(self, session: RingSession, settler: BlockSettler, set_asides: SetAsides) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler, self._set_asides = settler, set_asides
 
     def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
         """Remove an old page of an origin, with what it still holds."""
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
-        with self._working(passes_in_flight=False) as (unit, shelf):
-            self.refuse_claimed_page(unit, name, page)
-            rules.reap_page(shelf, name, page, why, self.who)
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            refuse_claimed_page(unit, self.ring_id, name, page)
+            rules.reap_page(shelf, name, page, why, self.session.actor)
 
     def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
         """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
 
         :param below: of a ring with paths, pass by all below this origin as well, also what comes later.
         """
-        self._refuse_nested()
+        self.session.refuse_nested()
         check_text(reason, "a reason")
         with self.store.writing() as unit:
             now = unit.now()
-            if below and not self._remember_config(unit.ring(self.ring).config).paths:
+            if below and not self.session.remember_config(unit.ring(self.session.ring).config).paths:
                 raise ConfigRefused(
-                    f"ring {self.ring!r} has no groups to pause: its origins are no paths; "
+                    f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
-            unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.who, now=now,
-                     until=None if until is None else _instant(until, now), below=below)  # fmt: skip
+            ends = None if until is None else _instant(until, now)
+            unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.session.actor,
+                     now=now, until=ends, below=below)  # fmt: skip
 
     def resume(self, origin: str) -> bool:
         """Service an origin again; tell whether it was paused."""
-        self._refuse_nested()
+        self.session.refuse_nested()
         with self.store.writing() as unit:
             return unit.run("resume", ring=self.ring_id, origin=check_origin(origin)) > 0
 
@@ -158,10 +76,10 @@ class Deciding(Asides):
                 for origin, reason, who, at, until, below in unit.rows("paused", ring=self.ring_id, now=unit.now())
             ]
 
-    def sweep(self, origin: str) -> int:
+    def sweep_queue(self, origin: str) -> int:
         """Move the windows past everything: what is left waits for a person. Tell how much that is."""
         check_origin(origin)
-        with self._working(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             names = books_of(origin) if shelf.config.high else (origin,)
             if unit.claims_of(self.ring_id, names) and self._is_in_flight(shelf, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
@@ -179,7 +97,7 @@ class Deciding(Asides):
             return 0
         first, book.begin = book.begin, book.end
         shelf.unknit(book)
-        swept = decided(f"pages {first} to {book.end - 1}", self.who)
+        swept = decided(f"pages {first} to {book.end - 1}", self.session.actor)
         shelf.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
         shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=name, first=first))
         return book.message_count
@@ -189,11 +107,11 @@ class Deciding(Asides):
 
         :param priority: the head of which books; high ones come first in any case.
         """
-        self._refuse_nested()
+        self.session.refuse_nested()
         name = book_name(check_origin(origin), check_priority(priority))
-        if meter is not None and not meter.consume(self.config.costs.set_service_head):
+        if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self._working(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
             ring = shelf.circle(name)
             found = ring.head()
@@ -212,7 +130,7 @@ class Deciding(Asides):
         ordered: bool | None = None,
     ) -> None:  # fmt: skip
         """Say how an origin is served; what is not said goes back to the ring's default."""
-        self._refuse_nested()
+        self.session.refuse_nested()
         if share is not None:
             check_share(share)
         if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
@@ -224,11 +142,20 @@ class Deciding(Asides):
             unit.run("set_standing", ring=self.ring_id, origin=check_origin(origin), settings=settings,
                      guaranteed=least is not None)  # fmt: skip
 
+    def housekeep(self) -> int:
+        """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
+        dead = self._settler.release_dead()
+        with self.session.transaction(beside_lease=True) as (unit, shelf):
+            self.session.forget_old(unit, shelf.now, at_once=True)
+        sweep(self.store)
+        self._set_asides.expire()
+        return dead
+
     # Rings.
 
     def change_ring(self, **changes: Any) -> RingConfig:
         """Set the ring differently, for everybody; checked against what is stored."""
-        with self._working(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             config = shelf.config.changed(**changes)
             if config.heap_size != shelf.config.heap_size:
                 # What was sent before lies in pages of the old size, whether it was cut yet or not.
@@ -239,7 +166,7 @@ class Deciding(Asides):
                 for statement in ("forget_deficits", "forget_branches"):
                     shelf.after_save.append(partial(unit.run, statement, ring=self.ring_id))
             unit.run("change_ring", ring=self.ring_id, config=config.to_json())
-        self._remember_config(config.to_json())
+        self.session.remember_config(config.to_json())
         return config
 
     def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
@@ -250,7 +177,7 @@ class Deciding(Asides):
 
     def create_ring(self, name: str, config: RingConfig | None = None) -> None:
         """Make another ring in the same store."""
-        self._refuse_nested()
+        self.session.refuse_nested()
         with self.store.writing() as unit:
             insert_ring(unit, name, (config or RingConfig()).check())
 

@@ -23,10 +23,11 @@ from ..store.rows import PLANNED, BlockRow
 from ..store.thaw import standing_of
 from ..store.unit import Unit
 from ..words import many, when
-from .foreseeing import Conditions, Foreseeing, ForeseenBlock, Foresight
+from .foreseeing import Conditions, ForeseenBlock, Foresight
 from .looks.for_page import Glancing
-from .reading import in_flight, ledger_pages, page_at
+from .reading import Reader, in_flight, ledger_pages, page_at
 from .servers import Server, servers_of
+from .session import RingSession
 from .values import moment
 
 #: How many blocks an explanation looks ahead.
@@ -73,21 +74,18 @@ class _Held:
         return next((run for run in found if run.first <= address.index < run.first + run.count), None)
 
 
-class Explaining(Glancing, Foreseeing):
-    """The part of the queue that answers for it."""
+class Explaining:
+    """Reasons for which messages wait."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._reader, self._glancing = Reader(session), Glancing(session)
 
     def explain(
         self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
         priority: str | None = None, below: bool = False,
     ) -> Explanation:  # fmt: skip
-        """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
-
-        :param below: of all queues of this name and below it, as paths go, the one whose turn comes first.
-        :param limit: what blocks may cost; the ring's service weight where it is not said.
-        :param seed: of a ring that shuffles, the seed of the next blocks.
-        :param ahead: how many blocks to look ahead.
-        :param priority: of the messages of this priority; of a high one if any waits, where it is not said.
-        """
+        """See `Inspect.explain`."""
         check_origin(origin)
         check_number(ahead, "a number of blocks")
         return self._with_last_error(self._explained(origin, limit, seed, ahead, priority, below))
@@ -97,32 +95,29 @@ class Explaining(Glancing, Foreseeing):
     ) -> Explanation:
         with self.store.reading() as unit:
             if below:
-                future = Foresight(self, unit, Conditions(limit, seed=seed))
+                future = Foresight(self.session, unit, Conditions(limit, seed=seed))
                 name = self._first_below(future, origin, ahead)
                 origin, priority = origin_of(name), priority_of(name)
             name = book_name(origin, check_priority(priority or REGULAR))
-            if priority is None and self._remember_config(unit.ring(self.ring).config).high:
-                high, found = (_Asked(self, unit, one, limit, seed, ahead).queue() for one in books_of(origin))
+            if priority is None and self.session.remember_config(unit.ring(self.session.ring).config).high:
+                high, found = (_Asked(self.session, unit, one, limit, seed, ahead).queue() for one in books_of(origin))
                 # Of a high one that waits; one in flight or set aside does not hide the regular ones that wait.
                 return high if high.address or (found.reason == "empty" and high.reason != "empty") else found
-            return _Asked(self, unit, name, limit, seed, ahead).queue()
+            return _Asked(self.session, unit, name, limit, seed, ahead).queue()
 
     def stuck(self, most: int = 100) -> list[Explanation]:
-        """Explain the ready queues that no block of any server can service.
-
-        :param most: look at so many queues in the ring's order, and at those that the ledger recorded as stuck lately.
-        """
+        """See `Inspect.stuck`."""
         with self.store.reading() as unit:
             if not servers_of(unit, self.ring_id):
                 return []
-            shelf = self._fresh_shelf(unit)
+            shelf = self.session.fresh_shelf(unit)
             rings = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
             lines = [
                 one for page in ledger_pages(unit, self.ring_id, LEDGER_PAGES) for one in page.entries if one.needs
             ]
             names = [book_name(one.origin, one.priority) for one in lines[:most]]
             names += [name for ring in rings for name in islice(ring, most)][:most]
-            found = (_Asked(self, unit, name, None, None, 0).stuck() for name in dict.fromkeys(names))
+            found = (_Asked(self.session, unit, name, None, None, 0).stuck() for name in dict.fromkeys(names))
             return [one for one in found if one is not None]
 
     def _first_below(self, future: Foresight, name: str, ahead: int) -> str:
@@ -138,11 +133,11 @@ class Explaining(Glancing, Foreseeing):
     def explain_message(
         self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
     ) -> Explanation:
-        """The same for one message, by its address."""
+        """See `Inspect.explain_message`."""
         check_address(address)
         check_number(ahead, "a number of blocks")
         with self.store.reading() as unit:
-            found = _Asked(self, unit, address.book, limit, seed, ahead).message(address)
+            found = _Asked(self.session, unit, address.book, limit, seed, ahead).message(address)
         return self._with_fate(found) if found.reason == "gone" else self._with_last_error(found)
 
     def _with_last_error(self, found: Explanation) -> Explanation:
@@ -162,13 +157,13 @@ class Explaining(Glancing, Foreseeing):
 
     def _last_return(self, address: Address) -> Event | None:
         """The latest of the last events of its queue that says why a message went back, or was tried too often."""
-        events, _ = self.recent_events(limit=LOOKED_AT, origin=address.origin)
+        events, _ = self._glancing.recent_events(limit=LOOKED_AT, origin=address.origin)
         return next((event for event in events if _says_why(event, address)), None)
 
     def _with_fate(self, found: Explanation) -> Explanation:
         """What is gone may have left an event."""
         address, fate = found.address, None
-        for event in self.events(origin=found.origin):
+        for event in self._reader.events(origin=found.origin):
             if event.address == address:
                 fate = event
         if fate is None:
@@ -185,22 +180,22 @@ class _Asked:
     """A question about one queue, or one of its messages."""
 
     def __init__(
-        self, asker: Explaining, unit: Unit, origin: str, limit: Weight | None, seed: bytes | None, ahead: int
+        self, session: RingSession, unit: Unit, origin: str, limit: Weight | None, seed: bytes | None, ahead: int
     ) -> None:
-        self.asker, self.real, self.name, self.ahead = asker, unit, origin, ahead
+        self.session, self.real, self.name, self.ahead = session, unit, origin, ahead
         #: The DAG or program whose blocks service this queue, where the caller names no limit.
         self.server: Server | None = None
         #: Whose queue it is, as it is told.
         self.origin = origin_of(origin)
-        self.known = seed is not None or asker._remember_config(unit.ring(asker.ring).config).order != "shuffle"
+        self.known = seed is not None or session.remember_config(unit.ring(session.ring).config).order != "shuffle"
         self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
         #: All servers of the ring, and those that take this origin.
-        self.all_servers = servers_of(unit, asker.ring_id) if limit is None else []
+        self.all_servers = servers_of(unit, session.ring_id) if limit is None else []
         self.servers = [one for one in self.all_servers if one.takes(self.origin)]
         if self.servers:
             self.server = self.servers[0]
             self.conditions = self.conditions.of(self.server)
-        self.future = Foresight(asker, unit, self.conditions)
+        self.future = Foresight(session, unit, self.conditions)
         self.unit = self.future.unit
         self.shelf = self.future.shelf()
         self.book: Book = self.shelf.book(self.name)
@@ -259,7 +254,7 @@ class _Asked:
         if self.held:
             sentence = f"all that waits of {self.origin} is in flight, in {self._holders()}."
             return self._of_queue("in flight", sentence, _UNHOLD)
-        count, due = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0]
+        count, due = self.real.rows("delayed_of", ring=self.session.ring_id, origin=self.name, now=self.unit.began)[0]
         if count:
             sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
             return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
@@ -282,7 +277,7 @@ class _Asked:
                 why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
                 sentence = f"{address} is set aside when {_named(held.block)}, is settled: {why}."
             return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
-        if (address.page, address.index) in in_flight(self.real, self.asker.ring_id, self.name)[1]:
+        if (address.page, address.index) in in_flight(self.real, self.session.ring_id, self.name)[1]:
             sentence = f"{address} was answered for in block {held.block.number}, and goes when that is settled."
             return Explanation(self.origin, address, "reported", sentence, None, (_UNHOLD,))
         doing = "is being executed by hand" if held.block.by_hand else "is being processed"
@@ -292,12 +287,12 @@ class _Asked:
     def _is_not_there(self, address: Address) -> Explanation:
         if address.page < self.book.end and self.shelf.page(self.name, address.page) is None:
             return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
-        later = self.real.rows("delayed_of", ring=self.asker.ring_id, origin=self.name, now=self.unit.began)[0][0]
+        later = self.real.rows("delayed_of", ring=self.session.ring_id, origin=self.name, now=self.unit.began)[0][0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
         return Explanation(self.origin, address, "nowhere", f"no message was ever at {address}{more}.")
 
     def _is_set_aside(self, address: Address) -> Explanation:
-        rows = self.real.rows_for("asides", {"origin": [self.name], "page": [address.page]}, ring=self.asker.ring_id)
+        rows = self.real.rows_for("asides", {"origin": [self.name], "page": [address.page]}, ring=self.session.ring_id)
         row = next((row for row in rows if row[2] == address.index), None)
         behind = row is None and address.page < self.book.begin
         reason = row[6] if row is not None else SWEPT if behind else ATTEMPTS
@@ -376,13 +371,13 @@ class _Asked:
             room = server.room_in(self.future.config)
             if room is None or not weight.exceeds(room):
                 self.server, self.conditions = server, self.conditions.of(server)
-                self.future = Foresight(self.asker, self.real, self.conditions)
+                self.future = Foresight(self.session, self.real, self.conditions)
                 return True
         return False
 
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
-            rows = self.real.rows("paused", ring=self.asker.ring_id, now=self.unit.began)
+            rows = self.real.rows("paused", ring=self.session.ring_id, now=self.unit.began)
             names = {self.origin, *(names_above(self.origin) if self.future.config.paths else ())}
             whose, why, who, _, until, below = next(
                 row for row in rows if row[0] == self.origin or (row[0] in names and row[5])
@@ -430,10 +425,10 @@ class _Asked:
         page = self.shelf.page(self.name, address.page)
         if page is None or not page.note(address.index).blob:
             return ""
-        shelf = self.asker._fresh_shelf(self.real)
+        shelf = self.session.fresh_shelf(self.real)
         page = page_at(shelf, address)
         reference = shelf.payloads(self.name, page)[address.index] if page is not None else None
-        if not isinstance(reference, Reference) or blobs.is_there(self.asker.store, self.real, reference):
+        if not isinstance(reference, Reference) or blobs.is_there(self.session.store, self.real, reference):
             return ""
         return f"; its payload {reference.hash.hex()} is not there, so it is dropped then as Unsupported"
 
@@ -501,7 +496,7 @@ class _Asked:
     def _wider_most(self, address: Address, most: int) -> Iterator[str]:
         """What a block may give to the origin, or to a group that holds it, if twice as much brings it forward."""
         names = [self.origin, *(names_above(self.origin) if self.future.config.paths else ())]
-        for name, said in self.real.standings(self.asker.ring_id, names):
+        for name, said in self.real.standings(self.session.ring_id, names):
             now = standing_of(said).most
             if now is None:
                 continue
@@ -511,16 +506,16 @@ class _Asked:
                 yield f"with a most of {wider} for {name}, it runs in block {sooner} from now"
 
     def _first_block(self, address: Address, conditions: Conditions, most: int) -> int | None:
-        blocks = Foresight(self.asker, self.real, conditions).blocks(most)
+        blocks = Foresight(self.session, self.real, conditions).blocks(most)
         return next((block.number for block in blocks if block.verdict(address) == "processed"), None)
 
     # What lies there.
 
     def _held(self, names: Sequence[str]) -> Iterator[_Held]:
         """The live blocks that hold something of these books."""
-        if not self.unit.claims_of(self.asker.ring_id, names):
+        if not self.unit.claims_of(self.session.ring_id, names):
             return
-        for block in self.real.blocks(self.asker.ring_id, PLANNED):
+        for block in self.real.blocks(self.session.ring_id, PLANNED):
             for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
                 if origin in names:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)

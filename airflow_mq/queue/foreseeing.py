@@ -29,13 +29,13 @@ from ..store.pretend import PretendUnit
 from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .base import limit_of
-from .blocks import Blocks
 from .deciding import check_share
 from .planning import Planner
-from .reading import MOST_SEED, Reading
+from .reading import MOST_SEED
 from .reports import answers_of
 from .servers import Server, servers_of
+from .session import RingSession, limit_of
+from .settlement import BlockSettler
 
 _LOOKING_AHEAD = threading.Lock()
 
@@ -170,11 +170,12 @@ class _WordlessShelf(SqlShelf):
 class Foresight:
     """A ring as it will be, block after block."""
 
-    def __init__(self, queue: Blocks, unit: Unit, conditions: Conditions) -> None:
-        self.queue, self.conditions, self.number = queue, conditions, 0
+    def __init__(self, session: RingSession, unit: Unit, conditions: Conditions) -> None:
+        self.session, self.conditions, self.number = session, conditions, 0
+        self.settler = BlockSettler(session)
         #: What high messages of these blocks owe to regular ones, once a block is planned.
         self.debt: int | None = None
-        config = queue._remember_config(unit.ring(queue.ring).config)
+        config = session.remember_config(unit.ring(session.ring).config)
         self.config: RingConfig = config.changed(**conditions.changes)
         self.limit = limit_of(self.config, conditions.limit)
         if self.config.order == "shuffle" and conditions.seed is None:
@@ -182,13 +183,13 @@ class Foresight:
                 "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one: "
                 "seed=b'…', at a terminal --seed HEX"
             )
-        self.unit = PretendUnit(unit, queue.ring_id, conditions.standings(), anew=self.config.paths != config.paths)
+        self.unit = PretendUnit(unit, session.ring_id, conditions.standings(), anew=self.config.paths != config.paths)
         self._end_dead_blocks()
 
     def shelf(self, *, passes_in_flight: bool = False) -> SqlShelf:
         """The ring as it stands by now, as a plan sees it."""
         return _WordlessShelf(
-            self.unit, self.queue.ring_id, self.config, self.unit.state,
+            self.unit, self.session.ring_id, self.config, self.unit.state,
             now=self.unit.began, horizon=self.unit.horizon, passes_in_flight=passes_in_flight,
         )  # fmt: skip
 
@@ -216,7 +217,7 @@ class Foresight:
         self.number += 1
         shelf = self.shelf()
         said = self.conditions
-        planner = Planner(self.queue, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
+        planner = Planner(self.session, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
         planner.debt = self.debt
         planner.walk(shelf)
         self.debt = planner.debt
@@ -247,13 +248,13 @@ class Foresight:
         details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
         shelf = self.shelf(passes_in_flight=True)
-        self.queue._settle_claims(self.unit, shelf, claims, answers, row)
+        self.settler.settle_claims(self.unit, shelf, claims, answers, row)
         shelf.save()
 
     def _end_dead_blocks(self) -> None:
         """Whoever plans releases first what is past its deadline: what was reported counts, the rest goes back."""
         dead = [
-            BlockRow(*row) for row in self.unit.rows("overdue_blocks", ring=self.queue.ring_id, now=self.unit.began)
+            BlockRow(*row) for row in self.unit.rows("overdue_blocks", ring=self.session.ring_id, now=self.unit.began)
         ]
         for row in dead:
             claims = [
@@ -262,53 +263,46 @@ class Foresight:
             answers = answers_of(bytes(data) for (data,) in self.unit.rows("outcomes", block=row.id))
             shelf = self.shelf(passes_in_flight=True)
             if row.by_hand:
-                self.queue._settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+                self.settler.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
             else:
-                self.queue._settle_claims(self.unit, shelf, claims, answers, row)
+                self.settler.settle_claims(self.unit, shelf, claims, answers, row)
             shelf.save()
         if dead:
             self.unit.end_blocks({row.id for row in dead})
 
 
-class Foreseeing(Blocks, Reading):
-    """The part of the queue that looks ahead, and never writes."""
+class Foreseeing:
+    """The next blocks of a ring; nothing is written."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def dry_run(
         self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
         seed: bytes | None = None, **changes: Any,
     ) -> ForeseenBlock:  # fmt: skip
-        """What the next block would take, queue by queue.
-
-        :param limit: what the block may cost; without it, the limit of the DAG or program that planned the latest
-            block (`ForeseenBlock.server`), and of a ring that nothing serviced yet, its service weight.
-        :param shares: shares of some origins, instead of theirs.
-        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
-        :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
-        :param changes: other settings of the ring, instead of its own.
-        """
+        """See `Inspect.dry_run`."""
         conditions = _conditions(limit, shares, order, seed, changes)
         with self._alone(), self.store.reading() as unit:
-            return Foresight(self, unit, self._served(unit, conditions)).next_block()
+            return Foresight(self.session, unit, self._served(unit, conditions)).next_block()
 
     def forecast(
         self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
         order: str | None = None, seed: bytes | None = None, **changes: Any,
     ) -> list[ForeseenBlock]:  # fmt: skip
-        """The next blocks, if nothing changes and every message is done; fewer, if nothing is left before.
-
-        The rest is as in `dry_run`; a seed counts for each of the blocks.
-        """
+        """See `Inspect.forecast`."""
         check_number(blocks, "a number of blocks")
         conditions = _conditions(limit, shares, order, seed, changes)
         with self._alone(), self.store.reading() as unit:
-            return list(Foresight(self, unit, self._served(unit, conditions)).blocks(blocks))
+            return list(Foresight(self.session, unit, self._served(unit, conditions)).blocks(blocks))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One dry run or forecast at a time in a process: each has the queues of its blocks in memory."""
-        if not _LOOKING_AHEAD.acquire(timeout=self.busy_timeout):
+        patience = self.session.busy_timeout
+        if not _LOOKING_AHEAD.acquire(timeout=patience):
             raise Busy(
-                f"another dry run or forecast has been running in this process for {self.busy_timeout:g} seconds: "
+                f"another dry run or forecast has been running in this process for {patience:g} seconds: "
                 "one runs at a time; try again later, or ask for fewer blocks"
             )
         try:

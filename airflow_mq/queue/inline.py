@@ -23,8 +23,8 @@ from ..core.service import Ladder, OneByOne, overweight_limit
 from ..core.weight import ZERO, Meter, Weight
 from ..store.rows import PLANNED
 from .attempts import BatchProcessor, Processor, deliver
-from .base import QueueBase
 from .serving import Service
+from .session import RingSession
 from .values import Delivery
 from .walking import walk_ring
 
@@ -49,10 +49,10 @@ class _StaysQueued(Exception):
     """Not now: nothing is written."""
 
 
-def execute_inline(queue: QueueBase, inline: Inline, book: str, payload: bytes) -> bool:
+def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
     """Execute the message that was just enqueued, if it is alone; tell whether it is settled."""
     try:
-        once = _Once(queue, inline)
+        once = _Once(session, inline)
         with once.holding_ring(patience=0.0):
             once.execute(book, payload)
     except _StaysQueued:
@@ -66,8 +66,8 @@ def execute_inline(queue: QueueBase, inline: Inline, book: str, payload: bytes) 
 class _Once(Service):
     """A call of servicing that tries one message."""
 
-    def __init__(self, queue: QueueBase, inline: Inline) -> None:
-        super().__init__(queue, inline.processor, inline.weight, 1, 60.0, None)
+    def __init__(self, session: RingSession, inline: Inline) -> None:
+        super().__init__(session, inline.processor, inline.weight, 1, 60.0, None)
         self.inline, self.tried = inline, False
 
     def execute(self, book: str, payload: bytes) -> None:

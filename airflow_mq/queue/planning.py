@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ..core.claims import Claim, Claiming, Scales
 from ..core.errors import InFlight
@@ -12,66 +13,71 @@ from ..core.service import Ladder, overweight_limit
 from ..core.taking import OriginPatterns
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight
+from ..store import codec
 from ..store.rows import PLANNED, BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
-from .base import limit_of
 from .servers import server_record, servers_of
+from .session import RingSession, limit_of
 from .walking import renewing, walk_ring, warn_of_stuck, write_ledger
-
-if TYPE_CHECKING:
-    from .blocks import Block, Blocks
 
 #: The order of a block that is one message on lease to who has its token.
 VIEWED = "view"
+
+
+class Planned(NamedTuple):
+    """A block as it was written, and what it holds."""
+
+    row: BlockRow
+    claims: Sequence[Claim]
 
 
 class Planner:
     """One plan: the ladder with a weigher, then one short write."""
 
     def __init__(
-        self, queue: Blocks, key: str | None, limit: Weight | None, lease: float,
+        self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
         weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
         patterns: OriginPatterns | None = None, reports_begin: bool = False,
     ) -> None:  # fmt: skip
         self.reports_begin = reports_begin
-        self.queue, self.key, self.lease, self.weigher, self.seed = queue, key, lease, weigher, seed
+        self.session, self.key, self.lease, self.weigher, self.seed = session, key, lease, weigher, seed
         self.patterns = patterns
-        self.server = server_record(server or queue.who, limit, patterns, is_dag=server is not None)
+        self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
         #: What high messages of a block of these origins owe to regular ones; none: it is to be looked up.
         self.debt: int | None = None
-        self.meter = Meter(limit_of(queue.config, limit, "what the block may cost"))
+        self.meter = Meter(limit_of(session.config, limit, "what the block may cost"))
 
-    def plan_at_once(self) -> Block:
+    def plan_at_once(self) -> Planned:
         """The ring's own weigher: everything in one transaction."""
-        with self.queue._working(passes_in_flight=False) as (unit, shelf):
-            twin = self.queue._planned_under(unit, self.key)
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            twin = planned_under(unit, self.session.ring_id, self.key)
             if twin is not None:
                 return twin
             self.walk(shelf)
             return self._write(unit, shelf)
 
-    def plan_holding(self) -> Block:
+    def plan_holding(self) -> Planned:
         """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
-        queue, token = self.queue, secrets.token_bytes(16)
-        locked = queue._take_lease(token, "planned")
+        session, token = self.session, secrets.token_bytes(16)
+        locked = session.take_lease(token, "planned")
         try:
-            with queue.store.loose() as unit, renewing(queue, token):
-                shelf = queue._shelf(unit, locked, passes_in_flight=False)
+            with session.store.loose() as unit, renewing(session, token):
+                shelf = session.shelf(unit, locked, passes_in_flight=False)
                 self.walk(shelf)
-            with queue._held(token=token) as (unit, locked):
+            with session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token or locked.state.version != shelf.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
-                twin = queue._planned_under(unit, self.key)
+                twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
                 shelf.unit, shelf.state = unit, locked.state
-                block, hooks = self._write(unit, shelf), shelf.hooks
+                planned, hooks = self._write(unit, shelf), shelf.hooks
                 shelf.save()
-            queue._tell(hooks)
-            return block
+            session.notify(hooks)
+            return planned
         finally:
-            queue._let_go(token)
+            session.release_lease(token)
 
     def walk(self, shelf: SqlShelf) -> None:
         """Claim what fits, in the ring's order; what lies on the shelf is as before then."""
@@ -108,20 +114,31 @@ class Planner:
         consumed = self.meter.consumed
         return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
 
-    def _write(self, unit: Unit, shelf: SqlShelf) -> Block:
+    def _write(self, unit: Unit, shelf: SqlShelf) -> Planned:
         claims, planned, overhead = self.held()
         messages = sum(claim.messages for claim in claims)
-        row = new_block(unit, self.queue.ring_id, self.key, self.lease, shelf.now, by_hand=False, details={
+        row = new_block(unit, self.session.ring_id, self.key, self.lease, shelf.now, by_hand=False, details={
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
-            "order": shelf.config.order, "by": self.queue.who, "server": self.server,
+            "order": shelf.config.order, "by": self.session.actor, "server": self.server,
             **({"seed": self.seed.hex()} if self.seed else {}),
             **({"reports_begin": True} if self.reports_begin else {}),
         })  # fmt: skip
-        unit.insert_block(self.queue.ring_id, row, shelf.claims(claims))
+        unit.insert_block(self.session.ring_id, row, shelf.claims(claims))
         self.ledger.head = {"server": self.server}
-        write_ledger(unit, self.queue.ring_id, self.ledger, shelf.now, row)
-        warn_of_stuck(self.queue.ring, self.server["name"], self.ledger, self.ladder)
-        return self.queue._block(None, row, claims)
+        write_ledger(unit, self.session.ring_id, self.ledger, shelf.now, row)
+        warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
+        return Planned(row, claims)
+
+
+def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
+    """Return the block that lives under this key, whichever actor planned it."""
+    row = None if key is None else unit.block("block_by_key", ring=ring, key=key)
+    return None if row is None else Planned(row, claims_of(unit, row))
+
+
+def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
+    """Return what a block holds."""
+    return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.rows("claims", block=row.id)]
 
 
 def new_block(

@@ -32,11 +32,11 @@ from ..store.rows import LATEST
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from . import measures
-from .base import QueueBase
 from .checking.inboxes import Repair, repair_inboxes
 from .checking.ring import check_ring
 from .reports import answers_of
 from .servers import Server, server_of, servers_of
+from .session import RingSession
 from .values import LedgerBlock, Peeked, Pulse, moment
 
 log = logging.getLogger("airflow_mq.check")
@@ -51,47 +51,54 @@ _BATCH = 1000
 SEQ_BITS = 16
 
 
-class Reading(QueueBase):
-    """The part of the queue that looks and never writes."""
+class Footprints:
+    """How much of the store queues take."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
-        """How much of the store an origin takes: both of its books, or the one of this priority.
-
-        :param below: together with all origins below it, as paths go.
-        """
+        """See `MessageQueue.footprint`."""
         check_origin(origin)
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             return reduce(Footprint.plus, _footprints_of(unit, shelf, origin, priority, below))
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
-        """The footprints of all origins by name, so many at a time: go on after the last one."""
+        """See `MessageQueue.footprints`."""
         for text in (prefix, after):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             origins = origins_from(unit, shelf, prefix, after, limit)
             if not shelf.config.high:
                 return _footprints(unit, shelf, origins)
             found = dict(_footprints(unit, shelf, [name for origin in origins for name in books_of(origin)]))
             return [(origin, found[book_name(origin, HIGH)].plus(found[origin])) for origin in origins]
 
+
+class Reader:
+    """Reads of a ring that write nothing."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
     def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """The origins with ready books of this priority, from the head on."""
-        with self._looking() as (_, shelf):
+        """See `Inspect.ring_order`."""
+        with self.session.snapshot() as (_, shelf):
             ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
             return [origin_of(name) for name in islice(ring, limit)]
 
     def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """The same in the order of a block that shuffles with this seed, as the ring stands now."""
+        """See `Inspect.shuffled_order`."""
         if not 1 <= len(seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
-        with self._looking() as (_, shelf):
+        with self.session.snapshot() as (_, shelf):
             ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
             return [origin_of(name) for name in shuffled(ring, seed)[:limit]]
 
     def pulse(self, most: int = 1) -> Pulse:
-        """What there is to do, cheaply, for those who look again and again."""
-        with self._looking() as (unit, shelf):
+        """See `Inspect.pulse`."""
+        with self.session.snapshot() as (unit, shelf):
             newest, set_aside, due = unit.rows("pulse", ring=self.ring_id, now=shelf.now)[0]
             paused = {row[0] for row in unit.rows("paused", ring=self.ring_id, now=shelf.now)}
             line = chain(shelf.high, shelf.ring)
@@ -102,13 +109,10 @@ class Reading(QueueBase):
     def peek(
         self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
     ) -> list[Peeked]:
-        """Look at the first unprocessed messages of an origin, high ones first, or of one of its pages.
-
-        :param priority: only of this priority.
-        """
+        """See `Inspect.peek`."""
         check_origin(origin)
         found: list[Peeked] = []
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             for name in _books(shelf, origin, priority):
                 found += self._peek(unit, shelf, name, page, limit - len(found))
         return found
@@ -131,10 +135,7 @@ class Reading(QueueBase):
         self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
         id: bytes | None = None, after: int = 0, limit: int | None = None, follow: bool = False,
     ) -> Iterator[Event]:  # fmt: skip
-        """What became of messages, in order; with `follow`, without end.
-
-        :param after: go on behind the `seq` of an event seen before.
-        """
+        """See `Inspect.events`."""
         left, row_id = limit, (after >> SEQ_BITS) - 1
         if left is not None and left <= 0:
             return
@@ -161,45 +162,36 @@ class Reading(QueueBase):
                 time.sleep(_FOLLOW)
 
     def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
-        """What blocks offered and granted, queue by queue, the latest first."""
+        """See `Inspect.ledger`."""
         with self.store.loose() as unit:
             if block is not None:
                 return ledger_pages(unit, self.ring_id, limit, block, block)
             return ledger_pages(unit, self.ring_id, limit)
 
     def servers(self) -> list[Server]:
-        """Return the DAGs and programs that serviced the ring lately, with the limits of their latest blocks."""
+        """See `Inspect.servers`."""
         with self.store.loose() as unit:
             return servers_of(unit, self.ring_id)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
-        """What measured use says about weights, per processor and origin."""
+        """See `Inspect.fits`."""
         with self.store.loose() as unit:
             rows = unit.rows("measure", ring=self.ring_id, processor=processor)
         return [measures.fit(whose, origin, data) for whose, origin, data in rows]
 
     def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
-        """Look over everything that is stored, and tell every violation. Writes nothing.
-
-        :param tell: hears now and then how many queues were looked over, and how many there are.
-        """
-        with self._looking() as (unit, shelf):
-            return check_ring(self, unit, shelf, list(all_origins(unit, self.ring_id)), tell)
+        """See `MessageQueue.check`."""
+        with self.session.snapshot() as (unit, shelf):
+            return check_ring(self.session, unit, shelf, list(all_origins(unit, self.ring_id)), tell)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
-        """Return stranded messages to their queues, and return what was repaired.
-
-        A message is stranded when the check reports that its mail "is in no page, and would never be cut". The next
-        service or block tries it behind the messages of its origin that lie in pages already.
-
-        :param dry_run: only find what there is to repair; change nothing
-        """
-        self._refuse_nested()
+        """See `MessageQueue.repair`."""
+        self.session.refuse_nested()
         with self.store.reading() as unit:
             origins = list(all_origins(unit, self.ring_id))
-        repaired = repair_inboxes(self, origins, dry_run=dry_run)
+        repaired = repair_inboxes(self.session, origins, dry_run=dry_run)
         for repair in repaired if not dry_run else ():
-            log.warning("repaired ring %r: %s", self.ring, repair)
+            log.warning("repaired ring %r: %s", self.session.ring, repair)
         return repaired
 
 

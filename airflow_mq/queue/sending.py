@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import Any
 
 from .. import tracing
 from ..core.blob import Reference
 from ..core.config import HEADER_SIZE
-from ..core.errors import BlobMissing, Busy, InvalidInput, KeyConflict
+from ..core.errors import BlobMissing, InvalidInput, KeyConflict
 from ..core.message import (
     BatchesFootprints,
     BatchFootprint,
@@ -24,17 +23,21 @@ from ..core.message import (
 from ..core.priority import REGULAR, book_name, check_priority
 from ..core.weight import Weight
 from ..store.unit import Unit
-from .base import QueueBase, current_delivery
+from . import values
 from .bounds import has_bound, refuse_new_origins
 from .inline import Inline, execute_inline
 from .packing import HELD, KeyedRow, Packer, Spool
-from .values import Enqueued, instant
+from .session import RingSession, current_delivery
+from .values import Enqueued
 
 When = datetime | timedelta | float | int
 
 
-class Sending(QueueBase):
-    """The part of the queue that senders use."""
+class Sender:
+    """Senders' side of a ring: enqueue messages."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def enqueue_message(
         self,
@@ -49,59 +52,33 @@ class Sending(QueueBase):
         priority: str | None = None,
         inline: Inline | None = None,
     ) -> Enqueued:
-        """Enqueue one message.
-
-        :param origin: who sends it; names its queue.
-        :param payload: its bytes, at least one.
-        :param key: an idempotency key of the origin: the same message sent again with it is accepted once.
-        :param weight: what it will cost, where the sender knows.
-        :param headers: free-form text that travels beside it.
-        :param not_before: when it joins its queue: a time, or so long from now.
-        :param expires: when nobody wants it any more: a time, or so long from now.
-        :param priority: `high` is serviced before all that is `regular`, within what is not kept for that.
-        :param inline: what executes it at once, if nothing else waits in the ring; otherwise, and whatever goes wrong
-            with that, it stays queued.
-        """
+        """See `MessageQueue.enqueue_message`."""
         if inline is not None and not isinstance(inline, Inline):
             raise InvalidInput(f"what executes it at once is an Inline(processor, weight), not {type(inline).__name__}")
         if inline is not None and not_before is None and current_delivery.get() is None:
             how = {"key": key, "weight": weight, "headers": headers, "expires": expires, "priority": priority}
             sent = self.enqueue_message(origin, payload, **how)  # type: ignore[arg-type]
             name = book_name(origin, priority or REGULAR)
-            return replace(sent, executed=int(sent.count and execute_inline(self, inline, name, payload)))
+            return replace(sent, executed=int(sent.count and execute_inline(self.session, inline, name, payload)))
         plain = key is None and weight is None and not headers and not_before is None and expires is None
-        if plain and not priority and not (self.traces and tracing.carrying()):
+        if plain and not priority and not (self.session.traces and tracing.carrying()):
             return self._enqueue_plain(origin, payload)
         return self.enqueue_messages(
             [(origin, Message(payload, key, weight, headers, priority))], not_before=not_before, expires=expires
         )
 
     def _enqueue_plain(self, origin: str, payload: bytes) -> Enqueued:
-        origin, payload = self.check_sender(origin), check_payload(payload, self.config.max_message_len)
+        origin, payload = self.session.check_sender(origin), check_payload(payload, self.session.config.max_message_len)
         delivery = current_delivery.get()
         if delivery is not None:
             delivery.enqueue(origin, payload)
-        elif isinstance(payload, Reference) or has_bound(self.config):
+        elif isinstance(payload, Reference) or has_bound(self.session.config):
             return self.enqueue_messages(origin, [payload])
         else:
             self.store.send_one(self.ring_id, origin, payload)
-            if self.listeners:
-                self.tell_listeners()
+            if self.session.listeners:
+                self.session.tell_listeners()
         return Enqueued(1, len(payload))
-
-    @overload
-    def enqueue_messages(
-        self, origin: str, messages: Iterable[bytes | Message], *, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        priority: str = REGULAR,
-    ) -> Enqueued: ...  # fmt: skip
-
-    @overload
-    def enqueue_messages(
-        self, origin: Iterable[tuple[str, bytes | Message]], messages: None = None, *, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        priority: str = REGULAR,
-    ) -> Enqueued: ...  # fmt: skip
 
     def enqueue_messages(
         self,
@@ -114,53 +91,48 @@ class Sending(QueueBase):
         expires: When | None = None,
         priority: str = REGULAR,
     ) -> Enqueued:
-        """Enqueue many messages, of one origin or of many; all of them or none.
-
-        Either `enqueue_messages(origin, messages)` or `enqueue_messages(pairs)` with pairs of
-        origin and message. An iterator of millions is read once and never held in memory.
-        What is said by keyword holds for every message that does not say otherwise itself.
-        """
+        """See `MessageQueue.enqueue_messages`."""
         if isinstance(origin, str):
             if messages is None:
                 raise InvalidInput("say which messages: enqueue_messages(origin, messages)")
-            checked = self.check_sender(origin)
+            checked = self.session.check_sender(origin)
             pairs: Iterable[tuple[str, bytes | Message]] = ((checked, message) for message in messages)
         else:
             pairs = origin
         common = {"weight": Weight.of(weight) if weight is not None else None,
-                  "headers": check_headers(headers, self.config.max_headers) if headers else None}  # fmt: skip
-        self.permit.check_priority(check_priority(priority))
+                  "headers": check_headers(headers, self.session.config.max_headers) if headers else None}  # fmt: skip
+        self.session.permit.check_priority(check_priority(priority))
         delivery = current_delivery.get()
         if delivery is not None:
             return self._send_nested(pairs, priority, headers, delivery.enqueue)
-        expires_at = None if expires is None else self._instant(expires)
-        due = None if not_before is None else self._instant(not_before)
+        expires_at = None if expires is None else self.instant(expires)
+        due = None if not_before is None else self.instant(not_before)
         packer = Packer(
-            self.config,
+            self.session.config,
             {**common, "expires": expires_at},
-            self.check_sender,
+            self.session.check_sender,
             priority,
-            self.permit.check_priority,
-            tracing.carrying() if self.traces else None,
+            self.session.permit.check_priority,
+            tracing.carrying() if self.session.traces else None,
         )
         if isinstance(origin, str) and messages is not None:
-            packed = packer.pack_one(checked, messages, self.config.max_message_len)
+            packed = packer.pack_one(checked, messages, self.session.config.max_message_len)
         else:
-            packed = packer.pack(pairs, self.config.max_message_len)
+            packed = packer.pack(pairs, self.session.config.max_message_len)
         with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
             spool = Spool(packed, file)
             few = spool.few()
-            bound, first_high = has_bound(self.config), packer.high and not self.config.high
+            bound, first_high = has_bound(self.session.config), packer.high and not self.session.config.high
             if few is not None and due is None and not (packer.blobs or bound or first_high):
                 if few:
                     self.store.send_few(self.ring_id, few)
-                self.tell_listeners()
+                self.session.tell_listeners()
                 return Enqueued(packer.count, packer.size)
             with self.store.writing() as unit:
-                refused = self._refused_keys(unit, spool.keys)
-                self._require_blobs(unit, packer.blobs)
+                refused = self.refused_keys(unit, spool.keys)
+                self.require_blobs(unit, packer.blobs)
                 if bound:
-                    refuse_new_origins(unit, self.ring_id, spool.origins(refused), self._remember_config)
+                    refuse_new_origins(unit, self.ring_id, spool.origins(refused), self.session.remember_config)
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
                 if first_high:
                     # Whoever services the ring looks for high messages from now on.
@@ -168,8 +140,8 @@ class Sending(QueueBase):
             self.store.wake(self.ring_id)
         if first_high:
             with self.store.loose() as unit:
-                self._remember_config(unit.ring(self.ring).config)
-        self.tell_listeners()
+                self.session.remember_config(unit.ring(self.session.ring).config)
+        self.session.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
     def _send_nested(
@@ -177,18 +149,18 @@ class Sending(QueueBase):
         enqueue: Any,
     ) -> Enqueued:  # fmt: skip
         count = size = 0
-        most = self.config.max_headers
-        common = check_headers(headers or {}, most, tracing.carrying() if self.traces else None)
+        most = self.session.config.max_headers
+        common = check_headers(headers or {}, most, tracing.carrying() if self.session.traces else None)
         for origin, message in pairs:
             own = message if isinstance(message, Message) else None
-            payload = check_payload(own.payload if own else message, self.config.max_message_len)
-            said = self.permit.check_priority(own.priority if own and own.priority else priority)
+            payload = check_payload(own.payload if own else message, self.session.config.max_message_len)
+            said = self.session.permit.check_priority(own.priority if own and own.priority else priority)
             beside = check_headers(own.headers, most, common) if own and own.headers else common
-            enqueue(self.check_sender(origin), payload, said, beside)
+            enqueue(self.session.check_sender(origin), payload, said, beside)
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)
 
-    def _require_blobs(self, unit: Unit, blobs: Iterable[bytes]) -> None:
+    def require_blobs(self, unit: Unit, blobs: Iterable[bytes]) -> None:
         """Refuse references to what is not there; what is there stays until this transaction ends."""
         wanted = sorted({hash_.hex() for hash_ in blobs})
         known = {row[0] for row in unit.rows_for("share_blobs", {"hash": wanted})} if wanted else set()
@@ -196,13 +168,13 @@ class Sending(QueueBase):
         if missing is not None:
             raise BlobMissing(bytes.fromhex(missing))
 
-    def _refused_keys(self, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
+    def refused_keys(self, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
         """Return the rows whose keys were used before, with their sizes.
 
         Keys are claimed in sorted order, so that two senders never wait for each other.
         """
         now = unit.now() if keys else 0
-        window = int(self.config.key_window * 1_000_000)
+        window = int(self.session.config.key_window * 1_000_000)
         refused: dict[int, int] = {}
         for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
             named = {"ring": self.ring_id, "key": row.key, "origin": row.origin}
@@ -211,35 +183,25 @@ class Sending(QueueBase):
             if bytes(unit.rows("key_digest", **named)[0][0]) != row.digest:
                 raise KeyConflict(
                     f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
-                    f"last {self.config.key_window:,.0f} seconds: a key names one message of its origin; "
+                    f"last {self.session.config.key_window:,.0f} seconds: a key names one message of its origin; "
                     "send another message with another key"
                 )
             refused[place] = row.size
         return refused
 
-    def _instant(self, when: When) -> int:
+    def instant(self, when: When) -> int:
         """A moment on the store's clock, in microseconds."""
         if isinstance(when, datetime):
-            return instant(when)
+            return values.instant(when)
         seconds = when.total_seconds() if isinstance(when, timedelta) else when
         if not _is_number(seconds) or not -1e10 < seconds < 1e10:
             raise InvalidInput(f"a time is a datetime, a timedelta or a number of seconds from now, not {when!r}")
         with self.store.loose() as unit:
             return unit.now() + int(seconds * 1_000_000)
 
-    def tell_listeners(self) -> None:
-        """Cut what was sent by anybody into pages, and tell the listeners of it."""
-        if self.listeners:
-            # Where somebody services the ring at the moment, they will cut it, and tell.
-            with suppress(Busy), self._working(patience=0):
-                pass
-
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
-        """What enqueuing the first 1, 2, 3 … of these would add, within so many ready pages.
-
-        For a sender that wants a bound: the queue itself never refuses.
-        """
-        with self._looking() as (_, shelf):
+        """See `MessageQueue.batches_footprints`."""
+        with self.session.snapshot() as (_, shelf):
             book, heap = shelf.book(check_origin(origin)), shelf.config.heap_size
             while shelf.pull(book):
                 pass
@@ -249,7 +211,7 @@ class Sending(QueueBase):
         position, opened, size = 0 if page is None else used, 0, 0
         found: list[BatchFootprint] = []
         for count, message in enumerate(messages, start=1):
-            need = len(check_payload(message, self.config.max_message_len)) + HEADER_SIZE
+            need = len(check_payload(message, self.session.config.max_message_len)) + HEADER_SIZE
             if used + need > heap:
                 opened, used = opened + 1, 0
             if pages + opened > max_ready_pages:

@@ -24,9 +24,9 @@ from ..core.page import Page
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
-from .base import SERVICE_LEASE, QueueBase, current_delivery, limit_of
-from .blocks import Blocks
 from .servers import server_record
+from .session import SERVICE_LEASE, RingSession, current_delivery, limit_of
+from .settlement import BlockSettler
 from .values import Delivery, Serviced
 from .walking import renewing, walk_ring, warn_of_stuck, write_ledger
 
@@ -36,8 +36,11 @@ log = logging.getLogger("airflow_mq.service")
 HELD = 64 << 20
 
 
-class Serving(Blocks):
-    """The part of the queue that services in place."""
+class InPlace:
+    """Servicing in place: within a call, in this process."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler) -> None:
+        self.session, self._settler = session, settler
 
     def service_queues(
         self,
@@ -50,27 +53,18 @@ class Serving(Blocks):
         progress: Callable[[Serviced], None] | None = None,
         server: str | None = None,
     ) -> Serviced:
-        """Service the ready queues within a weight, in this process.
-
-        :param processor: called for each message (or, made by `batch_processor`, for each batch).
-            What it raises counts as *not now*: the message is tried again in a later call.
-        :param limit: what this call may cost; the ring's service weight where it is not said.
-        :param slice_messages: after so many messages, or `slice_seconds`, results are committed: what
-            a crash lets be tried again.
-        :param progress: called after each commit with what was done so far.
-        :param server: the DAG that calls, as `explain` and `doctor` name it; without it, the queue's `who`.
-        """
+        """See `MessageQueue.service_queues`."""
         if current_delivery.get() is not None:
             return Serviced()
-        given = limit_of(self.config, limit, "what the call may cost")
-        self._meet_newcomers()
-        service = Service(self, processor, given, slice_messages, slice_seconds, progress)
-        service.server = server_record(server or self.who, limit, is_dag=server is not None)
+        given = limit_of(self.session.config, limit, "what the call may cost")
+        self.session.meet_newcomers()
+        service = Service(self.session, processor, given, slice_messages, slice_seconds, progress)
+        service.server = server_record(server or self.session.actor, limit, is_dag=server is not None)
         with service.holding_ring():
             service.run(seed)
         if service.met_in_flight():
             # What tokens completed, or lost, is settled: in the next call their queues are not passed by.
-            self.settle_completed(only_tokens=True)
+            self._settler.settle_completed(only_tokens=True)
         return service.result
 
 
@@ -78,10 +72,10 @@ class Service:
     """One call of servicing in place."""
 
     def __init__(
-        self, queue: QueueBase, processor: Processor | BatchProcessor, limit: Weight,
+        self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight,
         slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None,
     ) -> None:  # fmt: skip
-        self.queue, self.processor, self.progress = queue, processor, progress
+        self.session, self.processor, self.progress = session, processor, progress
         self.meter = Meter(limit)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
@@ -97,17 +91,17 @@ class Service:
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Take the ring on lease, and keep it while this goes on."""
-        queue = self.queue
-        locked = queue._take_lease(self.token, "serviced", patience)
+        session = self.session
+        locked = session.take_lease(self.token, "serviced", patience)
         try:
-            with queue.store.loose() as unit:
+            with session.store.loose() as unit:
                 # What was looked at so far need not be looked at again by whoever comes next.
                 unit.last_id = locked.horizon - 1
-                self.shelf = queue._shelf(unit, locked)
+                self.shelf = session.shelf(unit, locked)
                 self.shelf.state = locked.state._replace(lease_token=self.token)
-                if queue.listeners:
+                if session.listeners:
                     self.shelf.cut_everything()
-                with renewing(queue, self.token):
+                with renewing(session, self.token):
                     yield
             self._save(last=True)
         except BaseException:
@@ -130,7 +124,7 @@ class Service:
         walk_ring(ladder, self.ledger, config.order, seed, shelf)
         if self.server is not None:
             self.ledger.head = {"server": self.server}
-            warn_of_stuck(self.queue.ring, self.server["name"], self.ledger, ladder)
+            warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
         self.result.weight = self.meter.consumed
         self.result.origins = len(self.ledger.entries)
 
@@ -175,9 +169,9 @@ class Service:
 
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
-        queue, shelf = self.queue, self.shelf
+        session, shelf = self.session, self.shelf
         hooks = shelf.hooks
-        with queue._held(token=self.token) as (unit, locked):
+        with session.hold(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
                 raise TokenRefused(
                     "the ring was taken over while a message was being processed for longer than the lease; "
@@ -192,15 +186,15 @@ class Service:
             shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
             shelf.state = locked.state._replace(version=locked.state.version + 1)
             if last:
-                queue._forget_old(unit, locked.now)
-                write_ledger(unit, queue.ring_id, self.ledger, locked.now)
-                unit.run("drop_lease", ring=queue.ring_id, token=self.token)
+                session.forget_old(unit, locked.now)
+                write_ledger(unit, session.ring_id, self.ledger, locked.now)
+                unit.run("drop_lease", ring=session.ring_id, token=self.token)
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
-                unit.run("renew_lease", ring=queue.ring_id, token=self.token, until=until)
-        queue.store.rest()
-        queue._sweep_blobs(shelf)
-        queue._tell(hooks)
+                unit.run("renew_lease", ring=session.ring_id, token=self.token, until=until)
+        session.store.rest()
+        session.sweep_payloads(shelf)
+        session.notify(hooks)
         self._tried, self._slice_began = 0, time.monotonic()
         if self.progress:
             self.progress(self.result)
@@ -217,7 +211,7 @@ class Service:
                 return
             except MessageQueueError:
                 log.exception("what was answered before the service was stopped could not be written")
-        self.queue._let_go(self.token)
+        self.session.release_lease(self.token)
 
     def _count(self) -> None:
         for run in self.shelf.events:

@@ -20,8 +20,8 @@ from ..store.shelf import SqlShelf
 from ..store.thaw import mail_of, split_mail
 from ..store.unit import Unit
 from ..words import when
-from .base import QueueBase
 from .reading import all_origins, page_at
+from .session import RingSession
 from .values import moment
 
 #: Bytes of a message's name.
@@ -108,20 +108,14 @@ class _Path:
         steps.insert(len(steps) - 1 if step.what == "executed" and self.is_settled else len(steps), step)
 
 
-class Telling(QueueBase):
-    """The part of the queue that remembers."""
+class Telling:
+    """Histories of messages."""
 
-    def story(self, message: Address | bytes, *, origin: str | None = None) -> Story:
-        """What happened to a message, in order, also when it is gone: for as long as the ring keeps events.
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
-        When it was sent, every block that planned it, how often and why it went back, by which limit it was set
-        aside, who decided what about it and why, and how it ended. When it was sent is known exactly while it is
-        stored, and of one that was ever set aside; of others that are gone, only before which block.
-
-        :param message: its address, at any time of its life; or its name, the 32 bytes of its `id`. By name, all
-            messages with the same bytes are told of together, and one of which nothing was told yet is looked for
-            among all that wait: say its origin where that is much.
-        """
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> Story:
+        """See `Inspect.history`."""
         if isinstance(message, Address):
             check_address(message)
             with self.store.reading() as unit:
@@ -220,7 +214,7 @@ class Telling(QueueBase):
 
     def _waiting(self, unit: Unit, name: bytes, origin: str | None) -> Iterator[Address]:
         for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
-            shelf = self._fresh_shelf(unit)
+            shelf = self.session.fresh_shelf(unit)
             book = shelf.book(one)
             shelf.keep_all(one)
             while shelf.pull(book):
@@ -250,7 +244,7 @@ class Telling(QueueBase):
     def _complete(self, unit: Unit, path: _Path) -> str:
         """Put before and behind what events tell what the store tells; say where it is now."""
         last = path.addresses[-1]
-        shelf = self._fresh_shelf(unit)
+        shelf = self.session.fresh_shelf(unit)
         page = page_at(shelf, last)
         there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
         arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None

@@ -153,7 +153,7 @@ class TypedQueue(Generic[T]):
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
         """Look at the messages of an origin without touching them; `how` is what `peek` takes."""
-        return [self._looked(peeked) for peeked in self.queue.peek(origin, **how)]
+        return [self._looked(peeked) for peeked in self.queue.inspect.peek(origin, **how)]
 
     def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,8 +23,11 @@ from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .blocks import Blocks
 from .planning import VIEWED, new_block
-from .reading import Reading
-from .values import moment
+from .reading import Footprints
+from .sending import Sender
+from .session import RingSession
+from .settlement import BlockSettler, refusal
+from .values import Enqueued, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +41,7 @@ class ReferenceToken:
     """A message on lease: whoever has the token may fetch it, and complete it or give it back.
 
     The message itself stays where it lies. `str(token)` is the token as text, for another process, which
-    has the queue read it: `queue.token(text)`. The text is worth the message until the lease ends: it is
+    has the queue read it: `queue.leases.token(text)`. The text is worth the message until the lease ends: it is
     not for logs.
     """
 
@@ -47,14 +51,14 @@ class ReferenceToken:
     address: Address
     #: Until when the message is leased, as far as this token has heard.
     deadline: datetime | None = field(default=None, compare=False)
-    _queue: Any = field(default=None, repr=False, compare=False)
+    _leases: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.ring}/{self.secret}/{quote(str(self.address), safe=':')}"
 
     @classmethod
     def parse(cls, text: str) -> ReferenceToken:
-        """The token that `str(token)` wrote. It can do nothing before a queue has read it: `queue.token(text)`."""
+        """Return the token that `str(token)` wrote; to use it, have a queue read it: `queue.leases.token(text)`."""
         parts = str(text).split("/")
         if len(parts) != 3 or len(parts[1]) != 32 or not set(parts[1]) <= set("0123456789abcdef"):
             raise InvalidInput("this is no token of a message: it reads RING/SECRET/ORIGIN:PAGE:INDEX")
@@ -68,12 +72,12 @@ class ReferenceToken:
     @property
     def headers(self) -> Mapping[str, str]:
         """What its sender said beside the payload."""
-        said: Mapping[str, str] = self._bound.token_headers(self)
+        said: Mapping[str, str] = self._bound.fetch_headers(self)
         return said
 
     def renew(self, lease: float | None = None) -> datetime:
         """Lease the message for longer, and tell until when."""
-        deadline: datetime = self._bound.renew_block(self.secret, lease)
+        deadline: datetime = self._bound.renew(self, lease)
         return deadline
 
     def give_back(self) -> None:
@@ -89,9 +93,9 @@ class ReferenceToken:
 
     @property
     def _bound(self) -> Any:
-        if self._queue is None:
-            raise InvalidInput("this token was read without a queue; have the queue read it: queue.token(text)")
-        return self._queue
+        if self._leases is None:
+            raise InvalidInput("this token was read without a queue; have the queue read it: queue.leases.token(text)")
+        return self._leases
 
 
 class View:
@@ -99,7 +103,7 @@ class View:
 
     ::
 
-        view = queue.view("acme")
+        view = queue.leases.view("acme")
         while token := view.try_next():
             handle(token.fetch())
             token.complete()
@@ -110,17 +114,17 @@ class View:
     completed or given back. A view has no budget: a message that no block could pay is given like any other.
     """
 
-    def __init__(self, queue: Viewing, origin: str | None, lease: float | None) -> None:
-        self._queue = queue
+    def __init__(self, leases: Leases, origin: str | None, lease: float | None) -> None:
+        self._leases = leases
         self.origin = None if origin is None else check_origin(origin)
         self._lease = None if lease is None else check_seconds(lease, "a lease")
 
     def try_next(self) -> ReferenceToken | None:
         """The next message, leased to whoever holds the token; nothing, where there is none at the moment."""
-        queue = self._queue
-        queue._refuse_nested()
-        queue.settle_completed()
-        with queue._trying(passes_in_flight=False) as held:
+        session = self._leases.session
+        session.refuse_nested()
+        self._leases.settle_completed()
+        with session.try_transaction(passes_in_flight=False) as held:
             if held is None:
                 return None
             unit, shelf = held
@@ -134,13 +138,7 @@ class View:
 
     def __len__(self) -> int:
         """How many messages are not processed yet, those on lease included."""
-        if self.origin is not None:
-            return self._queue.footprint(self.origin).count
-        total, after = 0, ""
-        while some := self._queue.footprints(after=after, limit=_SOME):
-            total += sum(footprint.count for _, footprint in some)
-            after = some[-1][0]
-        return total
+        return self._leases.count(self.origin)
 
     def __bool__(self) -> bool:
         """A view is a view, also of nothing."""
@@ -186,14 +184,14 @@ class View:
                     yield name
 
     def _write(self, unit: Unit, shelf: SqlShelf, claim: Claim) -> ReferenceToken:
-        queue = self._queue
+        session = self._leases.session
         lease = shelf.config.lease if self._lease is None else self._lease
-        row = new_block(unit, queue.ring_id, None, lease, shelf.now, by_hand=False, details={
+        row = new_block(unit, session.ring_id, None, lease, shelf.now, by_hand=False, details={
             "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
-            "by": queue.who,
+            "by": session.actor,
         })  # fmt: skip
-        unit.insert_block(queue.ring_id, row, shelf.claims([claim]))
-        return queue._token_of(row, claim)
+        unit.insert_block(session.ring_id, row, shelf.claims([claim]))
+        return self._leases.token_of(row, claim)
 
 
 class _One:
@@ -221,8 +219,14 @@ def _move_to_the_end(shelf: SqlShelf, name: str) -> None:
         ring.knit(name)
 
 
-class Viewing(Blocks, Reading):
-    """The part of the queue that gives messages one at a time."""
+class Leases:
+    """Messages taken one at a time: each is leased to the holder of its token."""
+
+    def __init__(
+        self, session: RingSession, settler: BlockSettler, blocks: Blocks, footprints: Footprints, sender: Sender
+    ) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler, self._blocks, self._footprints, self._sender = settler, blocks, footprints, sender
 
     def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
         """What can be taken right now, of one origin or of the ring; its `try_next()` never waits.
@@ -231,36 +235,44 @@ class Viewing(Blocks, Reading):
         """
         return View(self, origin, lease)
 
-    def pop(self) -> ReferenceToken | None:
+    def next(self) -> ReferenceToken | None:
         """The next message of the ring, on lease; nothing, where there is none at the moment. Never waits."""
         return self.view().try_next()
 
-    def __len__(self) -> int:
-        """How many messages are not processed yet, those on lease included. Never waits."""
-        return len(self.view())
+    def count(self, origin: str | None) -> int:
+        """Return how many messages of an origin, or of the ring, are not processed yet, those on lease included."""
+        if origin is not None:
+            return self._footprints.footprint(origin).count
+        total, after = 0, ""
+        while some := self._footprints.footprints(after=after, limit=_SOME):
+            total += sum(footprint.count for _, footprint in some)
+            after = some[-1][0]
+        return total
 
-    def __bool__(self) -> bool:
-        """A queue is a queue, also an empty one."""
-        return True
+    def settle_completed(self) -> None:
+        """Settle completed messages, as far as that goes without waiting."""
+        self._settler.settle_completed()
 
     def token(self, token: str | ReferenceToken) -> ReferenceToken:
         """A token that came from another process, as `str(token)` wrote it: now it can be used."""
         read = token if isinstance(token, ReferenceToken) else ReferenceToken.parse(token)
-        if read.ring != self.ring:
-            raise InvalidInput(f"this token is of ring {read.ring!r}, and this queue of {self.ring!r}; open that one")
+        if read.ring != self.session.ring:
+            raise InvalidInput(
+                f"this token is of ring {read.ring!r}, and this queue of {self.session.ring!r}; open that one"
+            )
         return ReferenceToken(read.ring, read.secret, read.address, read.deadline, self)
 
     def fetch(self, token: str | ReferenceToken) -> bytes:
         """The message that a token leases."""
         mine = self.token(token)
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             page = self._leased_page(unit, shelf, mine, "fetch a message by")
             return shelf.payload(mine.address.book, page, mine.address.index)
 
-    def token_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
+    def fetch_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
         """What the sender said beside the message that a token leases."""
         mine = self.token(token)
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             page = self._leased_page(unit, shelf, mine, "look at a message by")
             index = mine.address.index
             return dict(shelf.headers(mine.address.book, page, index, index + 1).get(index, {}))
@@ -270,22 +282,28 @@ class Viewing(Blocks, Reading):
         mine = self.token(token)
         with self.store.reading() as unit:
             self._live(unit, mine, "give back")
-        self.release_block(mine.secret)
+        self._blocks.release(mine.secret)
+
+    def renew(self, token: str | ReferenceToken, lease: float | None = None) -> datetime:
+        """Lease a message for longer, and return until when."""
+        return self._blocks.renew(self.token(token).secret, lease)
 
     def complete(self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken], outcome: Outcome = DONE) -> int:
         """Say that the messages of tokens are treated, all or none, in a transaction of its own; tell how many."""
-        self._refuse_nested()
-        mine = self.tokens(tokens)
-        checked = check_outcome(outcome, self.config.max_message_len, most_headers=self.config.max_headers)
+        self.session.refuse_nested()
+        mine = self.list(tokens)
+        checked = check_outcome(
+            outcome, self.session.config.max_message_len, most_headers=self.session.config.max_headers
+        )
         with self.store.writing() as unit:
             for token in mine:
                 self.complete_in(unit, token, checked)
         for token in mine:
             # What nobody has the time to settle now is settled by whoever plans, views or housekeeps next.
-            self._end_at_once(bytes.fromhex(token.secret), sweeping=True)
+            self._settler.end_at_once(bytes.fromhex(token.secret), sweeping=True)
         return len(mine)
 
-    def tokens(self, given: str | ReferenceToken | Iterable[str | ReferenceToken]) -> list[ReferenceToken]:
+    def list(self, given: str | ReferenceToken | Iterable[str | ReferenceToken]) -> builtins.list[ReferenceToken]:
         """One or many tokens, read by this queue."""
         if not isinstance(given, (str, ReferenceToken, Iterable)):
             raise InvalidInput(f"a token is text, or what a view gave, not {type(given).__name__}")
@@ -295,6 +313,20 @@ class Viewing(Blocks, Reading):
             raise InvalidInput("a token is given twice; a message is completed once")
         return found
 
+    def transfer(
+        self, tokens: str | ReferenceToken | Iterable[str | ReferenceToken], to: str, *, ring: str | None = None,
+        weight: Weight | None = None,
+    ) -> Enqueued:  # fmt: skip
+        """Hand messages on to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
+        from .commanding import Commands
+
+        self.session.refuse_nested()
+        push = Commands(self._sender, self, None).transfer(tokens, to, ring=ring, weight=weight)
+        with self.store.writing() as unit:
+            done = push.within(unit)
+        self.settle_completed()
+        return done
+
     def complete_in(self, unit: Unit, token: ReferenceToken, outcome: Outcome) -> None:
         """Report on the message of a token within a transaction, whosever it is, and let nobody report after that.
 
@@ -302,7 +334,7 @@ class Viewing(Blocks, Reading):
         """
         secret, address = bytes.fromhex(token.secret), token.address
         if not unit.run("close_block", ring=self.ring_id, token=secret, now=unit.now()):
-            raise self._refusal(unit, secret, "complete a message of")
+            raise refusal(unit, self.ring_id, secret, "complete a message of")
         row = unit.block("block_by_token", ring=self.ring_id, token=secret)
         if row is None or _only_address(unit, row) != address:
             raise InvalidInput(f"this token is not that of message {address}; take it as it was given")
@@ -315,7 +347,7 @@ class Viewing(Blocks, Reading):
         if row is None:
             raise UnknownBlock("there is no such token in this ring")
         if row.state != PLANNED or row.deadline <= unit.now():
-            raise self._refusal(unit, secret, what)
+            raise refusal(unit, self.ring_id, secret, what)
         if _only_address(unit, row) != token.address:
             raise TokenRefused(f"this token is not that of message {token.address}; take it as it was given")
 
@@ -325,10 +357,11 @@ class Viewing(Blocks, Reading):
         assert page is not None, "what is claimed is stored"
         return page
 
-    def _token_of(self, row: BlockRow, claim: Claim) -> ReferenceToken:
+    def token_of(self, row: BlockRow, claim: Claim) -> ReferenceToken:
+        """Return the token of a block that holds one message."""
         address = _address_of([claim])
         assert address is not None
-        return ReferenceToken(self.ring, bytes(row.token).hex(), address, moment(row.deadline), self)
+        return ReferenceToken(self.session.ring, bytes(row.token).hex(), address, moment(row.deadline), self)
 
 
 def _only_address(unit: Unit, row: BlockRow) -> Address | None:

@@ -20,7 +20,7 @@ from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from ..words import many
-from .base import SERVICE_LEASE, QueueBase
+from .session import SERVICE_LEASE, RingSession
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -77,18 +77,18 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
 
 
 @contextmanager
-def renewing(queue: QueueBase, token: bytes) -> Iterator[None]:
+def renewing(session: RingSession, token: bytes) -> Iterator[None]:
     """Renew the hold on the ring from beside, as long as a message takes."""
     stop = threading.Event()
 
     def renew() -> None:
         while not stop.wait(SERVICE_LEASE / 3):
             try:
-                with queue.store.loose() as unit:
+                with session.store.loose() as unit:
                     until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                    unit.run("renew_lease", ring=queue.ring_id, token=token, until=until)
+                    unit.run("renew_lease", ring=session.ring_id, token=token, until=until)
             except Exception:
-                log.exception("the hold on ring %r could not be renewed; trying again", queue.ring)
+                log.exception("the hold on ring %r could not be renewed; trying again", session.ring)
 
     thread = threading.Thread(target=renew, name="airflow_mq lease", daemon=True)
     thread.start()

@@ -49,15 +49,15 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     """
     if not check_number(blocks, "a number of blocks"):
         raise InvalidInput("record at least 1 block")
-    with queue._looking() as (unit, shelf):
+    with queue.session.snapshot() as (unit, shelf):
         # One more than asked for: what is told begins behind it.
         pages = [
             _Page(one.block, one.id, {book_name(its.origin, its.priority): its for its in one.entries})
-            for one in reversed(ledger_pages(unit, queue.ring_id, blocks + 1))
+            for one in reversed(ledger_pages(unit, queue.session.ring_id, blocks + 1))
         ]
         begin = pages.pop(0).id if len(pages) > blocks else 0
         # The book of no origin holds no messages.
-        names = [name for name in all_origins(unit, queue.ring_id) if name != MARK]
+        names = [name for name in all_origins(unit, queue.session.ring_id) if name != MARK]
         waiting = [one for name in names for one in _waiting(shelf, name, pages)]
         standings = _standings(shelf, list(dict.fromkeys(map(origin_of, names))))
     found = [*_processed(queue, begin, pages), *waiting]
@@ -72,7 +72,7 @@ def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Itera
         return
     events: list[Event] = []
     by_hand: set[Address] = set()
-    for event in queue.events(after=begin << SEQ_BITS):
+    for event in queue.inspect.events(after=begin << SEQ_BITS):
         if event.fate in _TAKEN:
             events.append(event)
         elif event.fate is Fate.EXECUTED:

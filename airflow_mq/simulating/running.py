@@ -141,7 +141,7 @@ def _simulate(scenario: Scenario, policy: Policy, told: Callable[[float], None])
     standings = _standings(scenario, policy)
     run = _Run(scenario, config, limit)
     with _empty_ring(config, standings) as queue, queue.store.reading() as unit:
-        future = Foresight(queue, unit, Conditions(seed=scenario.block_seed(0)))
+        future = Foresight(queue.session, unit, Conditions(seed=scenario.block_seed(0)))
         for number in range(1, scenario.blocks + 1):
             told((number - 1) / scenario.blocks)
             arrivals = run.arriving(number)
@@ -165,10 +165,10 @@ def _empty_ring(config: RingConfig, standings: Mapping[str, Standing]) -> Iterat
         address = sqlite_address(str(Path(folder).resolve() / "store.db"))
         upgrade(address)
         with MessageQueue(address) as first:
-            first.create_ring(_RING, config)
+            first.admin.create_ring(_RING, config)
         with MessageQueue(address, _RING) as queue:
             for origin, one in standings.items():
-                queue.set_origin(origin, share=one.share, least=one.least, most=one.most, ordered=one.ordered)
+                queue.admin.set_origin(origin, share=one.share, least=one.least, most=one.most, ordered=one.ordered)
             yield queue
 
 

@@ -18,7 +18,7 @@ from ..core.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
 from ..processors import Processor
 from ..queue import Batch, BatchProcessor, Delivery
 from ..queue.attempts import going_on, outcome_of
-from ..queue.base import current_delivery
+from ..queue.session import current_delivery
 from ..queue.typed import decoding_batches, refused
 from ..queue.values import Facts
 from .child import Call, ChildDied, ChildFailed, Outcomes

@@ -50,7 +50,7 @@ class StoreJob:
             with keeping_lease(queue, self.channel.token, self.arguments.lease, spark.cancel) as keeper:
                 block = live_block(queue, self.channel.token)
                 terms = terms_of(queue, block)
-                again = bool(queue.reported(self.channel.token))
+                again = bool(queue.blocks.reported(self.channel.token))
                 tasks = tasks_of(block, terms, self.processors, self.part, spark.width if block.messages else 1)
                 log.info("block %d: %s in %d pieces, after %.1f s", block.id, _messages(tasks), len(tasks), since())
                 try:

@@ -160,7 +160,7 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     if "manifest.json" in folder.names():
         return folder.path
     terms = terms_of(queue, block)
-    answered = queue.reported(token)
+    answered = queue.blocks.reported(token)
     shares = []
     for number, task in enumerate(tasks_of(block, terms, processors, part, FILES)):
         name = f"{number:06}"
@@ -177,7 +177,7 @@ def _plain_terms(terms: Terms) -> dict[str, Any]:
 
 def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
     """The messages of a share, with the payloads that are kept apart: the job cannot reach the store."""
-    return with_payloads(queue, queue.batches_of(share), lambda reports: queue.report(token, reports))
+    return with_payloads(queue, queue.blocks.batches(share), lambda reports: queue.blocks.report(token, reports))
 
 
 def _write_messages(
@@ -194,7 +194,7 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
     outcomes = Folder(folder) / "outcomes"
 
     def send(reports: Sequence[Report]) -> None:
-        patiently(lambda: queue.report(token, reports))
+        patiently(lambda: queue.blocks.report(token, reports))
 
     waiting: list[Report] = []
     for report in _reports(outcomes):
@@ -210,8 +210,8 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
 
 def sweep(queue: MessageQueue, base: str) -> int:
     """Remove the folders of all blocks of this ring that have ended; tell how many there were."""
-    live = {_block_folder(base, block.id, block.token).path for block in queue.blocks("planned", limit=1 << 30)}
-    ended = {_block_folder(base, b.id, b.token).path for b in queue.blocks(limit=10_000)} - live
+    live = {_block_folder(base, block.id, block.token).path for block in queue.blocks.list("planned", limit=1 << 30)}
+    ended = {_block_folder(base, b.id, b.token).path for b in queue.blocks.list(limit=10_000)} - live
     gone = 0
     for name in Folder(base).names():
         folder = Folder(base) / name
@@ -224,7 +224,7 @@ def sweep(queue: MessageQueue, base: str) -> int:
 
 def clear(queue: MessageQueue, token: str, base: str) -> None:
     """Remove the folder of one block, after it was settled."""
-    _block_folder(base, queue.block(token).id, token).remove()
+    _block_folder(base, queue.blocks.get(token).id, token).remove()
 
 
 # -- the job's side --

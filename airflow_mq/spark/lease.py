@@ -39,7 +39,7 @@ class LeaseKeeper:
 
     def start(self) -> None:
         """Renew the lease now, and from then on by the thread. Raises `TokenRefused` if the block has ended."""
-        patiently(lambda: self._queue.renew_block(self._token, self._lease))
+        patiently(lambda: self._queue.blocks.renew(self._token, self._lease))
         self._due = time.monotonic() + self._seconds
         self._ticker.start()
 
@@ -69,7 +69,7 @@ class LeaseKeeper:
     def _renew(self) -> float | None:
         """Renew the lease; return the seconds until the next renewal, or None if the block has ended."""
         try:
-            self._queue.renew_block(self._token, self._lease)
+            self._queue.blocks.renew(self._token, self._lease)
         except (TokenRefused, UnknownBlock) as error:
             self.refused = error
             if self._on_refused:

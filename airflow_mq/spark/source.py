@@ -214,7 +214,7 @@ class LookReader(DataSourceReader):
                      peeked.payload, peeked.headers, 0, peeked.attempts + 1,
                      None if peeked.sent_at is None else instant(peeked.sent_at))
                 for origin in partition.share
-                for peeked in queue.peek(origin, limit=self.said.limit)
+                for peeked in queue.inspect.peek(origin, limit=self.said.limit)
                 if peeked.state == "waiting"
             )  # fmt: skip
 
@@ -323,12 +323,12 @@ class BlockStream(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
         """Settle the micro-batch that is done, and plan the next if anything is ready."""
         self.commit(start)
-        if not self.queue.pulse():
+        if not self.queue.inspect.pulse():
             return start
-        block = self.queue.plan_block(self._key(start["block"] + 1), lease=self.said.lease)
+        block = self.queue.blocks.plan(self._key(start["block"] + 1), lease=self.said.lease)
         if not block.messages:
             # It may still hold what is to be set aside or has expired.
-            self.queue.settle_block(block)
+            self.queue.blocks.settle(block)
             return start
         self._keeper = LeaseKeeper(self.queue, block.token, self.said.lease)
         self._keeper.start()
@@ -339,7 +339,7 @@ class BlockStream(DataSourceStreamReader):
         found: list[InputPartition] = []
         for number in range(start["block"] + 1, end["block"] + 1):
             # One whose lease ran out is planned anew: what came back is served again.
-            block = self.queue.plan_block(self._key(number), lease=self.said.lease)
+            block = self.queue.blocks.plan(self._key(number), lease=self.said.lease)
             found += _shares(self.queue, block.token, self.said.partitions)
         return found
 
@@ -350,15 +350,15 @@ class BlockStream(DataSourceStreamReader):
     def commit(self, end: dict[str, int]) -> None:
         """Settle what Spark is through with."""
         done = {self._key(number) for number in range(max(1, end["block"] - 1), end["block"] + 1)}
-        for block in self.queue.blocks("planned"):
+        for block in self.queue.blocks.list("planned"):
             if block.key not in done:
                 continue
             if self._keeper:
                 self._keeper.stop()
             try:
-                whole = self.queue.block(block.token)
-                self.queue.report(block, [batch.answer() for batch in whole.batches()])
-                self.queue.settle_block(block)
+                whole = self.queue.blocks.get(block.token)
+                self.queue.blocks.report(block, [batch.answer() for batch in whole.batches()])
+                self.queue.blocks.settle(block)
             except (TokenRefused, UnknownBlock) as error:
                 log.warning("a micro-batch was done after its lease ran out (%s); it will come again", error)
 

@@ -15,7 +15,7 @@ from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun
 from ..core.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
 from ..core.judging import bounds_of
-from ..core.outcome import BEGUN, NotBegun, Unsupported
+from ..core.outcome import Unsupported
 from ..core.settle import Answers
 from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
@@ -73,19 +73,19 @@ class StoreSide:
 
     def begin(self) -> None:
         """Report that the messages are about to be tried."""
-        patiently(lambda: self.queue.mark(self.token, self.share, BEGUN))
+        patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share))
 
     def batches(self) -> Iterable[Batch]:
         """The messages, in the order of service."""
-        return with_payloads(self.queue, self.queue.batches_of(self.share), self.report)
+        return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Say what became of some of them; the first answer counts, so it may be said twice."""
-        patiently(lambda: self.queue.report(self.token, reports))
+        patiently(lambda: self.queue.blocks.report(self.token, reports))
 
     def answered(self) -> Mapping[str, Answers]:
         """What was answered before, by origin."""
-        return patiently(lambda: self.queue.reported(self.token))
+        return patiently(lambda: self.queue.blocks.reported(self.token))
 
     def close(self) -> None:
         """Close the queue."""
@@ -105,15 +105,15 @@ def reporting_failure(queue: MessageQueue, token: str, processors: Processors, p
 
 
 def _report_not_begun(queue: MessageQueue, token: str, processors: Processors, part: Part, error: Exception) -> None:
-    block = queue.block(token)
+    block = queue.blocks.get(token)
     mine = {origin for origins in processors.mine(part, block.origins).values() for origin in origins}
     claims = [claim for claim in block.claims if claim.whose in mine]
-    answered = queue.reported(token)
+    answered = queue.blocks.reported(token)
     # Once a processor was called, the error's text may quote a message.
     quotes = any(answered[claim.origin].any_begun for claim in claims if claim.origin in answered)
     first_line = "" if quotes else str(error).strip().partition("\n")[0]
     told = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
-    queue.mark(token, claims, NotBegun(told))
+    queue.blocks.mark_not_begun(token, claims, told)
 
 
 def with_payloads(
@@ -138,13 +138,13 @@ def with_payloads(
 def _payload(queue: MessageQueue, payload: bytes) -> bytes:
     if not isinstance(payload, Reference) or payload.size > queue.config.whole_payloads:
         return payload
-    with queue.open_blob(payload) as file:
+    with queue.payloads.open(payload) as file:
         return file.read()
 
 
 def live_block(queue: MessageQueue, token: str) -> Block:
     """The block, or the reason why it takes no answers any more."""
-    block = queue.block(token)
+    block = queue.blocks.get(token)
     if block.state != "planned":
         raise TokenRefused(f"block {block.id} is {block.state}; it is too late to work on it, and nothing was changed")
     return block
@@ -158,14 +158,14 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
     exceptions = frozenset(one.whose for one in block.claims if _is_ordered(queue, one) != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
     return Terms(
-        config.ordered, config.max_message_len, bounds.limit, queue.permit, failures.texts_allowed(),
+        config.ordered, config.max_message_len, bounds.limit, queue.session.permit, failures.texts_allowed(),
         config.max_headers, block.id, block_name(block.id, block.token), exceptions, largest_of,
     )  # fmt: skip
 
 
 def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
     # A claim that was planned before claims recorded it goes by what is set now.
-    return bool(queue.settings_of(claim.whose).ordered) if claim.ordered is None else claim.ordered
+    return bool(queue.inspect.settings_of(claim.whose).ordered) if claim.ordered is None else claim.ordered
 
 
 def block_name(block: int, token: str) -> str:
@@ -233,7 +233,7 @@ def run_in_place(
     with keeping_lease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)
-        again = bool(queue.reported(token))
+        again = bool(queue.blocks.reported(token))
         for task in tasks_of(block, terms, processors, part, 1):
             if function is None:
                 load_function(task.processor.function)

@@ -8,7 +8,7 @@
         with scratch_queue(service_weight=(10, 10)) as queue:
             queue.enqueue_message("acme", b"w=20,20")
             queue.service_queues(RecordingProcessor())
-            assert [one.reason for one in queue.overweight()] == ["overweight"]
+            assert [one.reason for one in queue.set_aside.list()] == ["overweight"]
             assert_sound(queue)
 """
 

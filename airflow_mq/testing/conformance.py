@@ -102,9 +102,9 @@ class Replay:
                 expected[name] += step[name]
             if self.sparse and number != last and self.sparse.random() < 0.8:
                 continue
-            self.sender.tell_listeners()
+            self.sender.session.tell_listeners()
             if self.sparse:
-                self.queue.tell_listeners()
+                self.queue.session.tell_listeners()
             found["queue_changed"] += [_hook(*call) for call in self.hooks]
             self.hooks.clear()
             with one_moment(self.queue.store):
@@ -135,7 +135,7 @@ class Replay:
 
     def _events(self) -> list[dict[str, Any]]:
         told = []
-        for event in self.queue.events(after=self.seq):
+        for event in self.queue.inspect.events(after=self.seq):
             self.seq = event.seq
             if event.name in CONTRACT:
                 told.append(_event(event))
@@ -164,16 +164,16 @@ class Replay:
     def _all_plain(self) -> bool:
         if self.processor.yielding:
             return False
-        waiting = (one for origin in self.origins for one in self.queue.peek(origin, limit=10_000))
+        waiting = (one for origin in self.origins for one in self.queue.inspect.peek(origin, limit=10_000))
         return all(Script.read(one.payload).is_plain for one in waiting)
 
     def _service_by_block(self, limit: Weight) -> Weight:
-        block = self.queue.plan_block(limit=limit, weigher=self.processor.weigh)
+        block = self.queue.blocks.plan(limit=limit, weigher=self.processor.weigh)
         reports: list[Report] = []
         for batch in block.batches():
             reports += batch.answers([Script.read(payload).outcome() for payload in batch.payloads])
-        self.queue.report(block, reports)
-        return self.queue.settle_block(block).weight
+        self.queue.blocks.report(block, reports)
+        return self.queue.blocks.settle(block).weight
 
     def _execute_overweight(self, variant: str, origin: int, page: int, index: int, limit: list[int]) -> list[int]:
         address = Address(str(origin), page, index)
@@ -185,10 +185,10 @@ class Replay:
         self.queue.reap_page(str(origin), page)
 
     def _pause(self, origin: int) -> None:
-        self.queue.pause(str(origin))
+        self.queue.admin.pause(str(origin))
 
     def _resume(self, origin: int) -> None:
-        self.queue.resume(str(origin))
+        self.queue.admin.resume(str(origin))
 
     def _start_yielding(self, origin: int) -> None:
         self.processor.yielding.add(str(origin))
@@ -200,11 +200,11 @@ class Replay:
             self.processor.yielding.discard(str(origin))
 
     def _sweep_queue(self, origin: int) -> None:
-        self.queue.sweep(str(origin))
+        self.queue.sweep_queue(str(origin))
 
     def _force_set_head(self, origin: int, limit: list[int]) -> dict[str, Any]:
         meter = Meter(Weight(*limit))
-        done = self.queue.force_set_head(str(origin), meter)
+        done = self.queue.admin.force_set_head(str(origin), meter)
         return {"ok": "cannot pay" if done is None else done, "weight": list(meter.consumed)}
 
     def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, Any]:
@@ -231,15 +231,15 @@ def one_moment(store: Store[Any]) -> Iterator[None]:
 def observe(queue: MessageQueue) -> dict[str, Any]:
     """Everything there is to see of a ring: its order, its books, their pages. Writes nothing."""
     books: dict[str, Any] = {}
-    with queue._looking() as (unit, shelf):
-        origins = list(all_origins(unit, queue.ring_id))
+    with queue.session.snapshot() as (unit, shelf):
+        origins = list(all_origins(unit, queue.session.ring_id))
         shelf.look_at(origins)
         for origin in origins:
             book = shelf.book(origin)
             while shelf.pull(book):
                 pass
         # All stored pages, however old, in one statement.
-        stored = unit.pages.between(queue.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
+        stored = unit.pages.between(queue.session.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
         list(shelf.keep(stored))
         for origin in origins:
             book = shelf.book(origin)
@@ -250,7 +250,7 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
                     "message_count": book.message_count, "size": book.size,
                     "pages": {str(index): _page(page) for index, page in sorted(pages.items())},
                 }  # fmt: skip
-    return {"ring": [int(origin) for origin in queue.ring_order(limit=1 << 30)], "books": books}
+    return {"ring": [int(origin) for origin in queue.inspect.ring_order(limit=1 << 30)], "books": books}
 
 
 def _page(page: Any) -> dict[str, Any]:

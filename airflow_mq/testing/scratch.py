@@ -39,7 +39,7 @@ def scratch_queue(uri: str | None = None, **settings: Any) -> Iterator[MessageQu
     """A queue on a store of its own; settings are those of its ring."""
     with scratch_store(uri) as made:
         with MessageQueue(made) as first:
-            first.create_ring("scratch", RingConfig(**settings))
+            first.admin.create_ring("scratch", RingConfig(**settings))
         with MessageQueue(made, "scratch") as queue:
             yield queue
 
@@ -52,4 +52,4 @@ def assert_sound(queue: MessageQueue) -> None:
 
 def assert_ring(queue: MessageQueue, origins: Sequence[str]) -> None:
     """The ready ring is these origins, from the head on."""
-    assert queue.ring_order(limit=len(origins) + 1) == list(origins)
+    assert queue.inspect.ring_order(limit=len(origins) + 1) == list(origins)

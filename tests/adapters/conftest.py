@@ -42,4 +42,7 @@ def die_in(program: str, environment: Mapping[str, str]) -> None:
 
 def contents(queue: MessageQueue) -> dict[str, list[bytes]]:
     """What every origin has, in order."""
-    return {origin: [peeked.payload for peeked in queue.peek(origin, limit=10_000)] for origin, _ in queue.footprints()}
+    return {
+        origin: [peeked.payload for peeked in queue.inspect.peek(origin, limit=10_000)]
+        for origin, _ in queue.footprints()
+    }

@@ -141,9 +141,9 @@ def test_long_lines_are_never_whole_in_memory(quick: MessageQueue, folder: Groun
         assert tracemalloc.get_traced_memory()[1] < size
     finally:
         tracemalloc.stop()
-    lines = quick.peek("acme")
+    lines = quick.inspect.peek("acme")
     assert [one.headers["line"] for one in lines] == ["1", "2", "3", "4", "5", "7"]
-    with quick.open_blob(lines[2]) as kept:
+    with quick.payloads.open(lines[2]) as kept:
         assert kept.read() == b"1" * size
 
 
@@ -260,13 +260,13 @@ def test_a_file_that_grows_while_it_is_read(folder: Ground) -> None:
 
 
 def test_a_ring_that_takes_no_further_origins(queue: MessageQueue, ground: Ground) -> None:
-    queue.change_ring(max_origins=1)
+    queue.admin.change_ring(max_origins=1)
     queue.enqueue_message("birch", b"zero")
     ground.drop("acme/1", b"one")
     ground.drop("birch/1", b"two")
     assert receive(queue, ground.look()) == Received(1, 3)
     assert ground.left() == [".received/birch/1", "acme/1"]
-    queue.change_ring(max_origins=2)
+    queue.admin.change_ring(max_origins=2)
     assert receive(queue, ground.look()) == Received(1, 3)
 
 

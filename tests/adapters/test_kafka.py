@@ -89,7 +89,7 @@ def test_records_become_messages_once(queue: MessageQueue, cluster: Cluster) -> 
     cluster.send(topic, records)  # type: ignore[arg-type]
     assert take(queue, cluster.topics(topic), batch=7).count == 60
     assert contents(queue) == {f"o{origin}": [b"%d" % n for n in range(60) if n % 5 == origin] for origin in range(5)}
-    headers = queue.peek("o3")[0].headers
+    headers = queue.inspect.peek("o3")[0].headers
     assert headers["trace"] == "t-3" and headers["kafka"].startswith(f"{topic}/")
     # Everything is committed: the next time there is nothing, and then what is new.
     assert take(queue, cluster.topics(topic)) == Received()
@@ -192,7 +192,7 @@ def test_what_can_never_be_a_message(queue: MessageQueue, cluster: Cluster) -> N
     assert contents(queue) == {"acme": [b"1"]} and cluster.committed(topic) == 1
     assert take(queue, cluster.topics(topic, unfit="skip")) == Received(1, 1, refused=5)
     assert contents(queue) == {"acme": [b"1", b"5"]} and cluster.committed(topic) == 7
-    assert queue.peek("acme")[1].headers["y"] == "\\xff\\x00"
+    assert queue.inspect.peek("acme")[1].headers["y"] == "\\xff\\x00"
 
 
 def test_origins_of_topics_and_headers_and_large_records(queue: MessageQueue, cluster: Cluster) -> None:
@@ -200,8 +200,8 @@ def test_origins_of_topics_and_headers_and_large_records(queue: MessageQueue, cl
     data = os.urandom(200_000)
     cluster.send(topic, [("k", data, [("tenant", b"acme")])])
     assert take(queue, cluster.topics(topic, origin="{header.tenant}/{topic}/{partition}/{key}")).count == 1
-    (peeked,) = queue.peek(f"acme/{topic}/0/k")
-    with queue.open_blob(peeked) as file:
+    (peeked,) = queue.inspect.peek(f"acme/{topic}/0/k")
+    with queue.payloads.open(peeked) as file:
         assert file.read() == data
 
 

@@ -53,7 +53,7 @@ def test_new_files_become_messages_once(queue: MessageQueue, folder: Path) -> No
     assert receive(queue, look(folder), batch=2, progress=told.append) == Received(3, 11)
     assert told == [Received(2, 6), Received(3, 11)]
     assert contents(queue) == {"acme": [b"one", b"two"], "birch": [b"three"]}
-    assert queue.peek("birch")[0].headers == {"path": "birch/1.json"}
+    assert queue.inspect.peek("birch")[0].headers == {"path": "birch/1.json"}
     assert left(folder) == [
         ".received/acme/1.json", ".received/acme/2.json", ".received/birch/1.json", "acme/deep/4.json", "acme/note.txt",
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_each_line_can_be_a_message(queue: MessageQueue, folder: Path) -> None:
     first = receive(queue, landing, most=2, batch=2)
     assert first == Received(2, 2) and left(folder) == ["acme/1.csv", "acme/2.csv"]
     assert receive(queue, landing, batch=1) == Received(2, 100_004, refused=1)
-    assert [peeked.headers["line"] for peeked in queue.peek("acme")] == ["1", "3", "4", "5"]
+    assert [peeked.headers["line"] for peeked in queue.inspect.peek("acme")] == ["1", "3", "4", "5"]
     assert left(folder) == [".refused/acme/2.csv", ".refused/acme/2.csv.why"]
 
 
@@ -96,7 +96,7 @@ def test_only_the_line_ending_is_removed(queue: MessageQueue, folder: Path) -> N
         drop(folder, f"o{index}/1.csv", data)
         wanted[f"o{index}"] = [len(line) for line in data.replace(b"\r\n", b"\n").split(b"\n") if line]
     receive(queue, look(folder, "{origin}/*.csv", lines=True))
-    read = {origin: [size_of(peeked.payload) for peeked in queue.peek(origin)] for origin in wanted}
+    read = {origin: [size_of(peeked.payload) for peeked in queue.inspect.peek(origin)] for origin in wanted}
     assert read == wanted
 
 
@@ -104,8 +104,8 @@ def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Pa
     data = os.urandom(300_000)
     drop(folder, "acme/large.json", data)
     assert str(receive(queue, look(folder))) == "received 1 message of 300,000 bytes"
-    (peeked,) = queue.peek("acme")
-    with queue.open_blob(peeked) as file:
+    (peeked,) = queue.inspect.peek("acme")
+    with queue.payloads.open(peeked) as file:
         assert file.read() == data
 
 
@@ -124,7 +124,7 @@ def test_a_weight_and_a_priority_for_all_and_of_its_own(queue: MessageQueue) -> 
             del self.has[: len(arrived)]
 
     assert receive(queue, cast(Adapter, Source()), weight=Weight(50, 2), priority="high").count == 3
-    found = {one.payload: (one.weight, one.address.priority) for one in queue.peek("a")}
+    found = {one.payload: (one.weight, one.address.priority) for one in queue.inspect.peek("a")}
     assert found == {
         b"0": (Weight(50, 2), "high"), b"1": (Weight(7, 1), "high"), b"2": (Weight(50, 2), "regular"),
     }  # fmt: skip

@@ -42,7 +42,7 @@ def fill(uri: str) -> None:
 
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.create_ring("demo", RingConfig(service_weight=Weight(2_000, 200_000), high=True))
+        queue.admin.create_ring("demo", RingConfig(service_weight=Weight(2_000, 200_000), high=True))
     with MessageQueue(uri, "demo") as queue:
         queue.enqueue_messages(
             "loud/orders", (b'{"order": %d, "note": "<script>alert(1)</script>"}' % n for n in range(3_000))
@@ -53,11 +53,11 @@ def fill(uri: str) -> None:
         queue.enqueue_messages("old-archive", [b"x" * 9_000], weight=Weight(90_000, 9_000))
         queue.enqueue_messages("=cmd()|'/bin/sh'!A1", [b"a spreadsheet would like this"])
         for _ in range(3):
-            block = queue.plan_block(limit=Weight(2_000, 1_200))
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            queue.settle_block(block)
-        queue.pause("tenant-05/mail", "their receiver is down")
-        queue.plan_block("orders/scheduled__2026-01-01/plan", limit=Weight(2_000, 2_000), lease=86_400)
+            block = queue.blocks.plan(limit=Weight(2_000, 1_200))
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue.blocks.settle(block)
+        queue.admin.pause("tenant-05/mail", "their receiver is down")
+        queue.blocks.plan("orders/scheduled__2026-01-01/plan", limit=Weight(2_000, 2_000), lease=86_400)
 
 
 def main() -> None:

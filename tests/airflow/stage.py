@@ -149,4 +149,4 @@ def fill(queue: MessageQueue, messages: Mapping[str, Iterable[bytes]]) -> None:
 
 def processed(queue: MessageQueue) -> list[tuple[str, bytes]]:
     """What was processed, by origin and id."""
-    return [(event.origin, event.id) for event in queue.events(name="Processed")]
+    return [(event.origin, event.id) for event in queue.inspect.events(name="Processed")]

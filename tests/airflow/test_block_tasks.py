@@ -14,6 +14,7 @@ import pytest
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import Busy
 from airflow_mq.processors import Processor, Processors
+from airflow_mq.queue.blocks import Blocks
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill, in_place, processed
 
@@ -38,7 +39,7 @@ def test_a_plan_tells_parts_and_nothing_of_the_messages(queue: MessageQueue, run
         "beta": "in place",
     }
     assert sum(part["messages"] for part in parts) == 5
-    block = queue.block(run.xcoms["plan", "block"]["token"])
+    block = queue.blocks.get(run.xcoms["plan", "block"]["token"])
     assert block.key == "dag/r1/plan"
     assert run.xcoms["plan", "block"] == {
         "id": block.id, "token": block.token, "ring": "default", "messages": 5,
@@ -86,12 +87,12 @@ def test_what_nobody_takes_is_paused_and_the_others_are_served(queue: MessageQue
     summary = run.whole()
 
     assert (summary["processed"], summary["went_back"]) == (1, 1)
-    assert [(one.origin, one.reason) for one in queue.paused()] == [("zebra", "no processor takes this origin")]
+    assert [(one.origin, one.reason) for one in queue.admin.paused()] == [("zebra", "no processor takes this origin")]
 
 
 def test_a_block_of_what_nobody_takes_is_planned_anew(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"zebra": [b"?"] * 3, "a": [b"x"]})
-    queue.set_origin("zebra", share=1 << 20)
+    queue.admin.set_origin("zebra", share=1 << 20)
 
     parts = run.plan(limit=[2, 1 << 20])
 
@@ -105,8 +106,8 @@ def test_what_nobody_takes_is_refused_if_the_author_says_so(queue: MessageQueue,
     with pytest.raises(Exception, match="no processor takes 'zebra'"):
         run.plan(in_place(unrouted="refuse"))
 
-    assert [block.state for block in queue.blocks()] == ["released"]
-    assert queue.paused() == []
+    assert [block.state for block in queue.blocks.list()] == ["released"]
+    assert queue.admin.paused() == []
 
 
 def only(pattern: str, *, unrouted: str = "skip") -> Processors:
@@ -129,12 +130,12 @@ def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) ->
 
     assert (first["processed"], first["went_back"], second["processed"], second["went_back"]) == (2, 0, 4, 0)
     assert [queue.footprint(one).count for one in ("a", "b", "zebra")] == [2, 0, 1]
-    assert queue.paused() == []
-    assert {one.name: one.limit for one in queue.servers()} == {
+    assert queue.admin.paused() == []
+    assert {one.name: one.limit for one in queue.inspect.servers()} == {
         "DAG 'orders', task 'plan'": Weight(2, 1 << 20), "DAG 'mail', task 'plan'": None
     }  # fmt: skip
-    assert queue.explain("a").sentence.endswith("runs in the next block of DAG 'orders', task 'plan'.")
-    unserved = queue.explain("zebra")
+    assert queue.inspect.explain("a").sentence.endswith("runs in the next block of DAG 'orders', task 'plan'.")
+    unserved = queue.inspect.explain("zebra")
     assert unserved.reason == "unserved" and "DAG 'mail', task 'plan' takes b*" in unserved.sentence
 
 
@@ -146,19 +147,19 @@ def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) ->
 def test_a_pause_made_by_a_rule_ends_with_the_rule(queue: MessageQueue, later: tuple[str, Processors]) -> None:
     airflow = Airflow()
     fill(queue, {"a": [b"x"], "zebra": [b"?"]})
-    queue.pause("zoo", "a person's")
+    queue.admin.pause("zoo", "a person's")
     whole(airflow.run(), only("a*", unrouted="pause"))
-    (first,) = (one for one in queue.paused() if one.origin == "zebra")
+    (first,) = (one for one in queue.admin.paused() if one.origin == "zebra")
     assert first.until is not None
     airflow.run("r2").plan(only("a*", unrouted="pause"))
-    (again,) = (one for one in queue.paused() if one.origin == "zebra")
+    (again,) = (one for one in queue.admin.paused() if one.origin == "zebra")
     assert again.until is not None and again.until > first.until
 
     dag_id, processors = later
     run = airflow.run("r3", dag_id)
     run.plan(processors)
 
-    assert [one.origin for one in queue.paused()] == ["zoo"]
+    assert [one.origin for one in queue.admin.paused()] == ["zoo"]
     run.settle()
 
 
@@ -169,7 +170,7 @@ def test_whoever_waits_too_long_has_nothing_to_do(
         raise Busy("somebody else")
 
     fill(sqlite_queue, {"a": [b"x"]})
-    monkeypatch.setattr(MessageQueue, "plan_block", busy)
+    monkeypatch.setattr(Blocks, "plan", busy)
 
     assert run.plan(patience=0) == []
     assert run.settle() is None
@@ -184,12 +185,14 @@ def test_a_plan_releases_the_blocks_of_runs_that_are_over(queue: MessageQueue) -
     airflow.runs["dag", "ended"] = "failed"
     del airflow.runs["dag", "foreign"]
     airflow.runs["other", "foreign"] = "running"
-    key_of = {one.run_id: queue.block(one.xcoms["plan", "block"]["token"]) for one in (ended, alive, foreign)}
+    key_of = {one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]) for one in (ended, alive, foreign)}
     assert {block.state for block in key_of.values()} == {"planned"}
 
     assert sum(part["messages"] for part in next_one.plan()) == 2  # of the run that ended, and of the one deleted
 
-    states = {one.run_id: queue.block(one.xcoms["plan", "block"]["token"]).state for one in (ended, alive, foreign)}
+    states = {
+        one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]).state for one in (ended, alive, foreign)
+    }
     assert states == {"ended": "released", "alive": "planned", "foreign": "released"}
     for one in (alive, next_one):
         one.settle()
@@ -199,14 +202,14 @@ def test_a_block_of_another_airflow_is_left_alone(queue: MessageQueue) -> None:
     fill(queue, {"a": [b"x"]})
     elsewhere = Airflow().run("r1", "theirs")
     elsewhere.plan()
-    queue.plan_block("by hand")
+    queue.blocks.plan("by hand")
 
     assert Airflow().run("r1", "ours").plan() == []
 
-    assert queue.block(elsewhere.xcoms["plan", "block"]["token"]).state == "planned"
+    assert queue.blocks.get(elsewhere.xcoms["plan", "block"]["token"]).state == "planned"
     elsewhere.settle()
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
 
 
 # -- processing --
@@ -250,7 +253,7 @@ def test_a_block_that_was_released_fails_what_comes_too_late(queue: MessageQueue
 
     fill(queue, {"a": [b"x"]})
     run.plan()
-    queue.release_block(run.xcoms["plan", "block"]["token"])
+    queue.blocks.release(run.xcoms["plan", "block"]["token"])
 
     with pytest.raises(AirflowFailException, match="lease ran out"):
         run.process(0)
@@ -330,7 +333,7 @@ def test_what_was_measured_is_kept_under_the_names_of_processors(sqlite_queue: M
     for index in range(len(run.plan())):
         run.process(index)
     run.settle(processors=in_place().to_json())
-    assert [(fit.processor, fit.origin) for fit in sqlite_queue.fits()] == [("alpha", "a1"), ("beta", "b")]
+    assert [(fit.processor, fit.origin) for fit in sqlite_queue.inspect.fits()] == [("alpha", "a1"), ("beta", "b")]
 
 
 def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQueue, run: Run) -> None:
@@ -344,11 +347,11 @@ def test_a_failed_job_turns_the_run_red_and_its_block_is_settled(queue: MessageQ
         run.settle()
 
     assert run.xcoms["settle", "settled"]["processed"] == 1
-    assert [block.state for block in queue.blocks()] == ["settled"]
+    assert [block.state for block in queue.blocks.list()] == ["settled"]
 
 
 def test_a_function_that_cannot_be_loaded_burns_no_attempts(queue: MessageQueue, run: Run) -> None:
-    queue.change_ring(max_attempts=2)
+    queue.admin.change_ring(max_attempts=2)
     fill(queue, {"b": [b"1", b"2"]})
     for number in range(2):
         run = run.airflow.run(f"run {number}")
@@ -358,8 +361,8 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(queue: MessageQueue,
         with pytest.raises(Exception, match=r"^beta \(process_0\) failed"):
             run.settle()
 
-    assert ([one.attempts for one in queue.peek("b")], queue.overweight()) == ([0, 0], [])
-    assert "cannot load function tests.airflow.functions:missing" in queue.explain("b").sentence
+    assert ([one.attempts for one in queue.inspect.peek("b")], queue.set_aside.list()) == ([0, 0], [])
+    assert "cannot load function tests.airflow.functions:missing" in queue.inspect.explain("b").sentence
     assert run.airflow.run("run 2").whole()["processed"] == 2
 
 
@@ -371,7 +374,7 @@ def test_settling_after_a_pause_is_green_where_every_message_was_reported(
         run.process(index)
     token = run.xcoms["plan", "block"]["token"]
     # As whoever plans next does, once the lease has run out.
-    queue.release_block(token)
+    queue.blocks.release(token)
 
     summary = run.settle()
 
@@ -385,7 +388,7 @@ def test_a_plan_whose_answer_was_lost_is_settled_by_its_key(queue: MessageQueue,
     run.xcoms.clear()
 
     assert run.settle()["went_back"] == 1
-    assert queue.blocks("planned") == []
+    assert queue.blocks.list("planned") == []
 
 
 def test_settling_emits_the_asset_while_anything_is_ready_and_moves(queue: MessageQueue, run: Run) -> None:
@@ -447,7 +450,7 @@ def test_tasks_retried_and_cleared_in_every_order_lose_nothing(sqlite_queue: Mes
 
     assert Counter(origin for origin, _ in processed(sqlite_queue)) == dict.fromkeys(("a1", "a2", "b"), 5**2)
     assert sqlite_queue.footprints() == [] or all(print_.count == 0 for _, print_ in sqlite_queue.footprints())
-    assert sqlite_queue.blocks("planned") == []
+    assert sqlite_queue.blocks.list("planned") == []
 
 
 def test_three_runs_at_once_share_the_work_and_all_end_well(queue: MessageQueue) -> None:

@@ -28,13 +28,13 @@ def check(**kwargs: Any) -> Any:
 def serve(queue: MessageQueue, order: str, blocks: int) -> None:
     """Two that send more than anybody can take."""
     weigher = LinearWeigher(Weight(1, 0), Weight(0, 0))
-    queue.change_ring(order=order, service_weight=Weight(16, 1 << 20), weigher=weigher, rounds_per_block=16)
+    queue.admin.change_ring(order=order, service_weight=Weight(16, 1 << 20), weigher=weigher, rounds_per_block=16)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"x"] * 100)
     for _ in range(blocks):
-        block = queue.plan_block()
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
 
 
 def test_an_empty_ledger_is_fair(queue: MessageQueue, run: Run) -> None:
@@ -98,7 +98,7 @@ def starving(told: list[str], **bounds: Any) -> Any:
 
 def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
     serve(queue, "rotation", 6)
-    queue.change_ring(invisible_origins=True)
+    queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_message("evil {{ 1/0 }}\u202e", b"x")
     told: list[str] = []
 

@@ -80,29 +80,31 @@ def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert run.state == "success"
     assert states(run) == dict.fromkeys(["block.plan", "alpha 1/2", "alpha 2/2", "beta", "block.settle"], "success")
     assert len(processed(sqlite_queue)) == 5
-    assert [(fit.processor, fit.origin) for fit in sqlite_queue.fits()] == [("alpha", "a4")]
+    assert [(fit.processor, fit.origin) for fit in sqlite_queue.inspect.fits()] == [("alpha", "a4")]
 
 
 def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_queue: MessageQueue) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     sqlite_queue.enqueue_messages([("a", b"elephant"), ("b", b"whale")], weight=Weight(10**9, 10))
-    sqlite_queue.settle_block(sqlite_queue.plan_block())
+    sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
     file = dags_folder / "set_aside_by_hand.py"
     file.write_text((Path(__file__).parents[2] / "dags" / "set_aside_by_hand.py").read_text())
     dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
 
     run = dag.test(run_conf={"connection": "mq_stage", "decision": "discard", "why": "too big", "origin": "b"})
     assert states(run) == {"decide": "success", "judge_again": "skipped", "discard": "success"}
-    assert [one.address.origin for one in sqlite_queue.overweight()] == ["a"]
+    assert [one.address.origin for one in sqlite_queue.set_aside.list()] == ["a"]
 
-    sqlite_queue.change_ring(service_weight=Weight(10**10, 1 << 30))
+    sqlite_queue.admin.change_ring(service_weight=Weight(10**10, 1 << 30))
     # What one run was given is the next one's default here.
     said = {"decision": "judge again", "why": "the limit was raised", "origin": "", "older_than": 0}
     run = dag.test(run_conf={"connection": "mq_stage", **said})
     assert states(run) == {"decide": "success", "judge_again": "success", "discard": "skipped"}
-    assert sqlite_queue.overweight() == []
-    assert {event.why.partition(";")[0] for event in sqlite_queue.events(name="Rejudged")} == {"the limit was raised"}
+    assert sqlite_queue.set_aside.list() == []
+    assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Rejudged")} == {
+        "the limit was raised"
+    }
 
 
 def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> None:
@@ -129,14 +131,14 @@ def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> Non
     assert states(run) == {"order": "success", "verify": "failed", "publish": "upstream_failed"}
     names = [f"order {number} of {run.run_id}" for number in range(5)]
     assert rows("shop_verdict") == names[:2]
-    assert [one.payload.decode() for one in queue.peek("shop/publish")] == names[:2]
-    assert [one.payload.decode() for one in queue.peek("shop/verify")] == names[2:]
+    assert [one.payload.decode() for one in queue.inspect.peek("shop/publish")] == names[:2]
+    assert [one.payload.decode() for one in queue.inspect.peek("shop/verify")] == names[2:]
 
     # What is mended goes on where it stood, with what came meanwhile.
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE shop_verdict"))
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
     run = dag.test(run_conf={"connection": "mq_stage", "orders": 1})
     assert states(run) == {"order": "success", "verify": "success", "publish": "success"}
     later = [*names, f"order 0 of {run.run_id}"]
@@ -173,7 +175,7 @@ def test_a_failed_job_turns_the_run_red_and_everything_is_settled(run_dag: RunDa
     assert states(run) == {
         "block.plan": "success", "broken": "failed", "beta": "success", "block.settle": "failed",
     }  # fmt: skip
-    assert [block.state for block in sqlite_queue.blocks()] == ["settled"]
+    assert [block.state for block in sqlite_queue.blocks.list()] == ["settled"]
     assert sqlite_queue.footprint("a").count == 1 and len(processed(sqlite_queue)) == 1
 
 
@@ -348,15 +350,15 @@ def test_a_run_that_ends_from_outside_lets_go_of_its_block(
     getattr(plugin, f"on_dag_run_{hook}")(dag_run=dag_run, msg=msg)
 
     def state(one: Any) -> str:
-        return queue.block(one.xcoms["plan", "block"]["token"]).state
+        return queue.blocks.get(one.xcoms["plan", "block"]["token"]).state
 
     for _ in range(1200 if released else 10):
         if state(run) == "released":
             break
         time.sleep(0.05)
     assert (state(run), state(other)) == ("released" if released else "planned", "planned")
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
 
 
 def test_a_listener_that_cannot_open_a_queue_says_so_and_no_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,7 +32,7 @@ def enqueue(**kwargs: Any) -> Any:
 
 def stored(queue: MessageQueue) -> list[tuple[str, bytes]]:
     """What waits, by origin."""
-    return [(origin, one.payload) for origin, _ in queue.footprints() for one in queue.peek(origin)]
+    return [(origin, one.payload) for origin, _ in queue.footprints() for one in queue.inspect.peek(origin)]
 
 
 def test_messages_as_they_are_written(queue: MessageQueue, run: Run) -> None:
@@ -42,7 +42,7 @@ def test_messages_as_they_are_written(queue: MessageQueue, run: Run) -> None:
 
     assert done == {"count": 4, "size": 27, "repeated": 0}
     assert stored(queue) == [("a", b"text"), ("a", b"\x00bytes"), ("a", b'{"any":"JSON"}'), ("b", b"own")]
-    assert queue.peek("b")[0].headers == {"h": "1"}
+    assert queue.inspect.peek("b")[0].headers == {"h": "1"}
 
 
 def test_a_priority_for_all_and_one_of_its_own(queue: MessageQueue, run: Run) -> None:
@@ -50,7 +50,10 @@ def test_a_priority_for_all_and_one_of_its_own(queue: MessageQueue, run: Run) ->
     assert "priority" in operator.template_fields
     run.execute(operator)
 
-    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"x", "high"), (b"y", "regular")]
+    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("a")] == [
+        (b"x", "high"),
+        (b"y", "regular"),
+    ]
 
 
 def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue, run: Run) -> None:
@@ -91,16 +94,16 @@ def test_a_file_that_no_page_holds_is_stored_apart(queue: MessageQueue, run: Run
     assert run.execute(files)["count"] == 3
     assert run.execute(files)["repeated"] == 3
 
-    first, small, third = queue.peek("acme")
+    first, small, third = queue.inspect.peek("acme")
     assert small.payload == b"small" and first.payload == third.payload
-    with queue.open_blob(first) as kept:
+    with queue.payloads.open(first) as kept:
         assert kept.read() == large
-    (blob,) = queue.blobs()
+    (blob,) = queue.payloads.list()
     # Two messages hold it now, and the uploads of both runs no longer.
     assert (blob.references, blob.held_until) == (2, None)
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
-    queue.sweep_blobs()
-    assert queue.blobs() == []
+    queue.payloads.sweep()
+    assert queue.payloads.list() == []
 
 
 def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
@@ -111,7 +114,7 @@ def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQ
 
     store = MemoryFileSystem()
     attach("s3", "lake", fs=store)
-    sqlite_queue.change_ring(blob_path=f"s3://lake@{tmp_path.name}/blobs")
+    sqlite_queue.admin.change_ring(blob_path=f"s3://lake@{tmp_path.name}/blobs")
     large = b"x" * 100_000
     (tmp_path / "1.csv").write_bytes(large)
 
@@ -120,10 +123,10 @@ def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQ
     (file,) = store.find(tmp_path.name)
     assert store.cat_file(file) == large
     with MessageQueueHook(CONN_ID).queue() as queue:
-        with queue.open_blob(queue.peek("acme")[0]) as kept:
+        with queue.payloads.open(queue.inspect.peek("acme")[0]) as kept:
             assert kept.read() == large
         queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
-        queue.housekeep()
+        queue.admin.housekeep()
         assert store.find(tmp_path.name) == [] and queue.check() == []
 
 
@@ -160,7 +163,7 @@ def test_a_large_file_is_streamed(sqlite_queue: MessageQueue, run: Run, tmp_path
         assert tracemalloc.get_traced_memory()[1] < size // 2
     finally:
         tracemalloc.stop()
-    assert [blob.size for blob in sqlite_queue.blobs()] == [size]
+    assert [blob.size for blob in sqlite_queue.payloads.list()] == [size]
 
 
 def test_files_of_an_object_store_and_paths_as_messages(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
@@ -291,10 +294,10 @@ def test_a_weight_and_a_due_time_travel_along(sqlite_queue: MessageQueue, run: R
     run.execute(enqueue(origin="a", messages=["x"], weight="[7, 1]"))
     run.execute(enqueue(origin="b", messages=["later"], not_before="3600", idempotent=False))
 
-    assert sqlite_queue.peek("a")[0].weight in (None, (7, 1))
-    block = sqlite_queue.plan_block()
+    assert sqlite_queue.inspect.peek("a")[0].weight in (None, (7, 1))
+    block = sqlite_queue.blocks.plan()
     assert (block.planned, block.origins) == ((7, 1), ["a"])
-    sqlite_queue.release_block(block)
+    sqlite_queue.blocks.release(block)
 
 
 def test_who_may_not_send_fails_at_once(sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq.queue.inspection import Inspect
 from tests.airflow.receivers import Lines
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
 
@@ -127,8 +128,8 @@ def test_names_that_had_to_be_changed_stay_apart() -> None:
 def test_nothing_is_looked_at_where_nobody_listens(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MessageQueue, "backlog", lambda *_: pytest.fail("somebody looked"))
-    monkeypatch.setattr(MessageQueue, "fairness", lambda *_: pytest.fail("somebody looked"))
+    monkeypatch.setattr(Inspect, "backlog", lambda *_: pytest.fail("somebody looked"))
+    monkeypatch.setattr(Inspect, "fairness", lambda *_: pytest.fail("somebody looked"))
     fill(sqlite_queue, {"a": [b"x"]})
 
     assert run.whole()["processed"] == 1
@@ -155,7 +156,7 @@ def test_a_block_does_not_fail_with_its_metrics(
         raise RuntimeError("the password is hunter2")
 
     statsd()
-    monkeypatch.setattr(MessageQueue, "backlog", broken)
+    monkeypatch.setattr(Inspect, "backlog", broken)
     fill(sqlite_queue, {"a": [b"x"]})
 
     with caplog.at_level(logging.WARNING, logger="airflow_mq.metrics"):

@@ -42,13 +42,13 @@ def files(folder: object, **kwargs: Any) -> Any:
 def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path) -> None:
     done = run.execute(files(landing))
     assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1}
-    assert [one.payload for one in queue.peek("acme")] == [b"one"]
+    assert [one.payload for one in queue.inspect.peek("acme")] == [b"one"]
     assert run.execute(files(landing))["count"] == 0
 
 
 def test_a_weight_and_a_priority_for_all(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
     run.execute(files(landing, weight="[70, 8]", priority="high"))
-    (one,) = sqlite_queue.peek("acme")
+    (one,) = sqlite_queue.inspect.peek("acme")
     assert (one.address.priority, one.weight) == ("high", Weight(70, 8))
 
 
@@ -133,4 +133,4 @@ def test_topics_through_the_hook_of_the_provider(
         )
         assert run.execute(operator) == {"count": 10, "size": 10, "repeated": 0, "refused": 0}
         assert run.execute(operator)["count"] == 0
-    assert [one.payload for one in sqlite_queue.peek("o1")] == [b"1", b"3", b"5", b"7", b"9"]
+    assert [one.payload for one in sqlite_queue.inspect.peek("o1")] == [b"1", b"3", b"5", b"7", b"9"]

@@ -25,8 +25,8 @@ def run() -> Run:
 def heavy(queue: MessageQueue) -> Address:
     """The address of a message that no block can take."""
     queue.enqueue_message("a", b"elephant", weight=HEAVY)
-    queue.settle_block(queue.plan_block("sets it aside"))
-    (one,) = queue.overweight()
+    queue.blocks.settle(queue.blocks.plan("sets it aside"))
+    (one,) = queue.set_aside.list()
     return one.address
 
 
@@ -44,7 +44,7 @@ def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
 
     assert SEEN == [(b"elephant", "a")]
     assert (summary["processed"], summary["messages"]) == (1, 1)
-    assert queue.overweight() == []
+    assert queue.set_aside.list() == []
     assert len(processed(queue)) == 1
 
 
@@ -69,8 +69,8 @@ def test_what_was_not_executed_waits_where_it_was(
     with pytest.raises(Exception, match=says):
         run.execute(execute(heavy, **kwargs))
 
-    assert [one.address for one in queue.overweight()] == [heavy]
-    assert queue.blocks("planned") == []
+    assert [one.address for one in queue.set_aside.list()] == [heavy]
+    assert queue.blocks.list("planned") == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_address_that_leads_nowhere_is_refused(
 ) -> None:
     with pytest.raises(Exception, match=says):
         run.execute(execute(address))
-    assert sqlite_queue.blocks("planned") == []
+    assert sqlite_queue.blocks.list("planned") == []
 
 
 def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run: Run) -> None:
@@ -93,8 +93,8 @@ def test_discarding_records_who_and_why(queue: MessageQueue, heavy: Address, run
     )
     assert run.execute(operator) == 1
 
-    assert queue.overweight() == []
-    (event,) = [event for event in queue.events() if "mistake" in event.detail]
+    assert queue.set_aside.list() == []
+    (event,) = [event for event in queue.inspect.events() if "mistake" in event.detail]
     assert "dag.discard" in event.detail
 
 
@@ -111,7 +111,7 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
     with pytest.raises(Exception, match="number of a block"):
         run.execute(discard(block="the last"))
     assert run.execute(discard(origin="a", older_than="0", block="")) == 1
-    (event,) = queue.events(name="Discarded")
+    (event,) = queue.inspect.events(name="Discarded")
     assert event.why == "too late" and "dag.discard" in (event.who or "")
 
 
@@ -120,12 +120,12 @@ def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
 
     judge = RequeueSetAsideOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
     assert run.execute(judge) == {"moved": 0, "stayed": 1}
-    queue.change_ring(service_weight=Weight(10**10, 1 << 30))
+    queue.admin.change_ring(service_weight=Weight(10**10, 1 << 30))
     one = RequeueSetAsideOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
     assert run.execute(one) == {"moved": 1, "stayed": 0}
-    (event,) = queue.events(name="Rejudged")
+    (event,) = queue.inspect.events(name="Rejudged")
     assert "dag.judge" in (event.who or "")
-    assert [peeked.payload for peeked in queue.peek("a")] == [b"elephant"]
+    assert [peeked.payload for peeked in queue.inspect.peek("a")] == [b"elephant"]
 
 
 def test_housekeeping_follows_the_policies_of_the_ring(queue: MessageQueue, heavy: Address, run: Run) -> None:
@@ -133,9 +133,9 @@ def test_housekeeping_follows_the_policies_of_the_ring(queue: MessageQueue, heav
 
     keep = HousekeepingOperator(task_id="keep", check=True, mq_conn_id=CONN_ID)
     assert run.execute(keep)["expired_messages"] == 0
-    queue.change_ring(set_aside_expires=0.001)
+    queue.admin.change_ring(set_aside_expires=0.001)
     assert run.execute(keep)["expired_messages"] == 1
-    (event,) = queue.events(name="Expired")
+    (event,) = queue.inspect.events(name="Expired")
     assert event.who == "policy set_aside_expires"
 
 
@@ -147,26 +147,26 @@ def test_pausing_and_resuming(queue: MessageQueue, run: Run) -> None:
         task_id="pause", origins=["a", "b"], reason="maintenance", until="60", mq_conn_id=CONN_ID
     )
     assert run.execute(pause) == ["a", "b"]
-    assert {(one.origin, one.reason, one.until is not None) for one in queue.paused()} == {
+    assert {(one.origin, one.reason, one.until is not None) for one in queue.admin.paused()} == {
         ("a", "maintenance", True), ("b", "maintenance", True),
     }  # fmt: skip
-    assert not queue.pulse()
+    assert not queue.inspect.pulse()
 
     assert run.execute(ResumeQueueOperator(task_id="resume", origins="a", mq_conn_id=CONN_ID)) == ["a"]
     assert run.execute(ResumeQueueOperator(task_id="resume", origins="c", mq_conn_id=CONN_ID)) == []
-    assert list(queue.pulse(5).ready) == ["a"]
+    assert list(queue.inspect.pulse(5).ready) == ["a"]
 
 
 def test_pausing_a_group(queue: MessageQueue, run: Run) -> None:
     from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
 
-    queue.change_ring(paths=True)
+    queue.admin.change_ring(paths=True)
     fill(queue, {"acme/orders": [b"x"], "birch": [b"y"]})
     run.execute(PauseQueueOperator(task_id="pause", origins="acme", below=True, mq_conn_id=CONN_ID))
     fill(queue, {"acme/mail": [b"z"]})
-    assert list(queue.pulse(5).ready) == ["birch"]
+    assert list(queue.inspect.pulse(5).ready) == ["birch"]
     assert run.execute(ResumeQueueOperator(task_id="resume", origins="acme", mq_conn_id=CONN_ID)) == ["acme"]
-    assert set(queue.pulse(5).ready) == {"acme/orders", "acme/mail", "birch"}
+    assert set(queue.inspect.pulse(5).ready) == {"acme/orders", "acme/mail", "birch"}
 
 
 @pytest.mark.parametrize("until", ["2099-12-24T18:00:00Z", "90", 90, None])
@@ -175,7 +175,7 @@ def test_a_pause_ends_when_the_author_says(sqlite_queue: MessageQueue, run: Run,
 
     run.execute(PauseQueueOperator(task_id="pause", origins="a", until=until, mq_conn_id=CONN_ID))
 
-    assert (sqlite_queue.paused()[0].until is None) is (until is None)
+    assert (sqlite_queue.admin.paused()[0].until is None) is (until is None)
 
 
 def test_reaping_a_page(queue: MessageQueue, heavy: Address, run: Run) -> None:
@@ -183,14 +183,14 @@ def test_reaping_a_page(queue: MessageQueue, heavy: Address, run: Run) -> None:
 
     with pytest.raises(Exception, match="page"):
         run.execute(ReapPageOperator(task_id="reap", origin="a", page="x", mq_conn_id=CONN_ID))
-    queue.change_ring(max_stale=0)
+    queue.admin.change_ring(max_stale=0)
     for _ in range(3):
         queue.enqueue_message("a", b"elephant", weight=HEAVY)
-        queue.settle_block(queue.plan_block("sets it aside"))
+        queue.blocks.settle(queue.blocks.plan("sets it aside"))
 
     run.execute(ReapPageOperator(task_id="reap", origin="a", page="0", why="old", mq_conn_id=CONN_ID))
 
-    assert heavy not in [one.address for one in queue.overweight()]
+    assert heavy not in [one.address for one in queue.set_aside.list()]
 
 
 def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
@@ -203,13 +203,13 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
     fill(queue, {"b": [b"x"]})
     dead.plan(lease="0.001")
     airflow.runs["dag", "over"] = "failed"
-    queue.change_ring(max_stale=0)
+    queue.admin.change_ring(max_stale=0)
 
     operator = HousekeepingOperator(task_id="keep", cull=True, check=True, mq_conn_id=CONN_ID)
     done = keeping.execute(operator)
 
     assert done["finished_blocks"] + done["dead_blocks"] == 2
-    assert queue.blocks("planned") == []
+    assert queue.blocks.list("planned") == []
 
 
 def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQueue, heavy: Address) -> None:

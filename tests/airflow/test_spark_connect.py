@@ -230,7 +230,7 @@ def test_a_server_that_does_not_answer_fails_before_a_client_is_started(
             run.execute(job(run, monkeypatch)[0], 0)
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
-    assert f"sc://127.0.0.1:{port}" in sqlite_queue.explain("a").sentence
+    assert f"sc://127.0.0.1:{port}" in sqlite_queue.inspect.explain("a").sentence
 
 
 # -- for real --

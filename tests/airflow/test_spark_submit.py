@@ -128,7 +128,7 @@ def test_a_message_reaches_nothing_but_its_processor(queue: MessageQueue, run: R
     run.settle()
     evil_argv, evil_env = submitted.argv[-1], submitted.env[-1]
     for origin in list(dict(queue.footprints())):
-        queue.pause(origin)
+        queue.admin.pause(origin)
     queue.enqueue_message("plain", b"plain")
     plain.plan(PROCESSORS)
     plain.execute(job(plain), 0)
@@ -340,7 +340,7 @@ def test_a_job_that_fails_shows_its_cause_and_no_command(
     assert caught.value.__suppress_context__
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
-    assert says.partition(" Error code")[0] in sqlite_queue.explain("a").sentence
+    assert says.partition(" Error code")[0] in sqlite_queue.inspect.explain("a").sentence
 
 
 def test_the_cause_of_an_error_of_spark_is_its_root() -> None:
@@ -387,7 +387,7 @@ def test_a_master_that_does_not_answer_fails_before_a_job_is_submitted(
     assert submitted.argv == []
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
-    assert f"spark://127.0.0.1:{silent_port}" in sqlite_queue.explain("a").sentence
+    assert f"spark://127.0.0.1:{silent_port}" in sqlite_queue.inspect.explain("a").sentence
 
 
 def test_a_master_that_accepts_and_stays_silent_is_named(
@@ -437,7 +437,7 @@ def test_a_job_that_reaches_no_message_burns_no_attempts(
     queue: MessageQueue, run: Run, submitted: Submitted, conn_id: str, says: str
 ) -> None:
     """A master that does not answer ends spark-submit; a connection that is not defined does not even start it."""
-    queue.change_ring(max_attempts=2)
+    queue.admin.change_ring(max_attempts=2)
     submitted.exit_code = 1
     fill(queue, {"a": [b"1", b"2"]})
     for number in range(2):
@@ -448,9 +448,9 @@ def test_a_job_that_reaches_no_message_burns_no_attempts(
         with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
             run.settle()
 
-    assert [one.attempts for one in queue.peek("a")] == [0, 0]
-    assert queue.overweight() == []
-    assert [event.why.startswith(f"not tried: {says}") for event in queue.events()] == [True, True]
+    assert [one.attempts for one in queue.inspect.peek("a")] == [0, 0]
+    assert queue.set_aside.list() == []
+    assert [event.why.startswith(f"not tried: {says}") for event in queue.inspect.events()] == [True, True]
 
 
 def test_through_the_exchange_a_job_knows_neither_address_nor_token(

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield, batch_processor, tracing
 from airflow_mq.processors import Processor, Processors
+from airflow_mq.queue.inspection import Inspect
 from tests.airflow import functions
 from tests.airflow.receivers import attributes_of, collector
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
@@ -69,7 +70,7 @@ def test_a_message_carries_the_trace_of_whoever_sends_it(queue: MessageQueue, sp
 
     context = span.get_span_context()
     own = {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
-    assert [one.headers for one in queue.peek("a")] == [
+    assert [one.headers for one in queue.inspect.peek("a")] == [
         own, {**own, "common": "2"}, {**own, "mine": "1"}, {"traceparent": "my own"}, {},
     ]  # fmt: skip
 
@@ -89,7 +90,7 @@ def test_nothing_is_carried_where_nobody_asked_or_nothing_is_sampled(
         by_environment.enqueue_message("a", b"asked by environment")
         MessageQueue(sqlite_queue.store, traces=False).enqueue_message("a", b"not here")
 
-    assert [bool(one.headers) for one in sqlite_queue.peek("a")] == [False, False, True, False]
+    assert [bool(one.headers) for one in sqlite_queue.inspect.peek("a")] == [False, False, True, False]
 
 
 def test_a_command_carries_it_too(sqlite_queue: MessageQueue, spans: Any) -> None:
@@ -103,7 +104,7 @@ def test_a_command_carries_it_too(sqlite_queue: MessageQueue, spans: Any) -> Non
         connection.execute("COMMIT")
     connection.close()
 
-    (only,) = sqlite_queue.peek("a")
+    (only,) = sqlite_queue.inspect.peek("a")
     assert set(only.headers) == {"traceparent", "mine"}
 
 
@@ -146,7 +147,7 @@ def test_where_airflow_has_no_tracers_its_spans_go_where_it_says(
     monkeypatch.setattr(tracing, "provide", lambda: provided.append(os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]))
 
     with MessageQueueHook(CONN_ID).queue() as opened:
-        assert opened.traces
+        assert opened.session.traces
     assert provided == ["" if said else "http://collector:8889/v1/traces"]
 
 
@@ -260,13 +261,13 @@ def test_what_a_block_sends_on_goes_on_with_the_trace(
     fill(queue, {"a1": [b"carries nothing"]})
     run.whole()
 
-    sent = {one.payload: one.headers for one in queue.peek("b", priority="regular")}
+    sent = {one.payload: one.headers for one in queue.inspect.peek("b", priority="regular")}
     trace_of = carried_by(context)
     assert sent == {
         b"sent within a span": carried_by(steps[0]), b"and with headers": {**carried_by(steps[0]), "mine": "0"},
         b"plain": trace_of, b"of nothing": {}, b"said": {**trace_of, "mine": "1"}, b"of another": own,
     }  # fmt: skip
-    (high,) = queue.peek("b", priority="high", limit=1)
+    (high,) = queue.inspect.peek("b", priority="high", limit=1)
     assert (high.payload, high.headers) == (b"first", trace_of)
 
 
@@ -307,7 +308,7 @@ def test_what_a_service_sends_on_goes_on_with_the_trace(
     for _ in range(3):
         served.service_queues(batch_processor(process_batch) if shape == "batch" else process, Weight(10**9, 10**9))
 
-    (last,) = queue.peek("c")
+    (last,) = queue.inspect.peek("c")
     assert last.headers == (carried_by(context) if traces else {})
     if shape != "batch":
         assert {one.span_id == context.span_id for one in seen} == {traces}
@@ -318,11 +319,11 @@ def test_a_message_executed_by_hand_sends_on_with_its_trace(queue: MessageQueue,
     with trace.get_tracer("test").start_as_current_span("checkout") as span:
         traced.enqueue_message("a", b"x", weight=Weight(10**12, 0))
     queue.service_queues(lambda delivery: None)
-    (aside,) = queue.overweight("a")
+    (aside,) = queue.set_aside.list("a")
 
     traced.execute_overweight(aside.address, lambda delivery: Done(enqueue=[("b", b"y")]), Weight(10**13, 10**9))
 
-    (sent,) = queue.peek("b")
+    (sent,) = queue.inspect.peek("b")
     assert sent.headers == carried_by(span.get_span_context())
 
 
@@ -333,7 +334,7 @@ def test_a_task_that_sends_has_a_span_of_its_own(sqlite_queue: MessageQueue, run
 
     (sent,) = by_name(spans, "send default")
     assert sent.kind is trace.SpanKind.PRODUCER
-    (only,) = sqlite_queue.peek("a")
+    (only,) = sqlite_queue.inspect.peek("a")
     assert f"{sent.get_span_context().span_id:016x}" in only.headers["traceparent"]
 
 
@@ -345,7 +346,7 @@ def test_a_block_does_not_fail_with_its_trace(
 
     send(sqlite_queue, "a1", b"x")
     monkeypatch.setattr(tracing, "_start", broken)
-    monkeypatch.setattr(MessageQueue, "carried", broken)
+    monkeypatch.setattr(Inspect, "carried", broken)
 
     assert run.whole()["processed"] == 1
     assert "what happens here is not told (RuntimeError)" in caplog.text

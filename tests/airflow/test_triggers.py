@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
+from airflow_mq.queue.inspection import Inspect
 from tests.airflow.stage import CONN_ID, Airflow, fill
 from tests.model.clock import stopped_clock
 
@@ -34,7 +35,7 @@ def ready(**kwargs: Any) -> Any:
 
 def test_what_is_ready_is_told_at_once(queue: MessageQueue) -> None:
     fill(queue, {"a": [b"x"], "b": [b"y"]})
-    queue.pause("a")
+    queue.admin.pause("a")
 
     event = asyncio.run(first_event(ready(poll_interval=60)))
 
@@ -43,13 +44,13 @@ def test_what_is_ready_is_told_at_once(queue: MessageQueue) -> None:
 
 def test_what_is_sent_later_is_told_soon(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     postgres = queue.store.address.driver == "postgresql"
-    looks, pulse = [0], MessageQueue.pulse
+    looks, pulse = [0], Inspect.pulse
 
-    def look(of: MessageQueue, most: int) -> Any:
+    def look(of: Inspect, most: int) -> Any:
         looks[0] += 1
         return pulse(of, most)
 
-    monkeypatch.setattr(MessageQueue, "pulse", look)
+    monkeypatch.setattr(Inspect, "pulse", look)
 
     async def scene() -> int:
         # On PostgreSQL nobody looks before the test gives up, unless somebody notifies.
@@ -108,7 +109,7 @@ def test_delayed_mail_is_told_when_it_is_due(sqlite_queue: MessageQueue) -> None
 
     with stopped_clock() as clock:
         sqlite_queue.enqueue_message("a", b"x", not_before=1)
-        assert not sqlite_queue.pulse()
+        assert not sqlite_queue.inspect.pulse()
         assert asyncio.run(scene())["due"] is True
 
 
@@ -116,7 +117,7 @@ def test_set_aside_messages_are_told(queue: MessageQueue) -> None:
     from airflow_mq.triggers import SetAsideTrigger
 
     queue.enqueue_message("a", b"x", weight=Weight(10**9, 0))
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
 
     assert asyncio.run(first_event(SetAsideTrigger(CONN_ID))) == {"ring": "default", "waiting": 1}
 
@@ -169,7 +170,7 @@ def test_the_loop_goes_on_while_the_store_does_not_answer(
         if not answer.wait(30):
             gave_up.set()
 
-    monkeypatch.setattr(MessageQueue, "pulse", pulse)
+    monkeypatch.setattr(Inspect, "pulse", pulse)
 
     async def scene() -> None:
         waiting = asyncio.create_task(first_event(ready()))
@@ -297,7 +298,7 @@ def test_a_burst_is_told_once_and_the_next_one_again(pg_uri: str) -> None:
 
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
-        channel = wake_channel(queue.store.address.schema, queue.ring_id)
+        channel = wake_channel(queue.store.address.schema, queue.session.ring_id)
 
         def burst() -> None:
             for number in range(20):

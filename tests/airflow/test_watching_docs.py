@@ -109,15 +109,15 @@ def test_the_scaler_asks_for_the_backlog_in_blocks_with_few_rights(pg_uri: str) 
                 connection.execute(grant.replace("TO keda;", f"TO {role};").encode())
             assert asked() == (0.0,)
             weigher = LinearWeigher(Weight(10, 0), Weight(500, 1000))
-            queue.change_ring(service_weight=Weight(1000, 1 << 30), weigher=weigher)
+            queue.admin.change_ring(service_weight=Weight(1000, 1 << 30), weigher=weigher)
             queue.enqueue_messages("a", [b"x" * 100] * 100)
             queue.enqueue_message("b", b"heavy", weight=Weight(10**9, 0))
             assert asked() == (7.0,)  # 101 times 10, and half of 10,005: a little more than six blocks
-            assert queue.backlog().blocks == pytest.approx(6.012)
-            block = queue.plan_block()
-            queue.settle_block(block)
-            assert queue.backlog().set_aside == 1
-            found = queue.backlog().blocks
+            assert queue.inspect.backlog().blocks == pytest.approx(6.012)
+            block = queue.blocks.plan()
+            queue.blocks.settle(block)
+            assert queue.inspect.backlog().set_aside == 1
+            found = queue.inspect.backlog().blocks
             assert found is not None and asked() == (float(-(-found // 1)),)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"SET ROLE {role}; DELETE FROM airflow_mq.mail".encode())

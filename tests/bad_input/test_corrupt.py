@@ -63,18 +63,18 @@ def damage(queue: MessageQueue, place: str, value: Any) -> int:
 
 def furnish(queue: MessageQueue) -> str:
     """One of everything that is stored: pages half done, set aside, claimed, reported, noted; and plain mail."""
-    queue.set_origin("a", share=2, most=Weight(900, 1 << 20))
+    queue.admin.set_origin("a", share=2, most=Weight(900, 1 << 20))
     for origin in ("a", "b"):
         queue.enqueue_message(origin, b"heavy", weight=HEAVY, headers={"h": "1"})
         queue.enqueue_messages(origin, [b"light %d" % n for n in range(12)], headers={"h": "2"})
     queue.service_queues(lambda delivery: Yield() if delivery.payload == b"light 5" else None)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     measured = [Report("a", claim.runs[0].page, claim.runs[0].first, claim.runs[0].first, Done(used=Weight(1, 3)))
                 for claim in block.claims if claim.origin == "a"]  # fmt: skip
-    queue.report(block, measured)
-    queue.settle_block(block)
-    block = queue.plan_block()
-    queue.report(block, [next(block.batches(["b"])).answers([Done(used=Weight(1, 3))] + [Yield()] * 3)[0]])
+    queue.blocks.report(block, measured)
+    queue.blocks.settle(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [next(block.batches(["b"])).answers([Done(used=Weight(1, 3))] + [Yield()] * 3)[0]])
     for origin in ("a", "c"):
         queue.enqueue_messages(origin, [b"more %d" % n for n in range(9)])
     return block.token
@@ -85,21 +85,21 @@ def calls(queue: MessageQueue, token: str) -> list[Callable[[], Any]]:
     return [
         queue.check,
         lambda: queue.footprints(),
-        lambda: [queue.peek(origin) for origin in "abc"],
-        lambda: queue.ring_order(),
-        lambda: list(queue.events()),
-        lambda: queue.ledger(),
-        lambda: queue.overweight(),
-        lambda: queue.blocks(),
-        lambda: list(queue.block(token).batches()),
-        lambda: queue.fits(),
+        lambda: [queue.inspect.peek(origin) for origin in "abc"],
+        lambda: queue.inspect.ring_order(),
+        lambda: list(queue.inspect.events()),
+        lambda: queue.inspect.ledger(),
+        lambda: queue.set_aside.list(),
+        lambda: queue.blocks.list(),
+        lambda: list(queue.blocks.get(token).batches()),
+        lambda: queue.inspect.fits(),
         lambda: queue.enqueue_message("d", b"always possible"),
-        lambda: queue.plan_block(),
-        lambda: queue.settle_block(token),
+        lambda: queue.blocks.plan(),
+        lambda: queue.blocks.settle(token),
         lambda: queue.service_queues(lambda delivery: None),
-        lambda: [queue.execute_overweight(one.address, lambda delivery: None) for one in queue.overweight()],
-        lambda: queue.sweep("a"),
-        lambda: queue.force_set_head("c"),
+        lambda: [queue.execute_overweight(one.address, lambda delivery: None) for one in queue.set_aside.list()],
+        lambda: queue.sweep_queue("a"),
+        lambda: queue.admin.force_set_head("c"),
         lambda: MessageQueue(queue.store, queue.ring),
         queue.check,
     ]

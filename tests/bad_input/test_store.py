@@ -52,13 +52,13 @@ def test_a_store_that_may_not_be_written(queue: MessageQueue, store_uri: str) ->
         lambda: queue.enqueue_message("here", b"three"),
         lambda: queue.enqueue_messages("here", [b"three"] * 1_000),
         lambda: queue.enqueue_message("here", b"three", key="k"),
-        lambda: queue.plan_block(limit=PLENTY),
+        lambda: queue.blocks.plan(limit=PLENTY),
         lambda: queue.service_queues(lambda delivery: None, PLENTY),
-        lambda: queue.pause("here", "no reason"),
+        lambda: queue.admin.pause("here", "no reason"),
     ):
         with pytest.raises(StoreReadOnly, match="read-only|written"):
             call()
-    assert everything(queue) == before and [one.payload for one in queue.peek("here")] == [b"one", b"two"]
+    assert everything(queue) == before and [one.payload for one in queue.inspect.peek("here")] == [b"one", b"two"]
 
 
 @pytest.mark.postgres
@@ -77,7 +77,7 @@ def test_a_user_who_may_only_read(pg_uri: str) -> None:
             with pytest.raises(StoreReadOnly, match="written"):
                 queue.enqueue_message("here", b"two")
             with pytest.raises(StoreReadOnly, match="written"):
-                queue.plan_block(limit=PLENTY)
+                queue.blocks.plan(limit=PLENTY)
     finally:
         with psycopg.connect(pg_uri, autocommit=True) as admin:
             admin.execute("DROP OWNED BY looker")

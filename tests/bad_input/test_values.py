@@ -84,7 +84,7 @@ def test_sizes(queue: MessageQueue) -> None:
             assert f"{size:,}" in text and f"{most:,}" in text and "heap_size" in text
     for payload in (b"x", b"y" * most, bytearray(b"z"), memoryview(b"w")):
         assert queue.enqueue_message("a", payload).count == 1
-    assert [len(peeked.payload) for peeked in queue.peek("a")] == [1, most, 1, 1]
+    assert [len(peeked.payload) for peeked in queue.inspect.peek("a")] == [1, most, 1, 1]
     for payload in (None, "text", 5, [b"x"], object()):
         refused(queue, lambda payload=payload: queue.enqueue_message("a", payload), InvalidMessage)
         refused(queue, lambda payload=payload: queue.enqueue_messages("a", [b"x", payload]), InvalidMessage)
@@ -112,18 +112,18 @@ STRANGE = [
 @pytest.mark.parametrize("text", STRANGE)
 def test_strange_text_arrives_as_it_is(queue: MessageQueue, text: str) -> None:
     payload = text.encode() + b"\0\xff\xfe"
-    queue.change_ring(invisible_origins=True)
+    queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_message(text, payload, key=text, headers={text: text})
-    queue.pause(text, text)
-    (peeked,) = queue.peek(text)
+    queue.admin.pause(text, text)
+    (peeked,) = queue.inspect.peek(text)
     assert peeked.payload == payload and peeked.headers == {text: text}
     assert dict(queue.footprints(prefix=text))[text].count == 1
-    assert [(paused.origin, paused.reason) for paused in queue.paused()] == [(text, text)]
-    queue.resume(text)
+    assert [(paused.origin, paused.reason) for paused in queue.admin.paused()] == [(text, text)]
+    queue.admin.resume(text)
     seen: list[tuple[str, bytes, dict[str, str]]] = []
     queue.service_queues(lambda its: seen.append((its.origin, its.payload, dict(its.headers))))
     assert (text, payload, {text: text}) in seen
-    assert [event.origin for event in queue.events(origin=text)] == [text]
+    assert [event.origin for event in queue.inspect.events(origin=text)] == [text]
     assert queue.enqueue_message(text, payload, key=text).repeated == 1
 
 
@@ -132,32 +132,32 @@ BROKEN = ["a lone \ud800 surrogate", "a NUL \0 inside", 5, b"bytes", ["list"], "
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text)[:12])
 def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     for call in (
         lambda: queue.enqueue_message(text, b"x"),
         lambda: queue.enqueue_message("a", b"x", key=text),
         lambda: queue.enqueue_messages("a", [Message(b"x", key=text)]),
         lambda: queue.enqueue_message("a", b"x", headers={"name": text}),
         lambda: queue.enqueue_message("a", b"x", headers=text),
-        lambda: queue.pause("a", text),
-        lambda: queue.resume(text),
-        lambda: queue.sweep(text),
-        lambda: queue.force_set_head(text),
-        lambda: queue.plan_block(key=text),
+        lambda: queue.admin.pause("a", text),
+        lambda: queue.admin.resume(text),
+        lambda: queue.sweep_queue(text),
+        lambda: queue.admin.force_set_head(text),
+        lambda: queue.blocks.plan(key=text),
         lambda: queue.footprint(text),
         lambda: queue.footprints(prefix=text),
-        lambda: queue.peek(text),
+        lambda: queue.inspect.peek(text),
         lambda: queue.reap_page(text, 0),
         lambda: queue.execute_overweight(Address(text, 0, 0), print),
-        lambda: queue.discard_overweight(Address(text, 0, 0), "why"),
-        lambda: queue.discard_overweight(Address("a", 0, 0), text),
-        lambda: queue.report(block, [Report(text, 0, 0, 0)]),
-        lambda: queue.create_ring(text),
-        lambda: queue.set_origin(text, share=2),
-        lambda: queue.blocks(text),
+        lambda: queue.set_aside.discard(Address(text, 0, 0), "why"),
+        lambda: queue.set_aside.discard(Address("a", 0, 0), text),
+        lambda: queue.blocks.report(block, [Report(text, 0, 0, 0)]),
+        lambda: queue.admin.create_ring(text),
+        lambda: queue.admin.set_origin(text, share=2),
+        lambda: queue.blocks.list(text),
     ):
         refused(queue, call)
-    for call in (lambda: queue.settle_block(text), lambda: queue.block(text), lambda: queue.renew_block(text)):
+    for call in (lambda: queue.blocks.settle(text), lambda: queue.blocks.get(text), lambda: queue.blocks.renew(text)):
         refused(queue, call, UnknownBlock)
     with pytest.raises((UnknownRing, InvalidInput)):
         MessageQueue(queue.store, text)
@@ -201,8 +201,8 @@ def test_origins(queue: MessageQueue) -> None:
     for origin in twins:
         queue.enqueue_message(origin, origin.encode())
     for origin in twins:
-        assert [peeked.payload for peeked in queue.peek(origin)] == [origin.encode()]
-    assert queue.ring_order() == ["here", *twins]
+        assert [peeked.payload for peeked in queue.inspect.peek(origin)] == [origin.encode()]
+    assert queue.inspect.ring_order() == ["here", *twins]
     done = queue.service_queues(lambda delivery: delivery.payload == delivery.origin.encode())
     assert done.processed == 2 + len(twins)
     assert queue.check() == []
@@ -219,32 +219,32 @@ WEIGHTS = [
 
 @pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: without_address(weight)[:24])
 def test_weights(queue: MessageQueue, weight: Any) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     for call in (
         lambda: queue.enqueue_message("w", b"x", weight=weight),
         lambda: queue.enqueue_messages("w", [b"x"], weight=weight),
         lambda: queue.enqueue_messages("w", [Message(b"x", weight=weight)]),
-        lambda: queue.plan_block(limit=weight),
+        lambda: queue.blocks.plan(limit=weight),
         lambda: queue.service_queues(lambda delivery: None, weight),
-        lambda: queue.set_origin("w", most=weight),
-        lambda: queue.set_origin("w", least=weight),
+        lambda: queue.admin.set_origin("w", most=weight),
+        lambda: queue.admin.set_origin("w", least=weight),
         lambda: queue.execute_overweight(Address("w", 0, 0), print, weight),
-        lambda: queue.plan_overweight(Address("w", 0, 0), weight),
-        lambda: queue.change_ring(service_weight=weight),
-        lambda: queue.create_ring("w", RingConfig(service_weight=weight)),
-        lambda: queue.report(block, [Report("here", 0, 0, 0, Done(used=weight))]),
-        lambda: queue.report(block, [Report("here", 0, 0, 0, Overweight(weight))]),
+        lambda: queue.blocks.plan_overweight(Address("w", 0, 0), weight),
+        lambda: queue.admin.change_ring(service_weight=weight),
+        lambda: queue.admin.create_ring("w", RingConfig(service_weight=weight)),
+        lambda: queue.blocks.report(block, [Report("here", 0, 0, 0, Done(used=weight))]),
+        lambda: queue.blocks.report(block, [Report("here", 0, 0, 0, Overweight(weight))]),
     ):
         refused(queue, call, InvalidWeight, ConfigRefused)
 
 
 def test_the_largest_weights_add_up_to_no_more(queue: MessageQueue) -> None:
     largest = Weight((1 << 64) - 1, (1 << 64) - 1)
-    queue.change_ring(service_weight=largest)
+    queue.admin.change_ring(service_weight=largest)
     queue.enqueue_messages("w", [Message(b"a", weight=largest), Message(b"b", weight=largest)])
     queue.enqueue_messages("v", [Message(b"c", weight=Weight(1 << 63, 1)), Message(b"d", weight=Weight(0, 0))])
     for _ in range(10):
-        queue.settle_block(queue.plan_block(limit=largest))
+        queue.blocks.settle(queue.blocks.plan(limit=largest))
         queue.service_queues(lambda delivery: None, largest)
         assert queue.check() == []
     assert {footprint.count for _, footprint in queue.footprints()} <= {0}
@@ -268,31 +268,31 @@ def test_answers_with_weights_that_are_none(queue: MessageQueue) -> None:
     "number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=without_address
 )
 def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     calls: list[Callable[[], object]] = [
-        lambda: queue.plan_block(lease=number),
-        lambda: queue.renew_block(block, number),
-        lambda: queue.set_origin("a", share=number),
+        lambda: queue.blocks.plan(lease=number),
+        lambda: queue.blocks.renew(block, number),
+        lambda: queue.admin.set_origin("a", share=number),
         lambda: queue.execute_overweight(Address("a", number, 0), print),
         lambda: queue.execute_overweight(Address("a", 0, number), print),
         lambda: queue.reap_page("a", number),
-        lambda: queue.report(block, [Report("here", 0, number, 0)]),
-        lambda: queue.change_ring(heap_size=number),
-        lambda: queue.change_ring(lease=number),
-        lambda: queue.change_ring(order=number),
-        lambda: queue.change_ring(weigher=number),
-        lambda: queue.change_ring(costs=number),
-        lambda: queue.change_ring(max_attempts=number),
-        lambda: queue.change_ring(backoff=number),
-        lambda: queue.change_ring(nonsense=number),
+        lambda: queue.blocks.report(block, [Report("here", 0, number, 0)]),
+        lambda: queue.admin.change_ring(heap_size=number),
+        lambda: queue.admin.change_ring(lease=number),
+        lambda: queue.admin.change_ring(order=number),
+        lambda: queue.admin.change_ring(weigher=number),
+        lambda: queue.admin.change_ring(costs=number),
+        lambda: queue.admin.change_ring(max_attempts=number),
+        lambda: queue.admin.change_ring(backoff=number),
+        lambda: queue.admin.change_ring(nonsense=number),
     ]
     if number != -1:
         # A moment may be in the past, and in tables the pages of high messages are below zero.
         calls += [
-            lambda: queue.report(block, [Report("here", number, 0, 0)]),
+            lambda: queue.blocks.report(block, [Report("here", number, 0, 0)]),
             lambda: queue.enqueue_message("a", b"x", not_before=number),
             lambda: queue.enqueue_message("a", b"x", expires=number),
-            lambda: queue.pause("a", until=number),
+            lambda: queue.admin.pause("a", until=number),
         ]
     for call in calls:
         refused(queue, call)
@@ -312,12 +312,12 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
 def test_json_in_a_payload_is_bytes(queue: MessageQueue, payload: bytes) -> None:
     text = payload.decode()[:900]
     queue.enqueue_message("json", payload, key=text, headers={"h": text})
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     (batch,) = [batch for batch in block.batches() if batch.origin == "json"]
     assert list(batch.payloads) == [payload]
-    queue.report(block, [batch.answers([Yield(text)])[0]])
-    queue.settle_block(block)
-    assert [peeked.payload for peeked in queue.peek("json")] == [payload]
+    queue.blocks.report(block, [batch.answers([Yield(text)])[0]])
+    queue.blocks.settle(block)
+    assert [peeked.payload for peeked in queue.inspect.peek("json")] == [payload]
 
 
 # Blocks and reports.
@@ -338,11 +338,11 @@ ANSWERS: list[Any] = [
 )
 def test_reports(queue: MessageQueue, report: Any) -> None:
     """None of them is taken, and the block can still be settled."""
-    block = queue.plan_block()
-    refused(queue, lambda: queue.report(block, [report]))
-    refused(queue, lambda: queue.report(block, [Report("here", 0, 0, 0), report]))
-    queue.report(block, [Report("here", 0, 0, 1)])
-    assert queue.settle_block(block).processed == 2
+    block = queue.blocks.plan()
+    refused(queue, lambda: queue.blocks.report(block, [report]))
+    refused(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0), report]))
+    queue.blocks.report(block, [Report("here", 0, 0, 1)])
+    assert queue.blocks.settle(block).processed == 2
     assert queue.check() == []
 
 
@@ -385,14 +385,14 @@ def test_what_a_batch_sends_goes_with_the_batch(queue: MessageQueue) -> None:
     answers = None
     queue.service_queues(batch_processor(sending))
     assert queue.footprint("here").count == 0
-    assert [event.origin for event in queue.events(name="Processed")] == ["here", "here", "there"]
+    assert [event.origin for event in queue.inspect.events(name="Processed")] == ["here", "here", "there"]
     assert queue.check() == []
 
 
 def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
     """They count for nothing; what it holds is settled all the same."""
-    block = queue.plan_block()
-    queue.report(
+    block = queue.blocks.plan()
+    queue.blocks.report(
         block,
         [
             Report("nobody", 0, 0, 60_000),
@@ -404,7 +404,7 @@ def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
     assert queue.footprint("here").count == 0
     assert queue.footprint("nobody").count == 0
     queue.enqueue_message("nobody", b"later")
-    assert queue.settle_block(block).processed == 2
+    assert queue.blocks.settle(block).processed == 2
     assert queue.footprint("nobody").count == 1
     assert queue.check() == []
 
@@ -412,43 +412,43 @@ def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
 @pytest.mark.parametrize("token", ["", "zz", "00", "0" * 32, "0" * 4_000, None, 5, b"0" * 16, "é" * 16, "'; DROP"])
 def test_tokens_that_are_none(queue: MessageQueue, token: Any) -> None:
     for call in (
-        lambda: queue.settle_block(token),
-        lambda: queue.release_block(token),
-        lambda: queue.renew_block(token),
-        lambda: queue.report(token, [Report("here", 0, 0, 0)]),
-        lambda: queue.block(token),
+        lambda: queue.blocks.settle(token),
+        lambda: queue.blocks.release(token),
+        lambda: queue.blocks.renew(token),
+        lambda: queue.blocks.report(token, [Report("here", 0, 0, 0)]),
+        lambda: queue.blocks.get(token),
     ):
         refused(queue, call, UnknownBlock)
 
 
 def test_tokens_of_other_blocks(queue: MessageQueue) -> None:
     """Of another ring, of a block that has ended, of one whose time is over."""
-    queue.create_ring("other")
+    queue.admin.create_ring("other")
     other = MessageQueue(queue.store, "other")
     other.enqueue_message("here", b"of the other ring")
-    foreign = other.plan_block()
+    foreign = other.blocks.plan()
     for call in (
-        lambda: queue.settle_block(foreign),
-        lambda: queue.release_block(foreign),
-        lambda: queue.renew_block(foreign),
-        lambda: queue.report(foreign, [Report("here", 0, 0, 0)]),
+        lambda: queue.blocks.settle(foreign),
+        lambda: queue.blocks.release(foreign),
+        lambda: queue.blocks.renew(foreign),
+        lambda: queue.blocks.report(foreign, [Report("here", 0, 0, 0)]),
     ):
         refused(queue, call, UnknownBlock)
-    assert other.settle_block(foreign).went_back == 1
+    assert other.blocks.settle(foreign).went_back == 1
 
-    block = queue.plan_block()
-    queue.release_block(block)
-    assert "released" in refused(queue, lambda: queue.settle_block(block), TokenRefused)
-    refused(queue, lambda: queue.report(block, [Report("here", 0, 0, 0)]), TokenRefused)
-    refused(queue, lambda: queue.renew_block(block), TokenRefused)
-    again = queue.plan_block()
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
+    assert "released" in refused(queue, lambda: queue.blocks.settle(block), TokenRefused)
+    refused(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0)]), TokenRefused)
+    refused(queue, lambda: queue.blocks.renew(block), TokenRefused)
+    again = queue.blocks.plan()
     assert again.token != block.token
-    queue.settle_block(again)
-    assert "settled" in refused(queue, lambda: queue.release_block(again), TokenRefused)
+    queue.blocks.settle(again)
+    assert "settled" in refused(queue, lambda: queue.blocks.release(again), TokenRefused)
 
-    late = queue.plan_block(lease=0)
-    assert "deadline" in refused(queue, lambda: queue.report(late, [Report("here", 0, 0, 0)]), TokenRefused)
-    refused(queue, lambda: queue.renew_block(late), TokenRefused)
+    late = queue.blocks.plan(lease=0)
+    assert "deadline" in refused(queue, lambda: queue.blocks.report(late, [Report("here", 0, 0, 0)]), TokenRefused)
+    refused(queue, lambda: queue.blocks.renew(late), TokenRefused)
 
 
 @pytest.mark.parametrize("outcome", [Yield(), Overweight(Weight(9_000_000, 9)), BadFormat()], ids=repr)
@@ -456,14 +456,14 @@ def test_a_block_by_hand_ends_whatever_was_reported(queue: MessageQueue, outcome
     """A message that could not be executed stays set aside, and its block ends: it never holds up anybody."""
     queue.enqueue_message("a", b"heavy", weight=Weight(1 << 40, 0))
     queue.service_queues(lambda delivery: None)
-    (aside,) = queue.overweight()
-    block = queue.plan_overweight(aside.address, Weight(1 << 41, 1 << 41))
+    (aside,) = queue.set_aside.list()
+    block = queue.blocks.plan_overweight(aside.address, Weight(1 << 41, 1 << 41))
     place = aside.address
-    queue.report(block, [Report("a", place.page, place.index, place.index, outcome)])
-    queue.settle_block(block)
-    assert queue.blocks("planned") == []
-    assert len(queue.overweight()) == (0 if outcome == BadFormat() else 1)
-    assert queue.plan_block().messages == 0
+    queue.blocks.report(block, [Report("a", place.page, place.index, place.index, outcome)])
+    queue.blocks.settle(block)
+    assert queue.blocks.list("planned") == []
+    assert len(queue.set_aside.list()) == (0 if outcome == BadFormat() else 1)
+    assert queue.blocks.plan().messages == 0
     assert queue.check() == []
 
 
@@ -472,4 +472,4 @@ def test_rings_that_are_not_there(queue: MessageQueue) -> None:
         with pytest.raises(UnknownRing, match="default"):
             MessageQueue(queue.store, name)
     for name in ("", "with space", "1", "x" * 64, "ünïcode", "a;b", "a\nb"):
-        refused(queue, lambda name=name: queue.create_ring(name), ConfigRefused, InvalidInput)
+        refused(queue, lambda name=name: queue.admin.create_ring(name), ConfigRefused, InvalidInput)

@@ -67,7 +67,7 @@ class Lab:
             weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)),
         )  # fmt: skip
         with MessageQueue(uri) as first:
-            first.create_ring("many", config)
+            first.admin.create_ring("many", config)
         self.queue = MessageQueue(uri, "many")
         names = [f"tenant-{number % 1000:04}/source-{number // 1000:03}" for number in range(origins)]
         for at in range(0, origins, 5_000):
@@ -78,15 +78,17 @@ class Lab:
         """All steps, in the order in which a new ring goes through them."""
         for step in ("first plan of newcomers", "next plan"):
             # Before ours, which cuts it: as many rows as the block takes, along the index that it goes along.
-            bare = self.bare(f"mail WHERE ring = {self.queue.ring_id} ORDER BY origin, id LIMIT {BLOCK}")
-            ours, block = timed(self.queue.plan_block)
+            bare = self.bare(f"mail WHERE ring = {self.queue.session.ring_id} ORDER BY origin, id LIMIT {BLOCK}")
+            ours, block = timed(self.queue.blocks.plan)
             yield Row(self.name, step, ours, bare)
             self.settle(block)
         for _ in range(BLOCKS - 2):
-            self.settle(self.queue.plan_block())
-        bare = self.bare(f"mail WHERE ring = {self.queue.ring_id} GROUP BY origin", "origin, min(id)")
-        yield Row(self.name, f"fairness() after {BLOCKS} blocks", timed(self.queue.fairness)[0], bare)
-        bare = self.bare(f"mail WHERE ring = {self.queue.ring_id} ORDER BY origin, id LIMIT {10 * (ARCS + ROWS)}")
+            self.settle(self.queue.blocks.plan())
+        bare = self.bare(f"mail WHERE ring = {self.queue.session.ring_id} GROUP BY origin", "origin, min(id)")
+        yield Row(self.name, f"fairness() after {BLOCKS} blocks", timed(self.queue.inspect.fairness)[0], bare)
+        bare = self.bare(
+            f"mail WHERE ring = {self.queue.session.ring_id} ORDER BY origin, id LIMIT {10 * (ARCS + ROWS)}"
+        )
         yield Row(self.name, "the page's first data", timed(self.first_data)[0], bare)
 
     def bare(self, what: str, columns: str = "origin, id, size, items, lengths, attributes") -> Took:
@@ -99,13 +101,13 @@ class Lab:
 
     def first_data(self) -> None:
         """What the overview and the first page of queues ask of the store."""
-        self.queue.glance(ARCS)
-        self.queue.glances(limit=ROWS)
+        self.queue.inspect.glance(ARCS)
+        self.queue.inspect.glances(limit=ROWS)
 
     def settle(self, block: Block) -> None:
         """All of it done."""
-        self.queue.report(block, [batch.answer() for batch in block.batches()])
-        self.queue.settle_block(block)
+        self.queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        self.queue.blocks.settle(block)
 
 
 def main() -> int:

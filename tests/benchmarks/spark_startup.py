@@ -140,9 +140,9 @@ def measure(ways: dict[str, Way], turns: int, folder: Path) -> dict[str, list[Ru
             for name, way in ways.items():
                 for origin in ("first/a", "first/b", "second/a", "second/b"):
                     queue.enqueue_messages(origin, [b"plain"] * (MESSAGES // 4))
-                block = queue.plan_block()
+                block = queue.blocks.plan()
                 run = way(queue, uri, block)
-                settled = queue.settle_block(block)
+                settled = queue.blocks.settle(block)
                 assert settled.processed == MESSAGES, settled
                 print(f"{turn:2} {name}: {run}", flush=True)
                 if turn >= 0:

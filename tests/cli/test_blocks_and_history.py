@@ -15,13 +15,13 @@ from tests.cli.conftest import Terminal
 
 def planned(mq: Terminal, queue: MessageQueue, **options: float) -> Block:
     mq("enqueue", "acme", "one", "three")
-    return queue.plan_block(**options)  # type: ignore[arg-type]
+    return queue.blocks.plan(**options)  # type: ignore[arg-type]
 
 
 def settle(queue: MessageQueue, block: Block, used: Weight) -> None:
     for batch in block.batches():
-        queue.report(block, batch.answers([Done(used=used)] * len(batch)))
-    queue.settle_block(block)
+        queue.blocks.report(block, batch.answers([Done(used=used)] * len(batch)))
+    queue.blocks.settle(block)
 
 
 def test_blocks_are_listed_and_shown(mq: Terminal, queue: MessageQueue) -> None:
@@ -43,7 +43,7 @@ def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
 
     assert mq.json("block", "release", block.token)["went_back"] >= 1
     assert mq.json("queue", "footprint", "acme")["count"] == 2
-    settled = queue.plan_block()
+    settled = queue.blocks.plan()
     settle(queue, settled, Weight(1, 1))
     assert "settled before" in mq("block", "release", settled.token, code=3).err
     assert mq("block", "release", "00ff", code=3)

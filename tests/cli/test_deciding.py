@@ -77,6 +77,6 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
 
 def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x")
-    queue.plan_block()
+    queue.blocks.plan()
 
     assert "block" in mq("queue", "sweep", "acme", code=3).err

@@ -65,7 +65,7 @@ def test_settings_of_a_ring_that_hurt(mq: Terminal) -> None:
 
 def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x")
-    block = queue.plan_block(lease=0.01)
+    block = queue.blocks.plan(lease=0.01)
     time.sleep(0.1)
 
     (found,) = bad(mq)
@@ -211,7 +211,7 @@ def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.Monkey
 def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
     mq("enqueue", "zebra", "x")
     with MessageQueue(mq.uri) as queue:
-        queue.settle_block(queue.plan_block(server="DAG 'orders', task 'plan'", origins=["a*"]))
+        queue.blocks.settle(queue.blocks.plan(server="DAG 'orders', task 'plan'", origins=["a*"]))
 
     (found,) = bad(mq)
 

@@ -11,15 +11,15 @@ from tests.cli.conftest import Terminal
 @pytest.fixture
 def served(queue: MessageQueue) -> MessageQueue:
     """Two blocks of sixteen in the contract's order; each went to one of two."""
-    queue.change_ring(
+    queue.admin.change_ring(
         order="rotation", service_weight=Weight(16, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
     )
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 40)
     for _ in range(3):
-        block = queue.plan_block()
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
     return queue
 
 

@@ -12,7 +12,7 @@ from tests.crash.states import everything
 @pytest.fixture
 def small(mq: Terminal, queue: MessageQueue) -> MessageQueue:
     """A ring whose blocks take ten messages, and two queues of twelve."""
-    queue.change_ring(
+    queue.admin.change_ring(
         order="rotation", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
     )
     for origin in ("acme", "globex"):
@@ -30,7 +30,7 @@ def test_an_empty_ring(mq: Terminal) -> None:
 
 def test_a_ring_that_is_passed_by(mq: Terminal, small: MessageQueue) -> None:
     for origin in ("acme", "globex"):
-        small.pause(origin, "a look")
+        small.admin.pause(origin, "a look")
     told = mq("block", "forecast").out
     assert "what is ready is passed by" in told and "enqueue" not in told
 

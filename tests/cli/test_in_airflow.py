@@ -76,7 +76,7 @@ def test_the_commands_work_on_a_connection(home: Path) -> None:
 def test_the_default_connection_is_used_where_none_is_named(home: Path) -> None:
     extra = {"driver": "sqlite", "path": str(home / "queue.db"), "ring": "night"}
     with MessageQueue(f"sqlite:///{home / 'queue.db'}") as queue:
-        queue.create_ring("night")
+        queue.admin.create_ring("night")
     said = {"AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT": json.dumps({"conn_type": "airflow_mq", "extra": extra})}
 
     assert json.loads(run(home, "airflow", "mq", "ring", "show", "--json", **said).stdout)["ring"] == "night"

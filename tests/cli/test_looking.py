@@ -44,7 +44,7 @@ def test_the_order_of_service(mq: Terminal, queue: MessageQueue) -> None:
         ("acme", None), ("beta", "paused"), ("gamma", None),
     ]  # fmt: skip
     assert len(mq.json("queue", "order", "--limit", "2")) == 2
-    queue.plan_block()
+    queue.blocks.plan()
     assert {row["note"] for row in mq.json("queue", "order")} == {"in flight", "paused"}
 
 
@@ -76,7 +76,7 @@ def test_peeking_at_a_page(mq: Terminal) -> None:
 
 def test_the_check_finds_what_is_broken(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x", "y")
-    queue.plan_block()  # cuts a page
+    queue.blocks.plan()  # cuts a page
     assert "all is well" in mq("check").out
     assert mq.json("check") == []
 

@@ -32,10 +32,10 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert mq.json("explain", "acme", "--priority", "regular")["address"] == "acme:0:0"
     assert mq.json("explain", "acme:0:1:high")["reason"] == "next"
 
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert [row["priority"] for row in mq.json("block", "show", block.token)["claims"]] == ["high", "regular"]
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     assert "acme (high)" in mq("report", "ledger").out and "Processed  acme:0:0:high" in mq("message", "events").out
     assert [event["priority"] for event in mq("message", "events", "--json", "--origin", "acme").lines] == [
         "high"
@@ -48,7 +48,7 @@ def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> N
     for origin in ("a", "b"):
         mq("enqueue", origin, "--priority", "high", "x")
     assert "b is next" in mq("queue", "set-head", "b", "--priority", "high").out
-    assert queue.ring_order(priority="high") == ["b", "a"]
+    assert queue.inspect.ring_order(priority="high") == ["b", "a"]
     assert mq("queue", "set-head", "b", code=1).code == 1, "it has no regular messages"
     mq("ring", "change", "--set", "max_stale=0")
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_lines_of_json_may_say_their_priority(mq: Terminal, tmp_path: Path) -> N
 
 def test_what_is_set_aside_is_decided_by_its_address(mq: Terminal, queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=Weight(1 << 40, 0), priority="high")
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
     (row,) = mq.json("set-aside", "list", "--origin", "acme")
     assert (row["address"], row["priority"]) == ("acme:0:0:high", "high")
     assert mq("set-aside", "discard", row["address"], "--why", "too much").code == 0
@@ -80,7 +80,7 @@ def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQue
     mq("ring", "change", "--order", "shuffle")
     for number in range(9):
         mq("enqueue", f"o{number}", "x")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     seed = mq.json("block", "show", block.token)["seed"]
     assert (
         f"seed: {seed}" in " ".join(mq("block", "show", block.token).out.split())
@@ -91,7 +91,7 @@ def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQue
 
     assert (
         told
-        == [entry.origin for entry in queue.ledger(block=block.id)[0].entries]
+        == [entry.origin for entry in queue.inspect.ledger(block=block.id)[0].entries]
         == mq.json("ring", "order", "--seed", seed)
     )
     assert mq.json("ring", "order", "--limit", "3") == ["o0", "o1", "o2"]

@@ -86,12 +86,12 @@ def test_what_is_missing(capsys: pytest.CaptureFixture[str], file: str, tmp_path
 
 def test_what_was_recorded(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
     assert "nothing arrived" in mq("report", "simulate", "--recorded", "9").out
-    queue.change_ring(service_weight=Weight(10, 1 << 20))
+    queue.admin.change_ring(service_weight=Weight(10, 1 << 20))
     for number in range(40):
         queue.enqueue_messages(f"o{number:02}", [b"x"] * 2)
-    block = queue.plan_block()
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     saved = str(tmp_path / "saved.jsonl")
     lines = mq("report", "simulate", "--recorded", "100", "--blocks", "9", "--save", saved).out.splitlines()
     assert lines[0] == "default: 80 messages of 40 origins over 9 blocks"

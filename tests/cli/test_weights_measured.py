@@ -51,7 +51,7 @@ def test_it_is_applied_after_the_check(mq: Terminal, queue: MessageQueue, monkey
     assert mq("ring", "measure-costs", "--apply").out.splitlines()[-1] == "set in the ring"
     with MessageQueue(mq.uri) as again:
         assert again.config.costs.bump_service_head == Weight(42, 0)
-        again.change_ring(service_weight=Weight(50, 1 << 20))
+        again.admin.change_ring(service_weight=Weight(50, 1 << 20))
     told = mq("ring", "measure-costs", "--unit", "us", "--apply", code=2).err
     assert "at least 41,500" in told
     with MessageQueue(mq.uri) as again:

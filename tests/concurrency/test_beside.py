@@ -20,7 +20,7 @@ def pair(store_uri: str) -> Iterator[tuple[MessageQueue, MessageQueue]]:
     """Two clients of one ring."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
-        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+        first.admin.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
     with MessageQueue(store_uri, "small") as one, MessageQueue(store_uri, "small") as other:
         yield one, other
 
@@ -54,7 +54,7 @@ def assert_all_processed(queue: MessageQueue, count: int) -> None:
         assert queue.check() == []
         queue.service_queues(lambda delivery: None)
     assert queue.check() == []
-    ids = [event.id for event in queue.events(name="Processed")]
+    ids = [event.id for event in queue.inspect.events(name="Processed")]
     assert len(ids) == len(set(ids)) == count
     assert all(footprint.count == 0 for _, footprint in queue.footprints())
 
@@ -65,7 +65,7 @@ def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue
     """What the service did to other queues in the same slice stays, wherever the block's messages go."""
     queue, other = pair
     queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
-    block = queue.plan_block(limit=Weight(4, 1 << 20))
+    block = queue.blocks.plan(limit=Weight(4, 1 << 20))
     for origin in ("served", "and", "later"):
         queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), n) for n in range(4)])
 
@@ -75,8 +75,8 @@ def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue
             for place in range(len(batch)):
                 done = Done(enqueue=[(target, b"sent by %d %d" % (batch.page, place))])
                 reports.append(Report(batch.origin, batch.page, batch.first + place, batch.first + place, done))
-        other.report(block, reports)
-        other.settle_block(block)
+        other.blocks.report(block, reports)
+        other.blocks.settle(block)
 
     queue.service_queues(once(queue, settle, at))
     assert queue.check() == []
@@ -90,17 +90,17 @@ def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, ho
     upgrade(parse(store_uri))
     settings = {"order": "deficit", "paths": True} if order == "paths" else {"order": order}
     with MessageQueue(store_uri) as first:
-        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20), **settings))
+        first.admin.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20), **settings))
     with MessageQueue(store_uri, "small") as queue, MessageQueue(store_uri, "small") as other:
         queue.enqueue_message("b", b"b1")
-        block = other.plan_block(limit=Weight(100, 1 << 20))
+        block = other.blocks.plan(limit=Weight(100, 1 << 20))
         assert block.messages == 1
         for origin in ("a", "c"):
             queue.enqueue_messages(origin, [b"%s%d" % (origin.encode(), n) for n in range(4)])
 
         def settle() -> None:
-            other.report(block, [batch.answer() for batch in block.batches()])
-            other.settle_block(block)
+            other.blocks.report(block, [batch.answer() for batch in block.batches()])
+            other.blocks.settle(block)
 
         beside = once(queue, settle)
 
@@ -122,10 +122,10 @@ def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, ho
 def test_a_block_is_released_during_a_service(pair: tuple[MessageQueue, MessageQueue]) -> None:
     queue, other = pair
     queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), n) for n in range(6)])
-    queue.service_queues(once(queue, lambda: other.release_block(block), 9))
+    queue.service_queues(once(queue, lambda: other.blocks.release(block), 9))
     assert_all_processed(queue, 18)
 
 
@@ -137,13 +137,13 @@ def test_a_block_ends_while_a_message_is_executed_by_hand(pair: tuple[MessageQue
     queue.enqueue_messages("a", [b"light %d" % n for n in range(2)])
     queue.service_queues(lambda delivery: None, Weight(2, 1 << 20))
     queue.enqueue_messages("a", [b"light %d" % n for n in range(2, 9)])
-    (aside,) = queue.overweight()
-    block = queue.plan_block()
+    (aside,) = queue.set_aside.list()
+    block = queue.blocks.plan()
     assert block.messages
 
     def end() -> None:
-        other.report(block, [batch.answer() for batch in block.batches()])
-        other.settle_block(block) if how == "settle" else other.release_block(block)
+        other.blocks.report(block, [batch.answer() for batch in block.batches()])
+        other.blocks.settle(block) if how == "settle" else other.blocks.release(block)
 
     inner = once(queue, end)
 
@@ -153,6 +153,6 @@ def test_a_block_ends_while_a_message_is_executed_by_hand(pair: tuple[MessageQue
 
     queue.execute_overweight(aside.address, processor)
     assert queue.check() == []
-    assert queue.overweight() == []
+    assert queue.set_aside.list() == []
     assert_all_processed(queue, 11)
-    assert [event.fate for event in queue.events(name="OverweightEnqueued")] == [Fate.SET_ASIDE]
+    assert [event.fate for event in queue.inspect.events(name="OverweightEnqueued")] == [Fate.SET_ASIDE]

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 def queues(pg_uri: str) -> Iterator[tuple[MessageQueue, MessageQueue]]:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as sender:
-        sender.create_ring("small", RingConfig(heap_size=64, order="rotation"))
+        sender.admin.create_ring("small", RingConfig(heap_size=64, order="rotation"))
         with MessageQueue(pg_uri, "small") as queue, MessageQueue(pg_uri, "small") as sender:
             yield queue, sender
 
@@ -30,7 +30,7 @@ def send(queue: MessageQueue, stack: ExitStack, origin: str, *payloads: bytes) -
 
 def send_in(unit: Unit, queue: MessageQueue, origin: str, *payloads: bytes) -> None:
     for payload in payloads:
-        queue.store.send(unit, queue.ring_id, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
+        queue.store.send(unit, queue.session.ring_id, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
 
 
 @pytest.mark.parametrize("ready", ["never seen", "seen", "ready"])
@@ -44,7 +44,7 @@ def test_a_sender_that_nobody_overtook(queues: tuple[MessageQueue, MessageQueue]
     with ExitStack() as stack:
         send(sender, stack, "a", b"late")
         for _ in range(3):
-            queue.settle_block(queue.plan_block())
+            queue.blocks.settle(queue.blocks.plan())
             queue.service_queues(lambda delivery: None)
     assert queue.footprint("a").count == 1
     assert queue.check() == []
@@ -61,17 +61,17 @@ def test_pages_over_mail_in_any_order(queues: tuple[MessageQueue, MessageQueue])
         assert queue.service_queues(lambda delivery: None, Weight(2, 1 << 20)).processed == 2
         assert queue.service_queues(lambda delivery: None, Weight(2, 1 << 20)).processed == 2
         queue.enqueue_messages("a", [b"more %d" % n for n in range(4)])
-        queue.settle_block(queue.plan_block())
+        queue.blocks.settle(queue.blocks.plan())
     queue.enqueue_messages("a", [b"last %d" % n for n in range(12)])
     for _ in range(20):
         queue.service_queues(lambda delivery: None, Weight(1, 1 << 20))
         assert queue.check() == []
     queue.service_queues(lambda delivery: None)
     assert queue.check() == []
-    ids = [event.id for event in queue.events(name="Processed")]
+    ids = [event.id for event in queue.inspect.events(name="Processed")]
     assert len(ids) == len(set(ids)) == 5 + 4 + 3 + 12
     with queue.store.loose() as unit:
-        assert unit.rows("uncut", ring=queue.ring_id, after=-1, limit=10) == []
+        assert unit.rows("uncut", ring=queue.session.ring_id, after=-1, limit=10) == []
 
 
 @pytest.mark.parametrize("waiting", [0, 5, 40])

@@ -72,7 +72,7 @@ def send_late(uri: str, sender: int, count: int, log: Log) -> None:
                 for origin in ("hot", f"late {sent % 7}", "hot"):
                     payload = f"{sender}:{sent}".encode()
                     row = Outgoing(origin, len(payload), 1, False, b"", b"", payload)
-                    queue.store.send(unit, queue.ring_id, [row])
+                    queue.store.send(unit, queue.session.ring_id, [row])
                     calls.append(origin.encode() + b"\t" + payload + b"\n")
                     sent += 1
                     time.sleep(0.3)
@@ -96,9 +96,9 @@ def settle(uri: str, over: Path) -> None:
     with MessageQueue(uri, "busy", busy_timeout=60) as queue:
         while True:
             last = over.exists()
-            block = queue.plan_block(limit=Weight(5_000, 1 << 40))
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            queue.settle_block(block)
+            block = queue.blocks.plan(limit=Weight(5_000, 1 << 40))
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue.blocks.settle(block)
             if last and not block.messages:
                 return
             time.sleep(0.005)
@@ -124,7 +124,7 @@ def assert_all_in_order(queue: MessageQueue, log: Log) -> int:
             sent.setdefault((origin.decode(), payload.split(b":")[0].decode()), []).append(payload)
             names[message_id(payload)] = payload
     done: dict[tuple[str, str], list[bytes]] = {}
-    for event in queue.events():
+    for event in queue.inspect.events():
         assert event.name == "Processed" and event.id is not None
         payload = names[event.id]
         done.setdefault((event.origin, payload.split(b":")[0].decode()), []).append(payload)
@@ -142,7 +142,7 @@ def assert_all_in_order(queue: MessageQueue, log: Log) -> int:
 def test_many_processes_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, reader: bool) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
-        queue.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
+        queue.admin.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
     total, over = (30_000 if reader else 100_000), tmp_path / "over"
     long_reader = psycopg.connect(pg_uri) if reader else None
     if long_reader:
@@ -177,7 +177,7 @@ def test_four_processes_on_sqlite(tmp_path: Path, log: Log) -> None:
     uri, over = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "over"
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
+        queue.admin.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
     senders = [start_child(lambda n=n: send_many(uri, n, 10_000, log)) for n in range(2)]
     workers = [start_child(lambda: serve(uri, over, False)), start_child(lambda: settle(uri, over))]
     await_all(senders)
@@ -193,7 +193,7 @@ def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
     with MessageQueue(uri) as holder, MessageQueue(uri, busy_timeout=0.2) as queue, holder.store.writing() as unit:
         unit.run("pause", ring=1, origin="a", reason="", who="", now=0, until=None, below=False)
         for call in (
-            lambda: queue.enqueue_message("a", b"x"), queue.plan_block, lambda: queue.service_queues(print),
+            lambda: queue.enqueue_message("a", b"x"), queue.blocks.plan, lambda: queue.service_queues(print),
         ):  # fmt: skip
             with pytest.raises((StoreBusy, Busy), match=r"nothing was changed|try again") as caught:
                 call()
@@ -205,7 +205,7 @@ def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
 
 def test_the_second_service_waits_and_then_is_busy(store_uri: str) -> None:
     upgrade(parse(store_uri))
-    with MessageQueue(store_uri, who="first") as first, MessageQueue(store_uri, busy_timeout=0.3) as second:
+    with MessageQueue(store_uri, actor="first") as first, MessageQueue(store_uri, busy_timeout=0.3) as second:
         first.enqueue_messages("a", [b"1", b"2"])
         refused: list[MessageQueueError] = []
 
@@ -258,7 +258,7 @@ def test_a_service_waits_for_another_process(store_uri: str) -> None:
         queue.enqueue_message("a", b"meanwhile")
         assert queue.service_queues(lambda delivery: None).processed <= 1
         # It came after the other one had ended.
-        assert len(list(queue.events(name="Processed"))) == 6
+        assert len(list(queue.inspect.events(name="Processed"))) == 6
         end_child(child)
         assert queue.footprint("a").count == 0
         assert queue.check() == []
@@ -266,7 +266,7 @@ def test_a_service_waits_for_another_process(store_uri: str) -> None:
 
 def _held(queue: MessageQueue) -> bool:
     with queue.store.loose() as unit:
-        return unit.rows("lock_ring", ring=queue.ring_id)[0][4] is not None
+        return unit.rows("lock_ring", ring=queue.session.ring_id)[0][4] is not None
 
 
 def test_threads_share_a_queue(store_uri: str) -> None:
@@ -285,14 +285,14 @@ def test_threads_share_a_queue(store_uri: str) -> None:
 
         def plan() -> None:
             for _ in range(6):
-                block = queue.plan_block()
-                queue.report(block, [batch.answer() for batch in block.batches()])
-                queue.settle_block(block)
+                block = queue.blocks.plan()
+                queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+                queue.blocks.settle(block)
 
         def look() -> None:
             for _ in range(20):
                 queue.footprints()
-                queue.peek("origin 1")
+                queue.inspect.peek("origin 1")
                 assert queue.check() == []
 
         def guarded(work: Callable[[], None]) -> Callable[[], None]:
@@ -313,7 +313,7 @@ def test_threads_share_a_queue(store_uri: str) -> None:
         assert not problems, problems
         while queue.service_queues(lambda delivery: None).processed:
             pass
-        ids = [event.id for event in queue.events(name="Processed")]
+        ids = [event.id for event in queue.inspect.events(name="Processed")]
         assert len(ids) == len(set(ids)) == 4 * 40 * 5
         assert queue.check() == []
 
@@ -365,11 +365,11 @@ def test_a_block_holds_its_queue_against_everybody(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as one, MessageQueue(store_uri) as other:
         one.enqueue_messages((f"o{n % 4}", b"m%d" % n) for n in range(40))
-        block = one.plan_block(limit=Weight(5, 1 << 30))
-        rest = other.plan_block()
+        block = one.blocks.plan(limit=Weight(5, 1 << 30))
+        rest = other.blocks.plan()
         assert not set(block.origins) & set(rest.origins)
         assert block.messages and rest.messages
         with pytest.raises(InFlight):
-            other.sweep(block.origins[0])
-        assert other.plan_block().messages == 0
+            other.sweep_queue(block.origins[0])
+        assert other.blocks.plan().messages == 0
         assert one.check() == []

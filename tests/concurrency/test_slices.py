@@ -23,7 +23,7 @@ def test_what_a_processor_sends_is_serviced_as_in_one_slice(store_uri: str, left
     found: list[Any] = []
     for slices in (1000, 1, 2, 3, 4, 5):
         with MessageQueue(store_uri) as first:
-            first.create_ring(f"by-{slices}", RingConfig(heap_size=64, order="rotation"))
+            first.admin.create_ring(f"by-{slices}", RingConfig(heap_size=64, order="rotation"))
         with MessageQueue(store_uri, f"by-{slices}") as queue:
             queue.enqueue_messages("1", [b"1", b"2", b"send", b"4", b"5", b"6"])
             for payload in (b"x" * 59, b"8"):
@@ -44,7 +44,7 @@ def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as sender:
-        sender.create_ring("small", RingConfig(order="rotation"))
+        sender.admin.create_ring("small", RingConfig(order="rotation"))
     with MessageQueue(pg_uri, "small") as queue, MessageQueue(pg_uri, "small") as sender, ExitStack() as stack:
         send(sender, stack, "late", b"late")
         for number in range(12):
@@ -61,7 +61,7 @@ def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.Mo
 
         with pytest.raises(KeyboardInterrupt):
             queue.service_queues(process, slice_messages=1)
-        assert "late" in queue.plan_block().origins
+        assert "late" in queue.blocks.plan().origins
         assert queue.check() == []
 
 
@@ -71,5 +71,5 @@ def test_what_a_service_looked_at_nobody_looks_at_again(store_uri: str) -> None:
         for payload in (b"1", b"2", b"3"):
             queue.enqueue_message("a", payload)
         queue.service_queues(lambda delivery: None, Weight(2, 1 << 30), slice_messages=1)
-        with queue._held() as (_, locked):
+        with queue.session.hold() as (_, locked):
             assert locked.state.look_floor >= 3

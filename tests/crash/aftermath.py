@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from airflow_mq import Done, MessageQueue
 from airflow_mq.core.events import Fate
 from airflow_mq.core.message import message_id
-from airflow_mq.queue.base import SERVICE_LEASE
+from airflow_mq.queue.session import SERVICE_LEASE
 from airflow_mq.queue.values import Delivery
 
 #: How a message can leave for good.
@@ -33,16 +33,16 @@ def child_of(payload: bytes) -> bytes:
 def finish(queue: MessageQueue) -> None:
     """Recover, as an operator would, and service everything that is left."""
     # Who waited for a dead holder of the ring would be told Busy, long before the lease of the dead runs out.
-    assert queue.busy_timeout < SERVICE_LEASE / 2
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
-    for paused in queue.paused():
-        queue.resume(paused.origin)
+    assert queue.session.busy_timeout < SERVICE_LEASE / 2
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
+    for paused in queue.admin.paused():
+        queue.admin.resume(paused.origin)
     for _ in range(50):
         if not queue.service_queues(processor).processed:
             break
     for _ in range(50):
-        left = queue.overweight(limit=1000)
+        left = queue.set_aside.list(limit=1000)
         for one in left:
             queue.execute_overweight(one.address, processor)
         queue.service_queues(processor)
@@ -52,7 +52,7 @@ def finish(queue: MessageQueue) -> None:
 
 def fates(queue: MessageQueue) -> Counter[bytes]:
     """How often each message left for good, by its id."""
-    return Counter(event.id for event in queue.events() if event.fate in FINAL and event.id)
+    return Counter(event.id for event in queue.inspect.events() if event.fate in FINAL and event.id)
 
 
 def assert_conserved(queue: MessageQueue, *, sent: Iterable[bytes], perhaps: Iterable[Iterable[bytes]] = ()) -> None:
@@ -68,7 +68,7 @@ def assert_conserved(queue: MessageQueue, *, sent: Iterable[bytes], perhaps: Ite
         assert len(there) in (0, len(names)), f"{len(there)} of a call of {len(names)} messages were stored"
         if there:
             expected.update(names)
-    done = {event.id for event in queue.events(name="Processed")}
+    done = {event.id for event in queue.inspect.events(name="Processed")}
     parents = [payload for name, payload in expected.items() if payload.startswith(b"parent") and name in done]
     expected.update({message_id(child_of(payload)): child_of(payload) for payload in parents})
     lost = [payload for name, payload in expected.items() if name not in found]

@@ -70,23 +70,23 @@ def mixed(queue: MessageQueue, state: State) -> None:
 
 def in_groups(queue: MessageQueue, state: State) -> None:
     """Queues in groups, at three levels, one of them of a group's own name."""
-    queue.set_origin("a", share=2)
+    queue.admin.set_origin("a", share=2)
     for origin in ("a", "a/x/1", "a/x/2", "b/1", "c"):
         payloads = names(f"one {origin}", 8)
         queue.enqueue_messages(origin, payloads)
         state.sent += payloads
-    queue.settle_block(queue.plan_block(limit=Weight(7, 10_000)))
+    queue.blocks.settle(queue.blocks.plan(limit=Weight(7, 10_000)))
 
 
 def planned_in_groups(queue: MessageQueue, state: State) -> None:
     in_groups(queue, state)
-    block = queue.plan_block(limit=Weight(9, 10_000))
-    queue.report(block, [batch.answer(Done(used=Weight(20, 20))) for batch in block.batches()])
+    block = queue.blocks.plan(limit=Weight(9, 10_000))
+    queue.blocks.report(block, [batch.answer(Done(used=Weight(20, 20))) for batch in block.batches()])
     state.told = block.token
 
 
 def paused_and_served(queue: MessageQueue, state: State) -> None:
-    queue.pause("a", "for now", below=True)
+    queue.admin.pause("a", "for now", below=True)
     queue.service_queues(fickle, slice_messages=4)
 
 
@@ -97,25 +97,25 @@ def set_aside(queue: MessageQueue, state: State) -> None:
     queue.enqueue_messages("a", names("light", 5))
     state.sent += [*payloads, *names("light", 5)]
     queue.service_queues(processor)
-    state.told = [one.address for one in queue.overweight()]
+    state.told = [one.address for one in queue.set_aside.list()]
     assert len(state.told) == 6
 
 
 def limit_raised(queue: MessageQueue, state: State) -> None:
     """What was set aside fits by now."""
     set_aside(queue, state)
-    queue.change_ring(service_weight=Weight(6_000, 100_000))
+    queue.admin.change_ring(service_weight=Weight(6_000, 100_000))
 
 
 def expiring(queue: MessageQueue, state: State) -> None:
     """What was set aside has waited for too long."""
     set_aside(queue, state)
-    queue.change_ring(set_aside_expires=1e-6)
+    queue.admin.change_ring(set_aside_expires=1e-6)
 
 
 def planned(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
-    state.told = queue.plan_block().token
+    state.told = queue.blocks.plan().token
 
 
 def urgent(queue: MessageQueue, state: State) -> None:
@@ -132,17 +132,17 @@ def urgent(queue: MessageQueue, state: State) -> None:
 
 def urgent_reported(queue: MessageQueue, state: State) -> None:
     urgent(queue, state)
-    block = queue.plan_block(limit=Weight(20, 9_000))
+    block = queue.blocks.plan(limit=Weight(20, 9_000))
     reports = [batch.answers([Yield("not now"), *[Done()] * (len(batch) - 1)]) for batch in block.batches(["a"])]
-    queue.report(block, [one for told in reports for one in told])
-    queue.report(block, [batch.answer() for batch in block.batches(["b"])])
+    queue.blocks.report(block, [one for told in reports for one in told])
+    queue.blocks.report(block, [batch.answer() for batch in block.batches(["b"])])
     state.told = block.token
 
 
 def answers(queue: MessageQueue, token: str) -> list[Report]:
     """One of each outcome for the messages of a block; nothing for the last queue."""
     found: list[Report] = []
-    for batch in queue.block(token).batches(["a", "b"]):
+    for batch in queue.blocks.get(token).batches(["a", "b"]):
         for at, payload in enumerate(batch.payloads):
             outcome: Any = Done(used=Weight(2, 2))
             if payload.startswith(b"parent"):
@@ -159,18 +159,18 @@ def answers(queue: MessageQueue, token: str) -> list[Report]:
 
 def reported(queue: MessageQueue, state: State) -> None:
     planned(queue, state)
-    queue.report(state.told, answers(queue, state.told))
+    queue.blocks.report(state.told, answers(queue, state.told))
 
 
 def swept(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
-    queue.sweep("a")
+    queue.sweep_queue("a")
 
 
 def claimed_by_hand(queue: MessageQueue, state: State) -> None:
     set_aside(queue, state)
-    block = queue.plan_overweight(state.told[0], Weight(9_000, 9_000))
-    queue.report(block, [batch.answer() for batch in block.batches()])
+    block = queue.blocks.plan_overweight(state.told[0], Weight(9_000, 9_000))
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     state.told = block.token
 
 
@@ -196,7 +196,7 @@ def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
 
 def leased(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
-    tokens = [queue.view(origin).try_next() for origin in ("a", "b", "a")]
+    tokens = [queue.leases.view(origin).try_next() for origin in ("a", "b", "a")]
     state.told = [str(token) for token in tokens if token is not None]
     assert len(state.told) == 2
 
@@ -204,7 +204,7 @@ def leased(queue: MessageQueue, state: State) -> None:
 def leased_urgent(queue: MessageQueue, state: State) -> None:
     """The high messages of two queues are taken first."""
     urgent(queue, state)
-    tokens = [queue.view(origin).try_next() for origin in ("a", "b")]
+    tokens = [queue.leases.view(origin).try_next() for origin in ("a", "b")]
     assert all(token is not None and token.address.priority == "high" for token in tokens)
     state.told = [str(token) for token in tokens]
 
@@ -212,7 +212,7 @@ def leased_urgent(queue: MessageQueue, state: State) -> None:
 def bounded(queue: MessageQueue, state: State) -> None:
     """The ring allows less for one message than what waits in it."""
     mixed(queue, state)
-    queue.change_ring(max_message_size=7, most_of_limit=0.5)
+    queue.admin.change_ring(max_message_size=7, most_of_limit=0.5)
 
 
 def handed_on(queue: MessageQueue, state: State) -> None:
@@ -227,7 +227,7 @@ def borrowed(queue: MessageQueue, state: State) -> None:
     """The lenders' pages are gone, and the last borrowers are on lease."""
     handed_on(queue, state)
     queue.service_queues(processor)
-    queue.housekeep()
+    queue.admin.housekeep()
     queue.service_queues(processor)
     queue.enqueue_messages("b", names("more", 2))
     state.sent += names("more", 2)
@@ -257,49 +257,49 @@ SCENES = [
     Scene("enqueue keyed", enqueue_keyed, repeat=enqueue_keyed, sends=KEYED),
     Scene("enqueue high", lambda q, s: q.enqueue_messages(PAIRS, priority="high"), mixed, sends=BULK),
     Scene("enqueue inline", lambda q, s: q.enqueue_message("a", SINGLE[0], inline=AT_ONCE), sends=SINGLE),
-    Scene("plan urgent", lambda q, s: q.plan_block(limit=Weight(20, 9_000)), urgent),
-    Scene("settle urgent", lambda q, s: q.settle_block(s.told), urgent_reported, lambda q, s: q.settle_block(s.told)),
+    Scene("plan urgent", lambda q, s: q.blocks.plan(limit=Weight(20, 9_000)), urgent),
+    Scene("settle urgent", lambda q, s: q.blocks.settle(s.told), urgent_reported, lambda q, s: q.blocks.settle(s.told)),
     Scene("service urgent", lambda q, s: q.service_queues(fickle, slice_messages=7), urgent, listens=True),
-    Scene("sweep urgent", lambda q, s: q.sweep("b"), urgent),
+    Scene("sweep urgent", lambda q, s: q.sweep_queue("b"), urgent),
     Scene("enqueue delayed", lambda q, s: q.enqueue_messages("a", BULK, not_before=0), sends=BULK),
     Scene("enqueue and cut", lambda q, s: q.enqueue_messages(PAIRS), mixed, sends=BULK, listens=True),
-    Scene("plan", lambda q, s: q.plan_block(key="k"), mixed, lambda q, s: q.plan_block(key="k")),
-    Scene("plan in rotation", lambda q, s: q.plan_block(), mixed, config=replace(CONFIG, order="rotation")),
-    Scene("plan in groups", lambda q, s: q.plan_block(limit=Weight(9, 10_000)), in_groups, config=GROUPED),
-    Scene("settle in groups", lambda q, s: q.settle_block(s.told), planned_in_groups,
-          lambda q, s: q.settle_block(s.told), config=GROUPED),
+    Scene("plan", lambda q, s: q.blocks.plan(key="k"), mixed, lambda q, s: q.blocks.plan(key="k")),
+    Scene("plan in rotation", lambda q, s: q.blocks.plan(), mixed, config=replace(CONFIG, order="rotation")),
+    Scene("plan in groups", lambda q, s: q.blocks.plan(limit=Weight(9, 10_000)), in_groups, config=GROUPED),
+    Scene("settle in groups", lambda q, s: q.blocks.settle(s.told), planned_in_groups,
+          lambda q, s: q.blocks.settle(s.told), config=GROUPED),
     Scene("pause a group and service", paused_and_served, in_groups, config=GROUPED),
-    Scene("plan relaxed", lambda q, s: q.plan_block(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
-    Scene("plan with a weigher", lambda q, s: q.plan_block(weigher=weigh), mixed),
-    Scene("plan what may be too large", lambda q, s: q.plan_block(), bounded),
-    Scene("report", lambda q, s: q.report(s.told, answers(q, s.told)), planned),
-    Scene("settle", lambda q, s: q.settle_block(s.told), reported, lambda q, s: q.settle_block(s.told)),
-    Scene("release", lambda q, s: q.release_block(s.told), reported, lambda q, s: q.release_block(s.told)),
-    Scene("renew", lambda q, s: q.renew_block(s.told, 60), planned),
+    Scene("plan relaxed", lambda q, s: q.blocks.plan(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
+    Scene("plan with a weigher", lambda q, s: q.blocks.plan(weigher=weigh), mixed),
+    Scene("plan what may be too large", lambda q, s: q.blocks.plan(), bounded),
+    Scene("report", lambda q, s: q.blocks.report(s.told, answers(q, s.told)), planned),
+    Scene("settle", lambda q, s: q.blocks.settle(s.told), reported, lambda q, s: q.blocks.settle(s.told)),
+    Scene("release", lambda q, s: q.blocks.release(s.told), reported, lambda q, s: q.blocks.release(s.told)),
+    Scene("renew", lambda q, s: q.blocks.renew(s.told, 60), planned),
     Scene("service", lambda q, s: q.service_queues(fickle, slice_messages=7), mixed),
     Scene("service batches", lambda q, s: q.service_queues(batch_processor(in_batches), slice_messages=9), mixed),
     Scene("service and cut", lambda q, s: q.service_queues(fickle, slice_messages=12), mixed, listens=True),
     Scene("execute", lambda q, s: q.execute_overweight(s.told[1], processor), set_aside),
-    Scene("plan by hand", lambda q, s: q.plan_overweight(s.told[2], Weight(9_000, 9_000)), set_aside),
-    Scene("settle by hand", lambda q, s: q.settle_block(s.told), claimed_by_hand, lambda q, s: q.settle_block(s.told)),
-    Scene("discard", lambda q, s: q.discard_overweight(s.told[:3], "not wanted"), set_aside),
-    Scene("judge again", lambda q, s: q.judge_again(s.told[:3], "raised"), limit_raised),
-    Scene("judge all again", lambda q, s: q.judge_all_again("raised"), limit_raised),
-    Scene("discard all", lambda q, s: q.discard_all_overweight("not wanted", origin="a"), set_aside),
-    Scene("expire", lambda q, s: q.housekeep(), expiring),
+    Scene("plan by hand", lambda q, s: q.blocks.plan_overweight(s.told[2], Weight(9_000, 9_000)), set_aside),
+    Scene("settle by hand", lambda q, s: q.blocks.settle(s.told), claimed_by_hand, lambda q, s: q.blocks.settle(s.told)),
+    Scene("discard", lambda q, s: q.set_aside.discard(s.told[:3], "not wanted"), set_aside),
+    Scene("judge again", lambda q, s: q.set_aside.requeue(s.told[:3], "raised"), limit_raised),
+    Scene("judge all again", lambda q, s: q.set_aside.requeue_all("raised"), limit_raised),
+    Scene("discard all", lambda q, s: q.set_aside.discard_all("not wanted", origin="a"), set_aside),
+    Scene("expire", lambda q, s: q.admin.housekeep(), expiring),
     Scene("reap", lambda q, s: q.reap_page("a", 0, "old"), swept),
-    Scene("cull", lambda q, s: q.cull("old"), swept),
-    Scene("sweep", lambda q, s: q.sweep("b"), mixed),
-    Scene("force head", lambda q, s: q.force_set_head("b"), mixed),
-    Scene("pause", lambda q, s: q.pause("a", "for now"), mixed),
-    Scene("take", lambda q, s: q.pop(), mixed),
-    Scene("complete", lambda q, s: q.complete(s.told), leased),
-    Scene("give back", lambda q, s: q.give_back(s.told[0]), leased),
-    Scene("complete urgent", lambda q, s: q.complete(s.told), leased_urgent),
-    Scene("hand on urgent", lambda q, s: q.transfer(s.told, "onward"), leased_urgent),
-    Scene("hand on", lambda q, s: q.transfer(s.told, "onward"), leased),
-    Scene("settle what was handed on", lambda q, s: q.housekeep(), handed_on),
-    Scene("take what was handed on", lambda q, s: q.view("onward").try_next(), handed_on),
+    Scene("cull", lambda q, s: q.set_aside.cull("old"), swept),
+    Scene("sweep", lambda q, s: q.sweep_queue("b"), mixed),
+    Scene("force head", lambda q, s: q.admin.force_set_head("b"), mixed),
+    Scene("pause", lambda q, s: q.admin.pause("a", "for now"), mixed),
+    Scene("take", lambda q, s: q.leases.next(), mixed),
+    Scene("complete", lambda q, s: q.leases.complete(s.told), leased),
+    Scene("give back", lambda q, s: q.leases.give_back(s.told[0]), leased),
+    Scene("complete urgent", lambda q, s: q.leases.complete(s.told), leased_urgent),
+    Scene("hand on urgent", lambda q, s: q.leases.transfer(s.told, "onward"), leased_urgent),
+    Scene("hand on", lambda q, s: q.leases.transfer(s.told, "onward"), leased),
+    Scene("settle what was handed on", lambda q, s: q.admin.housekeep(), handed_on),
+    Scene("take what was handed on", lambda q, s: q.leases.view("onward").try_next(), handed_on),
     Scene("service what was handed on", lambda q, s: q.service_queues(fickle, slice_messages=2), borrowed),
-    Scene("change ring", lambda q, s: q.change_ring(heap_size=512), mixed),
+    Scene("change ring", lambda q, s: q.admin.change_ring(heap_size=512), mixed),
 ]  # fmt: skip

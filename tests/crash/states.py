@@ -23,18 +23,20 @@ def everything(queue: MessageQueue) -> dict[str, Any]:
     with queue.store.reading() as unit:
         connection = unit.connection
         for table, order in TABLES.items():
-            cursor = connection.execute(f"SELECT * FROM {prefix}{table} WHERE ring = {queue.ring_id} ORDER BY {order}")
+            cursor = connection.execute(
+                f"SELECT * FROM {prefix}{table} WHERE ring = {queue.session.ring_id} ORDER BY {order}"
+            )
             names = [column[0] for column in cursor.description]
             found[table] = [
                 {name: value for name, value in zip(names, row) if name not in HINTS} for row in cursor.fetchall()
             ]
-        blocks = f"SELECT id FROM {prefix}block WHERE ring = {queue.ring_id}"
+        blocks = f"SELECT id FROM {prefix}block WHERE ring = {queue.session.ring_id}"
         for table, order in {"claim": "block, seq", "outcome": "id"}.items():
             cursor = connection.execute(f"SELECT * FROM {prefix}{table} WHERE block IN ({blocks}) ORDER BY {order}")
             found[table] = cursor.fetchall()
         names = ("id", "name", "config")
         found["ring"] = connection.execute(
-            f"SELECT {', '.join(names)} FROM {prefix}ring WHERE id = {queue.ring_id}"
+            f"SELECT {', '.join(names)} FROM {prefix}ring WHERE id = {queue.session.ring_id}"
         ).fetchall()
     return found
 

@@ -35,10 +35,10 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def send(queue: MessageQueue, state: State) -> None:
     """Three messages, two payloads: one of them twice, beside a plain one."""
-    queue.enqueue_blob("a", LARGE)
-    with queue.put_blob(OTHER) as blob:
+    queue.payloads.enqueue("a", LARGE)
+    with queue.payloads.put(OTHER) as blob:
         queue.enqueue_messages([("a", blob.message()), ("a", b"plain"), ("b", blob.message())])
-    queue.enqueue_blob("b", iter([LARGE]))
+    queue.payloads.enqueue("b", iter([LARGE]))
 
 
 def answer(delivery: Delivery) -> Any:
@@ -52,17 +52,17 @@ def answer(delivery: Delivery) -> Any:
 
 def planned(queue: MessageQueue, state: State) -> None:
     send(queue, state)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     state.told = block.token
     for batch in block.batches():
         answers = [answer(Delivery(batch.origin, one, None, 0, None)) for one in batch.payloads]  # type: ignore[arg-type]
-        queue.report(block, batch.answers([one or Done() for one in answers]))
+        queue.blocks.report(block, batch.answers([one or Done() for one in answers]))
 
 
 def served(queue: MessageQueue, state: State) -> None:
     send(queue, state)
     queue.service_queues(answer)
-    state.told = [one.address for one in queue.overweight()]
+    state.told = [one.address for one in queue.set_aside.list()]
 
 
 def given_up(queue: MessageQueue, state: State) -> None:
@@ -73,21 +73,21 @@ def given_up(queue: MessageQueue, state: State) -> None:
         upload.write(LARGE)
         if upload._file and upload._file._stream:
             upload._file._stream.close()
-    queue.put_blob(b"nobody sent it" * 3_000)
+    queue.payloads.put(b"nobody sent it" * 3_000)
     let_time_pass(queue)
 
 
 SCENES = [
-    Scene("upload and send", lambda q, s: q.enqueue_blob("a", iter([LARGE]))),
-    Scene("send what is there", lambda q, s: q.enqueue_blob("a", LARGE), send),
-    Scene("upload what is there", lambda q, s: q.enqueue_blob("a", iter([LARGE])), send),
+    Scene("upload and send", lambda q, s: q.payloads.enqueue("a", iter([LARGE]))),
+    Scene("send what is there", lambda q, s: q.payloads.enqueue("a", LARGE), send),
+    Scene("upload what is there", lambda q, s: q.payloads.enqueue("a", iter([LARGE])), send),
     Scene("send many", send),
     Scene("service", lambda q, s: q.service_queues(answer, slice_messages=2), send),
-    Scene("plan", lambda q, s: q.plan_block(), send),
-    Scene("settle", lambda q, s: q.settle_block(s.told), planned, lambda q, s: q.settle_block(s.told)),
-    Scene("discard", lambda q, s: q.discard_overweight(s.told, "not wanted"), served),
+    Scene("plan", lambda q, s: q.blocks.plan(), send),
+    Scene("settle", lambda q, s: q.blocks.settle(s.told), planned, lambda q, s: q.blocks.settle(s.told)),
+    Scene("discard", lambda q, s: q.set_aside.discard(s.told, "not wanted"), served),
     Scene("execute", lambda q, s: q.execute_overweight(s.told[0], lambda d: None), served),
-    Scene("housekeep", lambda q, s: q.housekeep(), given_up),
+    Scene("housekeep", lambda q, s: q.admin.housekeep(), given_up),
 ]  # fmt: skip
 WIDE = CONFIG.changed(heap_size=200, service_weight=Weight(1_000, 1 << 30))
 
@@ -122,18 +122,18 @@ def recover(queue: MessageQueue) -> None:
     """Every payload that a message needs is there; when the last message has gone, none is."""
     assert_sound(queue)
     let_time_pass(queue)
-    queue.housekeep()
+    queue.admin.housekeep()
     assert_sound(queue)
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
     while queue.service_queues(read_and_drop).processed:
         pass
-    for one in queue.overweight(limit=1_000):
+    for one in queue.set_aside.list(limit=1_000):
         queue.execute_overweight(one.address, read_and_drop)
-    assert not [event for event in queue.events(name="ProcessingFailed") if event.fate.name == "UNSUPPORTED"]
+    assert not [event for event in queue.inspect.events(name="ProcessingFailed") if event.fate.name == "UNSUPPORTED"]
     assert [entry for entry in queue.footprints(limit=1_000) if entry[1].count] == []
     let_time_pass(queue)
-    queue.housekeep()
+    queue.admin.housekeep()
     assert left(queue) == {}
     assert_sound(queue)
 
@@ -188,7 +188,7 @@ def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4
         with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
             for _ in range(40):
                 numbers = its.sample(range(100), 20)
-                held = [queue.put_blob(PAYLOADS[number]) for number in numbers[:3]]
+                held = [queue.payloads.put(PAYLOADS[number]) for number in numbers[:3]]
                 known = [blob.message() for blob in held for _ in range(7)]
                 its.shuffle(known)
                 queue.enqueue_messages([(f"o{its.randrange(9)}", message) for message in known])
@@ -206,8 +206,8 @@ def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4
         with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
             while True:
                 queue.service_queues(process, Weight(200, 1 << 40), slice_messages=30)
-                for one in queue.overweight(limit=5):
-                    queue.discard_overweight(one.address, "tried too often")
+                for one in queue.set_aside.list(limit=5):
+                    queue.set_aside.discard(one.address, "tried too often")
 
     turn = 0
     while _sent(place, ring) < MESSAGES:
@@ -225,6 +225,6 @@ def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4
 
 def _sent(place: Place, ring: str) -> int:  # noqa: F811
     with place.open(ring) as queue:
-        final = Counter(event.name for event in queue.events())
+        final = Counter(event.name for event in queue.inspect.events())
         gone = final["Processed"] + final["ProcessingFailed"] + final["Discarded"]
         return gone + sum(footprint.count for _, footprint in queue.footprints(limit=100))

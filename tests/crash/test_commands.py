@@ -76,7 +76,7 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
         assert_sound(queue)
         sent: list[int] = []
         for tenant in range(3):
-            its = [int(one.payload) for one in queue.peek(f"tenant {tenant}", limit=TRANSACTIONS)]
+            its = [int(one.payload) for one in queue.inspect.peek(f"tenant {tenant}", limit=TRANSACTIONS)]
             assert its == sorted(its), "in the order of the transactions"
             sent += its
     print(f"\n{len(rows)} rows, {kills} kills")
@@ -89,7 +89,7 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
     """The message is in exactly one place, with the row that says so; and nothing of a loan is left behind."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
-        first.create_ring("other")
+        first.admin.create_ring("other")
     with calling(store_uri, style) as caller:
         caller.rows()
     count = 0
@@ -98,7 +98,7 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
         def work(probe: Callable[[str], None]) -> None:
             with MessageQueue(store_uri) as queue, closing(Caller(store_uri, style)) as mine:
                 begin(mine)
-                token = queue.view(f"in {number}").try_next()
+                token = queue.leases.view(f"in {number}").try_next()
                 assert token is not None
                 queue.store.probe = probe
                 mine.run(f"INSERT INTO business VALUES ('{number}')")
@@ -107,7 +107,7 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
                 probe("commit of the caller")
                 mine.commit()
                 probe("committed by the caller")
-                queue.housekeep()
+                queue.admin.housekeep()
                 probe("settled")
 
         return work
@@ -125,7 +125,7 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
                 assert_sound(here)
                 assert_sound(there)
                 places = [
-                    [one.payload for one in queue.peek(origin) if one.state != "reported"].count(b"moved")
+                    [one.payload for one in queue.inspect.peek(origin) if one.state != "reported"].count(b"moved")
                     for queue, origin in ((here, f"in {count}"), (there, f"out {count}"))
                 ]
                 with calling(store_uri, style) as caller:
@@ -133,14 +133,14 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
                 assert places == [int(not moved), int(moved)]
                 if kill_at is None or "committed by the caller" in ended.points[:-1]:
                     assert moved
-                for block in here.blocks("planned"):
-                    here.release_block(block)
+                for block in here.blocks.list("planned"):
+                    here.blocks.release(block)
             for queue in (here, there):
                 while queue.service_queues(lambda delivery: None).processed:
                     pass
                 assert_sound(queue)
                 assert queue.check() == [] and len(queue) == 0
-            gone = [event for queue in (here, there) for event in queue.events(name="Processed")]
+            gone = [event for queue in (here, there) for event in queue.inspect.events(name="Processed")]
             assert len(gone) == 2 * count
         return ended.points
 

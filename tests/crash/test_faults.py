@@ -58,7 +58,7 @@ def rings(store_uri: str) -> Iterator[Callable[[Scene], tuple[MessageQueue, Stat
             nonlocal count
             count += 1
             first.store.probe = None
-            first.create_ring(f"r{count}", scene.config)
+            first.admin.create_ring(f"r{count}", scene.config)
             queue, state = MessageQueue(first.store, f"r{count}"), State()
             scene.prepare(queue, state)
             return queue, state
@@ -68,7 +68,7 @@ def rings(store_uri: str) -> Iterator[Callable[[Scene], tuple[MessageQueue, Stat
 
 def ring_of(first: MessageQueue, scene: Scene) -> tuple[MessageQueue, State]:
     name = f"points-{scene.name}"
-    first.create_ring(name, scene.config)
+    first.admin.create_ring(name, scene.config)
     queue, state = MessageQueue(first.store, name), State()
     scene.prepare(queue, state)
     return queue, state
@@ -135,7 +135,7 @@ def test_an_error_at_every_statement_of_a_slice(
         assert queue.check() == [], where
         with queue.store.loose() as unit:
             # The service could still write that it stopped: nobody has to wait for it.
-            assert unit.rows("lock_ring", ring=queue.ring_id)[0][4] is None, where
+            assert unit.rows("lock_ring", ring=queue.session.ring_id)[0][4] is None, where
         finish(queue)
         assert_sound(queue)
         assert_conserved(queue, sent=state.sent)
@@ -185,7 +185,7 @@ def at_commit(queue: MessageQueue, after: str, what: Callable[[], object]) -> It
 def begun(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[MessageQueue, State]:
     upgrade(parse(uri))
     with MessageQueue(uri) as first:
-        first.create_ring("r", CONFIG)
+        first.admin.create_ring("r", CONFIG)
     queue, state = MessageQueue(uri, "r"), State()
     prepare(queue, state)
     return queue, state
@@ -197,8 +197,8 @@ def begun(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[M
 def test_the_server_restarts_during_plan_and_settle(own_server: Server, how: str) -> None:
     uri = own_server.create_database()
     for at, prepare, act in [
-        ("insert_claim", mixed, lambda q, s: q.plan_block()),
-        ("save_book", reported, lambda q, s: q.settle_block(s.told)),
+        ("insert_claim", mixed, lambda q, s: q.blocks.plan()),
+        ("save_book", reported, lambda q, s: q.blocks.settle(s.told)),
     ]:  # fmt: skip
         own_server.drop_database(uri)
         uri = own_server.create_database()
@@ -230,7 +230,7 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
             points = points_of(lambda its: ring_of(first, its), scene)
             for number in sorted({points.index(name) for name in points}):
                 ring = f"{scene.name}{number}"
-                first.create_ring(ring, scene.config)
+                first.admin.create_ring(ring, scene.config)
                 queue, state = MessageQueue(pg_uri, ring), State()
                 scene.prepare(queue, state)
                 before, passed = everything(queue), []
@@ -259,7 +259,7 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
                 else:
                     # It had its answer before the connection went; the next call finds it gone.
                     with contextlib.suppress(StoreUnreachable):
-                        queue.rings()
+                        queue.admin.rings()
                 scene.repeat(queue, state)
                 finish(queue)
                 assert_sound(queue)
@@ -299,16 +299,16 @@ def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
                 if number % 20 == 0:
                     queue.service_queues(processor)
                 elif number % 7 == 0:
-                    block = queue.plan_block(key=f"block {number}")
-                    queue.report(block, [batch.answer() for batch in block.batches()])
-                    queue.settle_block(block)
+                    block = queue.blocks.plan(key=f"block {number}")
+                    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+                    queue.blocks.settle(block)
             except (StoreUnreachable, CommitInDoubt) as error:
                 errors.append(error)
         over.set()
         thread.join()
         # The last one may have been terminated after its last answer; the next call finds it gone.
         with contextlib.suppress(StoreUnreachable):
-            queue.rings()
+            queue.admin.rings()
         finish(queue)
         finish(queue)
         assert_sound(queue)
@@ -348,14 +348,14 @@ def test_a_plan_and_a_settle_whose_answers_were_lost(pg_uri: str) -> None:
     with Proxy(pg_uri) as proxy:
         queue, state = begun(proxy.uri, mixed)
         with pytest.raises(CommitInDoubt), at_commit(queue, "insert_block", proxy.cut_after):
-            queue.plan_block(key="run 1")
-        block = queue.plan_block(key="run 1")
+            queue.blocks.plan(key="run 1")
+        block = queue.blocks.plan(key="run 1")
         assert block.messages > 0
-        assert len(queue.blocks("planned")) == 1
-        queue.report(block, [batch.answer() for batch in block.batches()])
+        assert len(queue.blocks.list("planned")) == 1
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
         with pytest.raises(CommitInDoubt), at_commit(queue, "end_block", proxy.cut_after):
-            queue.settle_block(block)
-        assert queue.settle_block(block).processed > 0
+            queue.blocks.settle(block)
+        assert queue.blocks.settle(block).processed > 0
         assert_sound(queue)
         queue.close()
 

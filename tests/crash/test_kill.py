@@ -47,7 +47,7 @@ class Place:
         self.count += 1
         ring, state = f"r{self.count}", State()
         with self.open() as queue:
-            queue.create_ring(ring, scene.config)
+            queue.admin.create_ring(ring, scene.config)
         with self.open(ring) as queue:
             scene.prepare(queue, state)
         return ring, state
@@ -114,8 +114,8 @@ def test_rings_are_alike_that_went_through_the_same(place: Place) -> None:
     scene = next(scene for scene in SCENES if scene.name == "plan")
     found = []
     for act in (lambda queue: None, lambda queue: None, lambda queue: queue.enqueue_message("a", b"one more"),
-                lambda queue: queue.plan_block(), lambda queue: queue.plan_block(limit=Weight(3, 1_000)),
-                lambda queue: queue.pause("a")):  # fmt: skip
+                lambda queue: queue.blocks.plan(), lambda queue: queue.blocks.plan(limit=Weight(3, 1_000)),
+                lambda queue: queue.admin.pause("a")):  # fmt: skip
         with place.open(place.begin(scene)[0]) as queue:
             act(queue)
             found.append(alike(queue))
@@ -163,9 +163,9 @@ def test_killed_at_random_moments(place: Place, seed: int) -> None:
         def plan() -> None:
             with MessageQueue(place.uri, ring) as queue:
                 while True:
-                    block = queue.plan_block()
-                    queue.report(block, [batch.answer() for batch in block.batches() if batch.origin != "c"])
-                    queue.settle_block(block)
+                    block = queue.blocks.plan()
+                    queue.blocks.report(block, [batch.answer() for batch in block.batches() if batch.origin != "c"])
+                    queue.blocks.settle(block)
 
         # A plan with a processor that sends nothing would lose the children of parents; so only one of the two.
         children = [start_child(send), start_child(serve)]

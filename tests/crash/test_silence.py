@@ -53,7 +53,7 @@ def stopped_planner(uri: str, at: str) -> Iterator[None]:
         with MessageQueue(uri) as queue:
             stop_at(queue, at)
             with pytest.raises(StoreUnreachable) as caught:
-                queue.plan_block(limit=PLENTY)
+                queue.blocks.plan(limit=PLENTY)
             assert str(caught.value) == known.IDLE_TRANSACTION.text
 
     child = start_child(plan)
@@ -72,17 +72,17 @@ def test_a_stopped_planner_does_not_keep_the_ring_locked(store: str, at: str) ->
         queue.enqueue_message("a", b"x")
         with stopped_planner(address.uri, at):
             with pytest.raises(Busy):
-                queue.plan_block(limit=PLENTY)
+                queue.blocks.plan(limit=PLENTY)
 
             def planned() -> Any:
                 try:
-                    return queue.plan_block(limit=PLENTY)
+                    return queue.blocks.plan(limit=PLENTY)
                 except (Busy, StoreBusy):
                     return None
 
             block = eventually(planned)
             assert block.messages == 1
-        assert [one.id for one in queue.blocks("planned")] == [block.id]
+        assert [one.id for one in queue.blocks.list("planned")] == [block.id]
         assert queue.check() == []
 
 
@@ -100,7 +100,7 @@ def test_a_statement_is_cancelled_after_its_time_out(store: str) -> None:
     with MessageQueue(f"{store}?statement_timeout=1", busy_timeout=30) as queue, psycopg.connect(store) as other:
         other.execute(b"LOCK TABLE airflow_mq.state IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreBusy) as caught:
-            queue.plan_block(limit=PLENTY)
+            queue.blocks.plan(limit=PLENTY)
         assert str(caught.value) == known.CANCELLED.text
         other.rollback()
         assert queue.check() == []
@@ -159,8 +159,8 @@ def test_a_server_that_lets_one_in_and_says_nothing(wire: Proxy) -> None:
 def test_a_server_that_falls_silent(wire: Proxy, what: str, midway: bool) -> None:
     with MessageQueue(wire.uri) as queue:
         calls: dict[str, tuple[bytes, Callable[[], object]]] = {
-            "look": (b"SELECT", lambda: list(queue.peek("a"))),
-            "plan": (b"SELECT", lambda: queue.plan_block(limit=PLENTY)),
+            "look": (b"SELECT", lambda: list(queue.inspect.peek("a"))),
+            "plan": (b"SELECT", lambda: queue.blocks.plan(limit=PLENTY)),
             "send": (b"INSERT", lambda: queue.enqueue_message("a", b"y", key="k")),
         }
         word, call = calls[what]

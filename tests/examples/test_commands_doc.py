@@ -53,7 +53,7 @@ def test_an_outbox(store_uri: str, style: str) -> None:
             except RuntimeError:
                 caller.rollback()
         assert caller.rows() == ["0", "2", "4"]
-        assert [one.payload for one in queue.peek("orders")] == [b"order 0", b"order 2", b"order 4"]
+        assert [one.payload for one in queue.inspect.peek("orders")] == [b"order 0", b"order 2", b"order 4"]
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -64,7 +64,7 @@ def test_a_pipeline_of_two_stages(store_uri: str, style: str) -> None:
         queue.enqueue_messages("verify", [b"%d" % number for number in range(4)])
 
         def stage(origin: str, to: str | None) -> None:
-            for token in queue.view(origin):
+            for token in queue.leases.view(origin):
                 what = token.fetch().decode()
                 commands = queue.commands(caller.connection)
                 caller.run(f"INSERT INTO business VALUES ('{origin} {what}')")
@@ -78,8 +78,8 @@ def test_a_pipeline_of_two_stages(store_uri: str, style: str) -> None:
         stage("verify", "publish")
         stage("publish", None)
         assert len(caller.rows()) == 8 and queue.check() == []
-        queue.housekeep()
-        names = [event.name for event in queue.events()]
+        queue.admin.housekeep()
+        names = [event.name for event in queue.inspect.events()]
         assert names.count("Transferred") == names.count("Processed") == 4
 
 
@@ -105,7 +105,7 @@ def test_through_the_hook_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert caller.rows() == ["1"]
     engine.dispose()
     with MessageQueueHook().queue() as queue:
-        assert [one.payload for one in queue.peek("orders")] == [b"order 1"]
+        assert [one.payload for one in queue.inspect.peek("orders")] == [b"order 1"]
 
 
 @pytest.mark.postgres
@@ -117,4 +117,4 @@ def test_psycopg_as_its_users_write_it(pg_uri: str) -> None:
             place_order(queue.commands(connection), connection, 1, fails=True)
         with connection.transaction():
             place_order(queue.commands(connection), connection, 2)
-        assert [one.payload for one in queue.peek("orders")] == [b"order 2"]
+        assert [one.payload for one in queue.inspect.peek("orders")] == [b"order 2"]

@@ -22,13 +22,13 @@ def test_a_dump_is_restored(postgres_server: Server) -> None:
         upgrade(parse(lost))
         with MessageQueue(lost) as queue:
             queue.enqueue_messages("acme", [b"%d" % number for number in range(100)])
-            queue.enqueue_blob("birch", b"x" * 200_000)
-            queue.plan_block(lease=0.001)
+            queue.payloads.enqueue("birch", b"x" * 200_000)
+            queue.blocks.plan(lease=0.001)
             postgres_server.run("pg_dump", *(word.replace("$AIRFLOW_MQ_STORE", lost) for word in shlex.split(line)))
         postgres_server.run("pg_restore", f"--dbname={restored}", "queue.dump")
         with MessageQueue(restored) as queue:
             assert queue.check() == []
-            block = queue.plan_block()
+            block = queue.blocks.plan()
             assert block.messages == 101, "the block of before is past its lease, and its messages went back"
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            assert queue.settle_block(block).processed == 101
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            assert queue.blocks.settle(block).processed == 101

@@ -21,14 +21,14 @@ def process(delivery: Delivery) -> Outcome:
 
 def serve(store: str) -> int:
     with MessageQueue(store) as queue:
-        queue.create_ring("night", RingConfig(order="rotation"))
+        queue.admin.create_ring("night", RingConfig(order="rotation"))
         sent = queue.enqueue_messages("acme", [b"one", b"two"])
         words: TypedQueue[str] = queue.typed(str)
         words.enqueue("acme", "three")
-        block = queue.plan_block(limit=Weight(1_000, 1 << 20))
+        block = queue.blocks.plan(limit=Weight(1_000, 1 << 20))
         for batch in block.batches():
-            queue.report(block, batch.answers([Done() for payload in batch.payloads]))
-        settled = queue.settle_block(block)
+            queue.blocks.report(block, batch.answers([Done() for payload in batch.payloads]))
+        settled = queue.blocks.settle(block)
         return sent.count + settled.processed + queue.service_queues(process).processed
 
 

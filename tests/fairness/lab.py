@@ -20,8 +20,8 @@ def ring(uri: str, order: str, limit: int = 20, **settings: Any) -> Iterator[Mes
     upgrade(parse(uri))
     config = RingConfig(**{"order": order, "service_weight": Weight(limit, limit), "weigher": UNIT, **settings})
     with MessageQueue(uri) as maker:
-        name = f"{order}-{len(maker.rings())}"
-        maker.create_ring(name, config)
+        name = f"{order}-{len(maker.admin.rings())}"
+        maker.admin.create_ring(name, config)
     with MessageQueue(uri, name) as queue:
         yield queue
 
@@ -63,15 +63,15 @@ class Got:
 
 def done(queue: MessageQueue, block: Block) -> None:
     """Everything of a block went well."""
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
 
 
 def run_blocks(queue: MessageQueue, count: int, got: Got | None = None, **how: Any) -> Got:
     """Plan and settle so many blocks."""
     got = got or Got()
     for _ in range(count):
-        block = queue.plan_block(**how)
+        block = queue.blocks.plan(**how)
         got.add(block)
         done(queue, block)
     return got
@@ -81,7 +81,7 @@ def run_until_empty(queue: MessageQueue, most: int = 1000) -> Got:
     """Plan and settle until nothing is left."""
     got = Got()
     for _ in range(most):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         if not block.messages:
             return got
         got.add(block)

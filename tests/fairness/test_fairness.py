@@ -98,7 +98,7 @@ def test_q4_weighted_shares(store_uri: str, order: str, tell: Tell) -> None:
     shares, chance = {"one": 1, "two": 2, "three": 3, "four": 4}, random.Random(5)
     with ring(store_uri, order, limit=400, rounds_per_block=40) as queue:
         for origin, share in shares.items():
-            queue.set_origin(origin, share=share)
+            queue.admin.set_origin(origin, share=share)
             costs = [chance.choice([1, 2, 5, 20]) for _ in range(500 * share)]
             queue.enqueue_messages(
                 origin, (Message(b"%d" % number, weight=Weight(cost, cost)) for number, cost in enumerate(costs))
@@ -117,13 +117,13 @@ def test_q4_everybody_has_the_same_number_of_rounds(store_uri: str, tell: Tell) 
     shares, chance, quantum = {"one": 1, "two": 2, "three": 3, "four": 4}, random.Random(6), 10
     with ring(store_uri, "deficit", limit=400, rounds_per_block=400 // quantum) as queue:
         for origin, share in shares.items():
-            queue.set_origin(origin, share=share)
+            queue.admin.set_origin(origin, share=share)
             costs = [chance.choice([1, 2, 5, 20]) for _ in range(450 * share)]
             queue.enqueue_messages(
                 origin, (Message(b"%d" % number, weight=Weight(cost, cost)) for number, cost in enumerate(costs))
             )
         got = run_blocks(queue, 30)
-        with queue._looking() as (_, shelf):
+        with queue.session.snapshot() as (_, shelf):
             kept = {origin: shelf.book(origin).deficit * 400 / BLOCK_PARTS for origin in shares}
     rounds = [(got.total(origin) + kept[origin]) / (quantum * share) for origin, share in shares.items()]
     tell(
@@ -184,17 +184,17 @@ def test_q7_joining_and_leaving(store_uri: str, tell: Tell) -> None:
         for number in range(60):
             for origin in chance.sample(range(12), 4):
                 send(queue, f"origin-{origin}", chance.randint(1, 4), cost=chance.choice([1, 3, 10, largest]))
-            block = queue.plan_block()
-            for ledger in queue.ledger(block=block.id):
+            block = queue.blocks.plan()
+            for ledger in queue.inspect.ledger(block=block.id):
                 highest = max([highest, *(entry.deficit for entry in ledger.entries)])
                 assert all(entry.deficit <= bound for entry in ledger.entries)
             if number % 3:
                 done(queue, block)
             else:
-                queue.release_block(block)
+                queue.blocks.release(block)
         assert queue.check() == []
         run_until_empty(queue)
-        with queue._looking() as (_, shelf):
+        with queue.session.snapshot() as (_, shelf):
             assert all(shelf.book(f"origin-{number}").deficit <= 0 for number in range(12))
     tell("Q7 coming and going: largest deficit, of its bound", "deficit", f"{highest / bound:.2f}", "<= 1")
 
@@ -205,7 +205,7 @@ def test_q8_changed_share(store_uri: str, order: str, tell: Tell) -> None:
         send(queue, "A", 5000)
         send(queue, "B", 5000)
         before = run_blocks(queue, 3)
-        queue.set_origin("B", share=5)
+        queue.admin.set_origin("B", share=5)
         after = run_blocks(queue, 1)
     was, now = (got.total("B") / (got.total("A") + got.total("B")) for got in (before, after))
     tell(
@@ -223,14 +223,14 @@ def test_least_and_most(store_uri: str, tell: Tell) -> None:
             send(queue, f"other-{number}", 300)
         send(queue, "promised", 300)
         send(queue, "bounded", 300)
-        queue.set_origin("promised", least=Weight(30, 30))
-        queue.set_origin("bounded", most=Weight(2, 2))
+        queue.admin.set_origin("promised", least=Weight(30, 30))
+        queue.admin.set_origin("bounded", most=Weight(2, 2))
         got = run_blocks(queue, 6)
         least, most = ([block.get(origin, 0) for block in got.blocks] for origin in ("promised", "bounded"))
         # Alone, it still gets no more than its most.
         for number in range(9):
-            queue.pause(f"other-{number}")
-        queue.pause("promised")
+            queue.admin.pause(f"other-{number}")
+        queue.admin.pause("promised")
         alone = run_blocks(queue, 2).blocks
     tell("least of 30: smallest block; most of 2: largest block", "deficit", f"{min(least)} {max(most)}", ">= 30, <= 2")
     assert min(least) >= 30
@@ -240,13 +240,13 @@ def test_least_and_most(store_uri: str, tell: Tell) -> None:
 
 def test_above_its_most_is_overweight(store_uri: str) -> None:
     with ring(store_uri, "deficit", limit=60) as queue:
-        queue.set_origin("bounded", most=Weight(10, 10))
+        queue.admin.set_origin("bounded", most=Weight(10, 10))
         queue.enqueue_message("bounded", b"eleven", weight=Weight(11, 11))
         queue.enqueue_message("bounded", b"ten", weight=Weight(10, 10))
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         assert block.planned == Weight(10, 10)
         done(queue, block)
-        (aside,) = queue.overweight()
+        (aside,) = queue.set_aside.list()
         assert (aside.weight, aside.limit, aside.reason) == (Weight(11, 11), Weight(10, 10), "most")
 
 
@@ -258,7 +258,7 @@ def test_shuffle_is_replayed_by_its_seed(store_uri: str) -> None:
         with ring(store_uri, "shuffle", limit=10) as queue:
             for origin in names:
                 send(queue, origin, 4)
-            plans.append([(claim.origin, claim.messages) for claim in queue.plan_block(seed=seed).claims])
+            plans.append([(claim.origin, claim.messages) for claim in queue.blocks.plan(seed=seed).claims])
             assert [origin for origin, _ in plans[-1]] == shuffled(names, seed)[: len(plans[-1])]
     assert plans[0] == plans[1] != plans[2]
     firsts = [shuffled(names, b"%d" % seed)[0] for seed in range(800)]
@@ -269,13 +269,13 @@ def test_a_shuffled_block_keeps_its_seed(store_uri: str) -> None:
     with ring(store_uri, "shuffle", limit=3) as queue:
         for number in range(6):
             send(queue, f"origin-{number}", 2)
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         with queue.store.reading() as unit:
-            row = unit.block("block_by_token", ring=queue.ring_id, token=bytes.fromhex(block.token))
+            row = unit.block("block_by_token", ring=queue.session.ring_id, token=bytes.fromhex(block.token))
         assert row is not None
         planned = [claim.origin for claim in block.claims]
-        queue.release_block(block)
-        again = queue.plan_block(seed=bytes.fromhex(row.details_json["seed"]))
+        queue.blocks.release(block)
+        again = queue.blocks.plan(seed=bytes.fromhex(row.details_json["seed"]))
         assert [claim.origin for claim in again.claims] == planned
 
 
@@ -286,11 +286,11 @@ def test_the_ledger_tells_what_was_granted(store_uri: str, order: str) -> None:
         for number in range(5):
             send(queue, f"origin-{number}", 30, cost=1 + number % 3)
         for _ in range(10):
-            block = queue.plan_block()
+            block = queue.blocks.plan()
             planned: dict[str, int] = {}
             for claim in block.claims:
                 planned[claim.origin] = planned.get(claim.origin, 0) + claim.planned[0]
-            (ledger,) = queue.ledger(block=block.id)
+            (ledger,) = queue.inspect.ledger(block=block.id)
             granted = {entry.origin: entry.granted[0] for entry in ledger.entries if entry.granted[0]}
             assert granted == {origin: weight for origin, weight in planned.items() if weight}
             assert all(entry.reason for entry in ledger.entries)

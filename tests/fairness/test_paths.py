@@ -62,9 +62,9 @@ def test_three_levels_and_shares_at_each(store_uri: str) -> None:
         "birch/a": 1 / 6, "birch/b": 1 / 6,
     }  # fmt: skip
     with tree(store_uri, limit=36, rounds_per_block=36) as queue:
-        queue.set_origin("acme", share=2)
-        queue.set_origin("acme/orders", share=3)
-        queue.set_origin("acme/orders/fast", share=2)
+        queue.admin.set_origin("acme", share=2)
+        queue.admin.set_origin("acme/orders", share=3)
+        queue.admin.set_origin("acme/orders/fast", share=2)
         chance = random.Random(5)
         for origin in wanted:
             send(queue, origin, 1300)
@@ -108,7 +108,7 @@ def test_a_group_joins_and_leaves(store_uri: str) -> None:
 
 def test_a_queue_that_bears_the_name_of_a_group_is_one_of_it(store_uri: str) -> None:
     with tree(store_uri) as queue:
-        queue.set_origin("acme", share=2)
+        queue.admin.set_origin("acme", share=2)
         for origin in ("acme", "acme/x", "birch"):
             send(queue, origin, 900)
         got = run_blocks(queue, 30)
@@ -116,7 +116,7 @@ def test_a_queue_that_bears_the_name_of_a_group_is_one_of_it(store_uri: str) -> 
         assert abs(got.total("acme") - 200) <= 4
         # Alone, it is all of the group; beside it again, one of two.
         send(queue, "acme", 900)
-        queue.sweep("acme/x")
+        queue.sweep_queue("acme/x")
         since = len(got.blocks)
         run_blocks(queue, 15, got)
         assert abs(got.total("acme", since) - 200) <= 4
@@ -128,8 +128,8 @@ def test_a_queue_that_bears_the_name_of_a_group_is_one_of_it(store_uri: str) -> 
 
 def test_no_group_gets_more_than_its_most_nor_less_than_its_least(store_uri: str) -> None:
     with tree(store_uri) as queue:
-        queue.set_origin("capped", most=Weight(4, 4))
-        queue.set_origin("sure", least=Weight(10, 10))
+        queue.admin.set_origin("capped", most=Weight(4, 4))
+        queue.admin.set_origin("sure", least=Weight(10, 10))
         for group in ("capped", "sure", "other"):
             for number in range(5):
                 send(queue, f"{group}/{number}", 100)
@@ -142,7 +142,7 @@ def test_no_group_gets_more_than_its_most_nor_less_than_its_least(store_uri: str
         # A message above the most of its group can never run.
         send(queue, "capped/heavy", 1, cost=5)
         run_blocks(queue, 2, got)
-        (aside,) = queue.overweight()
+        (aside,) = queue.set_aside.list()
         assert (aside.address.origin, aside.limit) == ("capped/heavy", Weight(4, 4))
 
 
@@ -181,12 +181,12 @@ class Meadow:
         self.queue, self.costs, self.shares = queue, costs, shares
         self.got: dict[str, float] = {}
         for name, share in shares.items():
-            queue.set_origin(name, share=share)
+            queue.admin.set_origin(name, share=share)
         for origin, cost in costs.items():
             send(queue, origin, 400 // cost + 40, cost)
 
     def block(self) -> int:
-        block = self.queue.plan_block()
+        block = self.queue.blocks.plan()
         for claim in block.claims:
             for path in [claim.origin, *(path[:-1] for path in groups_of(claim.origin))]:
                 self.got[path] = self.got.get(path, 0) + claim.planned[0] / self.shares.get(path, 1)
@@ -239,14 +239,14 @@ def test_paths_can_be_switched_on_and_off(store_uri: str) -> None:
             send(queue, origin, 200)
         got = run_blocks(queue, 4)
         assert got.total("b") == 20
-        queue.change_ring(paths=True)
+        queue.admin.change_ring(paths=True)
         assert queue.config.paths
-        foreseen = queue.dry_run(paths=False)
+        foreseen = queue.inspect.dry_run(paths=False)
         assert foreseen.queue("b").messages == 5
         run_blocks(queue, 4, got)
         assert got.total("b", 4) == 40
-        queue.change_ring(paths=False)
-        assert queue.dry_run(paths=True).queue("b").messages == 10
+        queue.admin.change_ring(paths=False)
+        assert queue.inspect.dry_run(paths=True).queue("b").messages == 10
         run_blocks(queue, 4, got)
         assert got.total("b", 8) == 20
         assert queue.check() == []
@@ -255,9 +255,9 @@ def test_paths_can_be_switched_on_and_off(store_uri: str) -> None:
 @pytest.mark.parametrize("order", ["rotation", "shuffle"])
 def test_paths_need_deficits(store_uri: str, order: str) -> None:
     with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="paths share weight by deficits"):
-        queue.change_ring(order=order)
+        queue.admin.change_ring(order=order)
     with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="paths is true or false"):
-        queue.change_ring(paths=1)
+        queue.admin.change_ring(paths=1)
 
 
 def test_weight_is_shared_by_use_not_by_what_was_told(store_uri: str) -> None:
@@ -267,10 +267,10 @@ def test_weight_is_shared_by_use_not_by_what_was_told(store_uri: str) -> None:
             send(queue, origin, 400)
         got = Got()
         for _ in range(20):
-            block = queue.plan_block()
+            block = queue.blocks.plan()
             got.add(block)
             for batch in block.batches():
                 liar = batch.origin.startswith("liar/")
-                queue.report(block, [batch.answer(Done(used=Weight(2, 2) if liar else None))])
-            queue.settle_block(block)
+                queue.blocks.report(block, [batch.answer(Done(used=Weight(2, 2) if liar else None))])
+            queue.blocks.settle(block)
     assert abs(got.total("honest") / below(got, "liar/") - 2) <= 0.1

@@ -67,7 +67,7 @@ class World:
 
     def make_ring(self, ring: str, **settings: Any) -> None:
         with self.queue() as queue:
-            queue.create_ring(ring, RingConfig(**settings))
+            queue.admin.create_ring(ring, RingConfig(**settings))
 
     def send(self, ring: str, numbers: range, origin: str = "origin", **said: Any) -> None:
         """Send numbered messages of five origins."""
@@ -87,11 +87,11 @@ class World:
     def assert_all_settled_once(self, ring: str, count: int) -> None:
         """Nothing lost, nothing settled twice, and all that is stored is sound."""
         with self.queue(ring) as queue:
-            events = Counter((e.origin, e.page, e.index) for e in queue.events() if e.name == "Processed")
+            events = Counter((e.origin, e.page, e.index) for e in queue.inspect.events() if e.name == "Processed")
             assert len(events) == count
             assert set(events.values()) == {1}
             assert sum(footprint.count for _, footprint in queue.footprints(limit=1_000)) == 0
-            assert queue.blocks("planned") == []
+            assert queue.blocks.list("planned") == []
             assert_sound(queue)
         assert set(self.processed(ring)) == set(range(count))
 

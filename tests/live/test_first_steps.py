@@ -103,7 +103,7 @@ def _follow_beside(reader: Reader, steps: list[Example]) -> None:
         for command, printed in commands(step.text) if step.kind == "console" else ():
             beside.type(command, printed)
     with MessageQueue(f"sqlite:///{beside.folder}/queue.db") as queue:
-        eventually(lambda: not queue.ring_order(1) and not queue.blocks("planned"), BLOCK_SECONDS)
-        processed = [event.block for event in queue.events(name="Processed") if event.origin == "loud"]
+        eventually(lambda: not queue.inspect.ring_order(1) and not queue.blocks.list("planned"), BLOCK_SECONDS)
+        processed = [event.block for event in queue.inspect.events(name="Processed") if event.origin == "loud"]
         assert queue.check() == []
     assert len(processed) == 5, "three at the terminal, and two in Airflow"

@@ -50,7 +50,7 @@ def finish(world: World, ring: str, dag_id: str = "in_place") -> None:
     for _ in range(3):
         assert world.run_block(dag_id, ring) == "success"
         with world.queue(ring) as queue:
-            if not queue.ring_order(1):
+            if not queue.inspect.ring_order(1):
                 break
     world.assert_all_settled_once(ring, COUNT)
 

@@ -25,7 +25,7 @@ def world(world: World) -> Iterator[World]:
     """What a test leaves waiting is discarded."""
     yield world
     with world.queue() as queue:
-        queue.discard_overweight([one.address for one in queue.overweight()], "the test is over")
+        queue.set_aside.discard([one.address for one in queue.set_aside.list()], "the test is over")
 
 
 def set_aside(world: World) -> tuple[str, int]:
@@ -34,15 +34,15 @@ def set_aside(world: World) -> tuple[str, int]:
     payload = json.dumps({"ring": "default", "number": number}).encode()
     with world.queue() as queue:
         queue.enqueue_message(f"log/heavy-{number}", payload, weight=HEAVY)
-        queue.settle_block(queue.plan_block())
-        (waiting,) = queue.overweight(f"log/heavy-{number}")
+        queue.blocks.settle(queue.blocks.plan())
+        (waiting,) = queue.set_aside.list(f"log/heavy-{number}")
     return str(waiting.address), number
 
 
 def is_waiting(world: World, address: str) -> bool:
     with world.queue() as queue:
         assert_sound(queue)
-        return address in [str(one.address) for one in queue.overweight()]
+        return address in [str(one.address) for one in queue.set_aside.list()]
 
 
 def test_a_message_is_executed_by_hand(world: World) -> None:
@@ -52,7 +52,7 @@ def test_a_message_is_executed_by_hand(world: World) -> None:
     assert not is_waiting(world, address)
     assert world.processed("default")[number] == 1
     with world.queue() as queue:
-        (event,) = queue.events(origin=address.partition(":")[0], name="Executed")
+        (event,) = queue.inspect.events(origin=address.partition(":")[0], name="Executed")
     assert "admin" in event.detail
 
 

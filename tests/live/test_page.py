@@ -55,16 +55,16 @@ def world(worlds: dict[str, World]) -> World:
             heavy = json.dumps({"ring": RING, "number": 10_000 + n, "seconds": 0}).encode()
             queue.enqueue_message(f"log/old-archive-{n}", heavy, weight=HEAVY)
         for _ in range(4):
-            block = queue.plan_block()
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            queue.settle_block(block)
+            block = queue.blocks.plan()
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue.blocks.settle(block)
     # One by a DAG, in a run that can be looked at.
     assert world.run_block("in_place", RING) == "success"
     with world.queue(RING) as queue:
-        queue.pause("harbour", "their supplier sends rubbish")
+        queue.admin.pause("harbour", "their supplier sends rubbish")
         queue.enqueue_message("nasty", NASTY.encode(), weight=WEIGHT)
         queue.enqueue_message("iris", b'{"order": 7}', weight=WEIGHT, priority="high")
-        queue.plan_block(limit=Weight(900, 40_000), lease=86_400)
+        queue.blocks.plan(limit=Weight(900, 40_000), lease=86_400)
     world.make_ring("page-empty")
     return world
 
@@ -177,11 +177,11 @@ def test_a_block_of_long_ago_is_shown_where_a_link_leads_to_it(seen: Seen, world
     world.make_ring("page-long", service_weight=LIMIT)
     with world.queue("page-long") as queue:
         queue.enqueue_message("patient", b"{}")
-        blocks = [queue.plan_block() for _ in range(1)]
-        queue.release_block(blocks[0])
+        blocks = [queue.blocks.plan() for _ in range(1)]
+        queue.blocks.release(blocks[0])
         for _ in range(27):
-            blocks.append(queue.plan_block())
-            queue.release_block(blocks[-1])
+            blocks.append(queue.blocks.plan())
+            queue.blocks.release(blocks[-1])
     shown = seen.open("blocks", "page-long", block=str(blocks[0].id))
     expect(shown.get_by_role("region", name=f"Block {blocks[0].id}")).to_be_visible()
     expect(shown.get_by_role("rowheader", name=f"{blocks[-1].id:,}", exact=True)).to_be_visible()
@@ -219,7 +219,7 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     expect(why).to_be_visible()
     expect(why).not_to_contain_text("UTC")
     with world.queue(RING) as queue:
-        (paused,) = [one for one in queue.paused() if one.origin == "grove"]
+        (paused,) = [one for one in queue.admin.paused() if one.origin == "grove"]
     assert (paused.reason, paused.until is None) == ("the auditors are here", False)
     shown.get_by_role("button", name="Resume").click()
     seen.confirm("Resume")
@@ -228,7 +228,7 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
 
 def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
-        queue.pause("ghost", "it sent rubbish")
+        queue.admin.pause("ghost", "it sent rubbish")
     shown = seen.open("ring")
     shown.get_by_role("listitem").filter(has_text="Paused").get_by_role("link").click()
     row = shown.get_by_role("listitem").filter(has_text="it sent rubbish")
@@ -240,7 +240,7 @@ def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: Wor
     seen.confirm("Resume")
     expect(row).to_have_count(0)
     with world.queue(RING) as queue:
-        assert "ghost" not in {one.origin for one in queue.paused()}
+        assert "ghost" not in {one.origin for one in queue.admin.paused()}
     seen.wrong.clear()  # the browser itself told of the queue that is not there
 
 
@@ -280,9 +280,9 @@ def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
         for n in range(3):
             queue.enqueue_message(f"odd-{n}", b"{}", weight=HEAVY)
-        block = queue.plan_block(limit=Weight(2_400, 150_000))
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan(limit=Weight(2_400, 150_000))
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
     shown = seen.open("aside")
     for n in range(3):
         shown.get_by_role("checkbox", name=re.compile(f"Choose odd-{n}:")).check()
@@ -297,7 +297,7 @@ def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
     expect(shown.get_by_text("1 message discarded.")).to_be_visible()
     expect(seen.row("odd-1")).to_have_count(0)
     with world.queue(RING) as queue:
-        (event,) = queue.events(origin="odd-1", name="Discarded")
+        (event,) = queue.inspect.events(origin="odd-1", name="Discarded")
     assert "nobody wants it" in event.detail and "admin" in event.detail
     shown = seen.open("events")
     shown.get_by_label("Kind of event").select_option("Discarded")

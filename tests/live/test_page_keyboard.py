@@ -29,7 +29,7 @@ def world(worlds: dict[str, World]) -> World:
     with world.queue(RING) as queue:
         for n in range(2):
             queue.enqueue_message(f"heavy-{n}", b"{}", weight=Weight(5_000, 10))
-        queue.settle_block(queue.plan_block())
+        queue.blocks.settle(queue.blocks.plan())
         for origin, many in QUEUES.items():
             queue.enqueue_messages(origin, [b"{}"] * many)
     return world
@@ -80,9 +80,9 @@ def test_arrows_go_around_the_ring(seen: Seen) -> None:
 
 def test_blocks_are_picked_from_their_bars_and_messages_looked_at(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
-        blocks = [queue.plan_block() for _ in range(2)]
+        blocks = [queue.blocks.plan() for _ in range(2)]
         for block in blocks:
-            queue.release_block(block)
+            queue.blocks.release(block)
     shown = seen.open("blocks", RING)
     bars = shown.locator("svg.bars .bar")
     # All bars are one stop: the latest, until another one is walked to.
@@ -132,8 +132,8 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
     expect(shown.get_by_text("by keyboard alone").first).to_be_visible()
     expect(shown.get_by_role("button", name="Resume")).to_be_focused()
     with world.queue(RING) as queue:
-        assert [one.reason for one in queue.paused()] == ["by keyboard alone"]
-        queue.resume("birch")
+        assert [one.reason for one in queue.admin.paused()] == ["by keyboard alone"]
+        queue.admin.resume("birch")
 
 
 def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> None:
@@ -155,4 +155,4 @@ def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> N
     # The row that the keyboard was in is gone; it is at the top of the list, not lost.
     expect(shown.get_by_role("heading", name="Set aside")).to_be_focused()
     with world.queue(RING) as queue:
-        assert [one.address.origin for one in queue.overweight()] == ["heavy-1"]
+        assert [one.address.origin for one in queue.set_aside.list()] == ["heavy-1"]

@@ -27,7 +27,7 @@ def world(worlds: dict[str, World]) -> World:
     origins = [f"tenant-{tenant:02}/source-{source:02}" for tenant in range(TENANTS) for source in range(SOURCES)]
     with world.queue(RING) as queue:
         queue.enqueue_messages((origin, b"{}") for origin in origins for _ in range(LOUD.get(origin, 1)))
-        queue.release_block(queue.plan_block())
+        queue.blocks.release(queue.blocks.plan())
     return world
 
 
@@ -77,7 +77,7 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     world.make_ring("page-heavy", service_weight=Weight(50, 50_000))
     with world.queue("page-heavy") as queue:
         queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
-        queue.settle_block(queue.plan_block())
+        queue.blocks.settle(queue.blocks.plan())
     shown = seen.open("aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of messages set aside").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
@@ -93,13 +93,13 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     expect(shown.get_by_role("rowheader")).to_have_count(10)
     expect(shown.get_by_text("0 chosen")).to_be_visible()
     with world.queue("page-heavy") as queue:
-        queue.change_ring(service_weight=Weight(1_000, 50_000))
+        queue.admin.change_ring(service_weight=Weight(1_000, 50_000))
     shown.get_by_role("button", name="Judge all 60 again").click()
     seen.confirm("Judge again", reason="blocks are larger now")
     expect(shown.get_by_text(f"{HEAVY} messages judged again and back in the queue.")).to_be_visible()
     expect(shown.get_by_role("button", name="Judge all 60 again")).to_have_count(0)
     with world.queue("page-heavy") as queue:
-        assert queue.overweight() == []
+        assert queue.set_aside.list() == []
 
 
 def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> None:
@@ -129,8 +129,8 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     expect(requeue).to_have_count(0)
     expect(shown.get_by_role("button", name="Requeue all with this error…: TimeoutError")).to_be_visible()
     with world.queue("page-failed") as queue:
-        assert [one.error for one in queue.overweight(errors=True)] == ["TimeoutError"]
-        queue.judge_all_again("meanwhile", error="TimeoutError")
+        assert [one.error for one in queue.set_aside.list(errors=True)] == ["TimeoutError"]
+        queue.set_aside.requeue_all("meanwhile", error="TimeoutError")
     # The list still shows the message until it is refreshed; the dialog does not.
     seen.page.route("**/set-aside?limit=*", lambda route: route.abort())
     shown.get_by_role("button", name="Requeue all with this error…: TimeoutError").click()
@@ -145,11 +145,11 @@ def test_no_view_shows_a_character_that_nobody_sees(seen: Seen, world: World) ->
     with world.queue("page-hidden") as queue:
         queue.enqueue_messages(origin, [b"{}"] * 3, weight=Weight(5, 10))
         queue.enqueue_message(f"{origin}/heavy", b"{}", weight=Weight(500, 10))
-        block = queue.plan_block()
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
         queue.enqueue_messages(origin, [b"{}"] * 3)
-        queue.pause(f"{origin}/quiet", "later")
+        queue.admin.pause(f"{origin}/quiet", "later")
     for view in ("ring", "queues", "blocks", "next", "aside", "events", "check"):
         shown = seen.open(view, "page-hidden", paused="shown", **({"block": str(block.id)} if view == "blocks" else {}))
         expect(shown.get_by_text(escaped).filter(visible=True).first).to_be_visible()
@@ -163,7 +163,7 @@ def test_no_view_shows_a_character_that_nobody_sees(seen: Seen, world: World) ->
     expect(shown.get_by_text(f"{escaped} is paused. Messages are still accepted.")).to_be_visible()
     assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown)))
     with world.queue("page-hidden") as queue:
-        assert origin in {one.origin for one in queue.paused()}
+        assert origin in {one.origin for one in queue.admin.paused()}
 
 
 def labels(shown: Locator) -> list[str]:

@@ -32,7 +32,7 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_messages("acme", [b"x"] * 5)
-        queue.plan_block()
+        queue.blocks.plan()
         yield queue
         assert queue.check() == []
 

@@ -98,7 +98,9 @@ class Deciding(Ground):
         self.happened()
 
         def real(side: Side) -> None:
-            side.blocks.append(side.queue.plan_overweight(Address(origin, page, at), Weight(*limit), lease=lease))
+            side.blocks.append(
+                side.queue.blocks.plan_overweight(Address(origin, page, at), Weight(*limit), lease=lease)
+            )
 
         def plain() -> None:
             item = self.plain.find(origin, page, at)
@@ -127,7 +129,7 @@ class Deciding(Ground):
             self.plain.take_away(item, page)
             return 1
 
-        self.both(lambda side: side.queue.discard_overweight(Address(origin, page, at), "not wanted"), plain)
+        self.both(lambda side: side.queue.set_aside.discard(Address(origin, page, at), "not wanted"), plain)
 
     @precondition(lambda self: any(len(book.pages) > book.end - book.begin for book in self.plain.books.values()))
     @rule(origin=origins, page=st.integers(0, 8))
@@ -152,19 +154,19 @@ class Deciding(Ground):
         self.happened()
         book = self.plain.book(origin)
         book.paused, book.until = True, None if until is None else self.clock.now + int(until * SECOND)
-        assert self.sides.do(lambda side: side.queue.pause(origin, "for a while", until)) is None
+        assert self.sides.do(lambda side: side.queue.admin.pause(origin, "for a while", until)) is None
 
     @precondition(lambda self: any(book.paused for book in self.plain.books.values()))
     @rule(origin=troubled)
     def resume(self, origin: str) -> None:
         book = self.plain.book(origin)
-        assert self.sides.do(lambda side: side.queue.resume(origin)) is book.paused
+        assert self.sides.do(lambda side: side.queue.admin.resume(origin)) is book.paused
         book.paused, book.until = False, None
 
     @rule(origin=troubled)
     def sweep(self, origin: str) -> None:
         self.happened()
-        self.both(lambda side: side.queue.sweep(origin), lambda: self.plain.sweep(origin))
+        self.both(lambda side: side.queue.sweep_queue(origin), lambda: self.plain.sweep(origin))
 
     @rule(origin=origins, meter=st.none() | st.just((0, 0)) | st.just((9, 9)))
     def force_head(self, origin: str, meter: Pair | None) -> None:
@@ -175,7 +177,9 @@ class Deciding(Ground):
                 return None
             return self.plain.force_head(origin)
 
-        self.both(lambda side: side.queue.force_set_head(origin, RealMeter(Weight(*meter)) if meter else None), plain)
+        self.both(
+            lambda side: side.queue.admin.force_set_head(origin, RealMeter(Weight(*meter)) if meter else None), plain
+        )
 
     @rule(data=st.data())
     def change_ring(self, data: st.DataObject) -> None:
@@ -206,7 +210,7 @@ class Deciding(Ground):
                 "lease": st.sampled_from([20.0, 60.0]), "max_message_size": sizes, "most_of_limit": fractions,
             }[kind])  # fmt: skip
         refused = changes.get("heap_size", config.heap_size) < config.heap_size
-        found = self.sides.do(lambda side: side.queue.change_ring(**changes))
+        found = self.sides.do(lambda side: side.queue.admin.change_ring(**changes))
         if refused:
             assert found == "ConfigRefused"
         else:
@@ -222,7 +226,7 @@ class Deciding(Ground):
         self, origin: str, share: int | None, most: Pair | None, least: Pair | None, ordered: bool | None
     ) -> None:
         self.happened()
-        refused = self.sides.do(lambda side: side.queue.set_origin(
+        refused = self.sides.do(lambda side: side.queue.admin.set_origin(
             origin, share=share, ordered=ordered, most=Weight(*most) if most else None,
             least=Weight(*least) if least else None,
         ))  # fmt: skip

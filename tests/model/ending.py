@@ -86,7 +86,7 @@ class Ending(Planning):
                 for at in range(one.first, one.last + 1):
                     block.answer(one.origin, one.page, at, one.outcome)
 
-        self.both(lambda side: side.queue.report(side.blocks[block.number], reports), plain)
+        self.both(lambda side: side.queue.blocks.report(side.blocks[block.number], reports), plain)
 
     @precondition(lambda self: any(block.state == "planned" for block in self.held))
     @rule(data=st.data())
@@ -151,7 +151,7 @@ class Ending(Planning):
 
     def report_all(self, block: Held, outcome: Callable[[], Any]) -> None:
         reports = [Report(origin, page, at, at, outcome()) for origin, page, at, _ in block.handed_out()]
-        assert self.sides.do(lambda side: side.queue.report(side.blocks[block.number], reports)) is None
+        assert self.sides.do(lambda side: side.queue.blocks.report(side.blocks[block.number], reports)) is None
         for one in reports:
             block.answer(one.origin, one.page, one.first, one.outcome)
 
@@ -163,7 +163,7 @@ class Ending(Planning):
             self.met["answered in part"] += bool(block.answers)
 
         def real(side: Side) -> None:
-            (side.queue.release_block if release else side.queue.settle_block)(side.blocks[block.number])
+            (side.queue.blocks.release if release else side.queue.blocks.settle)(side.blocks[block.number])
 
         def plain() -> None:
             settle(self.plain, block, "released" if release else "settled")
@@ -179,7 +179,7 @@ class Ending(Planning):
         block = data.draw(st.sampled_from(self.held), "block")
 
         def real(side: Side) -> float:
-            return side.queue.renew_block(side.blocks[block.number], lease).timestamp()
+            return side.queue.blocks.renew(side.blocks[block.number], lease).timestamp()
 
         def plain() -> float:
             if not self.living(block):
@@ -194,10 +194,10 @@ class Ending(Planning):
     def wrong_token(self, token: str) -> None:
         report = [Report("0", 0, 0, 0, Done())]
         for call in (
-            lambda side: side.queue.report(token, report),
-            lambda side: side.queue.settle_block(token),
-            lambda side: side.queue.release_block(token),
-            lambda side: side.queue.renew_block(token),
+            lambda side: side.queue.blocks.report(token, report),
+            lambda side: side.queue.blocks.settle(token),
+            lambda side: side.queue.blocks.release(token),
+            lambda side: side.queue.blocks.renew(token),
         ):
             assert self.sides.do(call) == "UnknownBlock"
 

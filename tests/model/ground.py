@@ -44,7 +44,7 @@ class Ground(RuleBasedStateMachine):
 
     def joins(self) -> None:
         """What is due joins its queue before anything else happens."""
-        self.sides.do(lambda side: side.queue.force_set_head("nobody"))
+        self.sides.do(lambda side: side.queue.admin.force_set_head("nobody"))
 
     def happened(self) -> None:
         for block in self.held:
@@ -52,7 +52,7 @@ class Ground(RuleBasedStateMachine):
 
     def adopt_newcomers(self, before: list[str]) -> None:
         """In which order one call's new queues enter the ring is not said: take it as it is."""
-        found = self.sides.do(lambda side: side.queue.ring_order(100))
+        found = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
         if found == self.plain.ring:
             # Also where a queue left the ring within the call, and came back behind a newcomer.
             return
@@ -67,7 +67,7 @@ class Ground(RuleBasedStateMachine):
     def told_in_order(self) -> list[Event]:
         """The same, as they came about."""
         side = self.sides.all[0]
-        return [Event(one.name, one.origin, one.page, one.index) for one in side.queue.events(after=side.seen)]
+        return [Event(one.name, one.origin, one.page, one.index) for one in side.queue.inspect.events(after=side.seen)]
 
     def living(self, block: Held) -> bool:
         return block.state == "planned" and block.deadline > self.clock.now

@@ -31,7 +31,7 @@ class Judging(Deciding):
         before = list(self.plain.ring)
 
         def real(side: Side) -> Pair | None:
-            found = side.queue.judge_again(Address(origin, page, at), limit=Weight(*GIVEN), weigh=weigh)
+            found = side.queue.set_aside.requeue(Address(origin, page, at), limit=Weight(*GIVEN), weigh=weigh)
             (moved,) = [one.moved for one in (*found.moved, *found.stayed)]
             return (moved.page, moved.index) if moved else None
 
@@ -66,11 +66,11 @@ class Judging(Deciding):
         """All that are meant, one after the other; what was swept only if that is said."""
         self.happened()
         before = list(self.plain.ring)
-        found = self.sides.do(lambda side: [(one.address, one.reason) for one in side.queue.overweight(limit=500)])
+        found = self.sides.do(lambda side: [(one.address, one.reason) for one in side.queue.set_aside.list(limit=500)])
         wanted = [one for one in found if origin in (None, one[0].origin) and reason in (None, one[1])]
 
         def real(side: Side) -> tuple[Any, ...]:
-            judged = side.queue.judge_all_again(limit=Weight(*GIVEN), weigh=weigh, origin=origin, reason=reason)
+            judged = side.queue.set_aside.requeue_all(limit=Weight(*GIVEN), weigh=weigh, origin=origin, reason=reason)
             moved = [(str(one.address), (one.moved.page, one.moved.index)) for one in judged.moved if one.moved]
             return moved, sorted(str(one.address) for one in judged.stayed)
 
@@ -94,7 +94,7 @@ class Judging(Deciding):
     def discard_all(self, origin: str) -> None:
         self.happened()
         self.both(
-            lambda side: side.queue.discard_all_overweight("not wanted", origin=origin),
+            lambda side: side.queue.set_aside.discard_all("not wanted", origin=origin),
             lambda: self.dropped("Discarded", [one for one in self.plain.set_aside() if one[0] == origin]),
         )
 
@@ -102,9 +102,9 @@ class Judging(Deciding):
     @rule()
     def expire(self) -> None:
         self.happened()
-        self.sides.do(lambda side: side.queue.change_ring(set_aside_expires=1.0))
-        self.both(lambda side: side.queue.expire_set_aside(), lambda: self.dropped("Expired", self.plain.set_aside()))
-        self.sides.do(lambda side: side.queue.change_ring(set_aside_expires=None))
+        self.sides.do(lambda side: side.queue.admin.change_ring(set_aside_expires=1.0))
+        self.both(lambda side: side.queue.set_aside.expire(), lambda: self.dropped("Expired", self.plain.set_aside()))
+        self.sides.do(lambda side: side.queue.admin.change_ring(set_aside_expires=None))
 
     def dropped(self, name: str, wanted: list[tuple[str, int, int]]) -> int:
         count = 0

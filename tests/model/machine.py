@@ -84,11 +84,11 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
             assert queue.check() == []
             found = side.state()
             assert found == expected
-            assert queue.ring_order(100) == plain.ring
+            assert queue.inspect.ring_order(100) == plain.ring
             assert [tuple(vars(queue.footprint(origin)).values()) for origin in ORIGINS] == [
                 plain.footprint(origin) for origin in ORIGINS
             ]
-            aside = queue.overweight()
+            aside = queue.set_aside.list()
             assert (
                 sorted((one.address.origin, one.address.page, one.address.index) for one in aside) == plain.set_aside()
             )
@@ -100,7 +100,7 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
             for origin in ORIGINS:
                 peeked = [
                     (p.address.page, p.address.index, p.payload, p.state, p.attempts)
-                    for p in queue.peek(origin, limit=100)
+                    for p in queue.inspect.peek(origin, limit=100)
                 ]
                 assert peeked == plain.looks(origin)
             fresh = side.fresh_events()

@@ -140,8 +140,8 @@ class Store:
         self.queues: list[MessageQueue] = []
         for name, config in zip(names, configs):
             with MessageQueue(uri) as maker:
-                maker.create_ring(name, config)
-            self.queues.append(MessageQueue(uri, name, who="the test"))
+                maker.admin.create_ring(name, config)
+            self.queues.append(MessageQueue(uri, name, actor="the test"))
         self.seen = [0] * len(names)
         self.caller = Caller(uri, "driver")
         if self.caller.sqlite:
@@ -255,7 +255,7 @@ class Places(RuleBasedStateMachine):
             if late[0] <= self.clock.now:
                 self.delayed.remove(late)
                 self.put(late[2])
-        self.do(lambda store: [queue.force_set_head("nobody") for queue in store.queues])
+        self.do(lambda store: [queue.admin.force_set_head("nobody") for queue in store.queues])
 
     def tidy(self, ring: int) -> None:
         """Somebody came who settles what was completed, and releases what is past its deadline."""
@@ -343,7 +343,7 @@ class Places(RuleBasedStateMachine):
         blocks: list[Block] = []
 
         def plan(store: Store) -> Any:
-            blocks.append(store.queues[ring].plan_block(lease=lease, seed=b"seed"))
+            blocks.append(store.queues[ring].blocks.plan(lease=lease, seed=b"seed"))
             return block_facts(blocks[-1])
 
         facts = self.do(plan)
@@ -389,9 +389,9 @@ class Places(RuleBasedStateMachine):
         def end(store: Store) -> Any:
             queue, block = store.queues[holder.ring], holder.real[next(side)]
             try:
-                queue.report(block, reports)
+                queue.blocks.report(block, reports)
             finally:
-                (queue.release_block if release else queue.settle_block)(block)
+                (queue.blocks.release if release else queue.blocks.settle)(block)
 
         refused = self.do(end)
         if self.lives(holder):
@@ -412,16 +412,16 @@ class Places(RuleBasedStateMachine):
 
         def pause(store: Store) -> None:
             if on:
-                store.queues[ring].pause(origin)
+                store.queues[ring].admin.pause(origin)
             else:
-                store.queues[ring].resume(origin)
+                store.queues[ring].admin.resume(origin)
 
         assert self.do(pause) is None
 
     @precondition(lambda self: self.entries())
     @rule(place=places)
     def sweep(self, place: Place) -> None:
-        told = self.do(lambda store: store.queues[place[0]].sweep(place[1]))
+        told = self.do(lambda store: store.queues[place[0]].sweep_queue(place[1]))
         if self.in_flight(place):
             assert told == "InFlight"
             return
@@ -446,10 +446,10 @@ class Places(RuleBasedStateMachine):
             if how == "execute":
                 return tuple(queue.execute_overweight(address, lambda delivery: self.look(delivery)))
             if how == "discard":
-                return queue.discard_overweight(address, "no use")
+                return queue.set_aside.discard(address, "no use")
             if how == "reap":
                 return queue.reap_page(address.origin, address.page, "old", priority=address.priority)
-            return len(queue.judge_again(address).moved)
+            return len(queue.set_aside.requeue(address).moved)
 
         found = self.do(decide)
         self.met[how] += not isinstance(found, str) and found != 0
@@ -464,7 +464,7 @@ class Places(RuleBasedStateMachine):
     @rule(ring=rings)
     def housekeep(self, ring: int) -> None:
         self.tidy(ring)
-        self.do(lambda store: store.queues[ring].housekeep())
+        self.do(lambda store: store.queues[ring].admin.housekeep())
 
     # What is always true.
 
@@ -473,7 +473,7 @@ class Places(RuleBasedStateMachine):
         for ring in RINGS:
             told: list[list[Any]] = []
             for store in self.stores:
-                fresh = list(store.queues[ring].events(after=store.seen[ring]))
+                fresh = list(store.queues[ring].inspect.events(after=store.seen[ring]))
                 store.seen[ring] = fresh[-1].seq if fresh else store.seen[ring]
                 told.append([(e.name, book_name(e.origin, e.priority), e.page, e.index, e.id) for e in fresh])
             assert all(Counter(one) == Counter(told[0]) for one in told)
@@ -527,7 +527,8 @@ class Places(RuleBasedStateMachine):
         """Who holds nothing any more; what was promised has come about by then."""
         for holder in list(self.holders):
             states = [
-                store.queues[holder.ring].block(holder.secret(side)).state for side, store in enumerate(self.stores)
+                store.queues[holder.ring].blocks.get(holder.secret(side)).state
+                for side, store in enumerate(self.stores)
             ]
             assert len(set(states)) == 1
             assert (states[0] != "planned") == (holder.state == "over") or not self.lives(holder)
@@ -564,7 +565,7 @@ class Places(RuleBasedStateMachine):
             for store in self.stores:
                 queue = store.queues[ring]
                 origin, priority = origin_of(book), priority_of(book)
-                peeked = [one for one in queue.peek(origin, limit=500, priority=priority) if one.state != ASIDE]
+                peeked = [one for one in queue.inspect.peek(origin, limit=500, priority=priority) if one.state != ASIDE]
                 assert [(one.payload, one.state, one.attempts) for one in peeked] == expected, place
                 assert [dict(one.headers) for one in peeked] == [entry.headers for entry in line]
                 for one, entry in zip(peeked, line):
@@ -581,7 +582,7 @@ class Places(RuleBasedStateMachine):
                 counts = {origin: [0, 0] for origin in ORIGINS}
                 counts.update((origin, [its.count, its.size]) for origin, its in queue.footprints())
                 assert counts == mine
-                found = [one.address for one in queue.overweight(limit=500)]
+                found = [one.address for one in queue.set_aside.list(limit=500)]
                 assert len(found) == len(expected_aside) and set(found) == expected_aside
 
     @invariant()
@@ -608,7 +609,7 @@ class Places(RuleBasedStateMachine):
         for entry in some:
             held = entry.holder is not None and entry.state == WAITING
             for store in self.stores:
-                told = store.queues[entry.place[0]].story(entry.address)
+                told = store.queues[entry.place[0]].inspect.history(entry.address)
                 words = [step.what for step in told.steps]
                 assert told.state == ("in flight" if held else entry.state) and told.id == entry.id, (
                     f"{told} of {entry}"
@@ -636,7 +637,7 @@ class Places(RuleBasedStateMachine):
             assert isinstance(self.do(lambda store: empty(store.queues[ring])), int)  # noqa: B023
         self.forget_all()
         for store in self.stores:
-            mine = "ring IN ({})".format(", ".join(str(queue.ring_id) for queue in store.queues))
+            mine = "ring IN ({})".format(", ".join(str(queue.session.ring_id) for queue in store.queues))
             for table in ("mail", "delayed", "loan", "page", "aside", "claim"):
                 assert store.count(table, mine) == 0, f"something is left in {table}"
         self.met["nothing was left"] += 1
@@ -645,7 +646,7 @@ class Places(RuleBasedStateMachine):
         """All of it is gone, by events that nobody has to follow one by one."""
         for store in self.stores:
             for ring in RINGS:
-                for event in store.queues[ring].events(after=store.seen[ring]):
+                for event in store.queues[ring].inspect.events(after=store.seen[ring]):
                     store.seen[ring] = event.seq
         self.here = {place: [] for place in self.here}
         self.aside, self.gone, self.news = [], [], []
@@ -659,10 +660,10 @@ class Places(RuleBasedStateMachine):
 def empty(queue: MessageQueue) -> int:
     """Complete all, and discard what cannot be taken: what is set aside, and what expired with nothing behind it."""
     count = 0
-    for token in queue.view():
+    for token in queue.leases.view():
         token.complete()
         count += 1
     for origin in ORIGINS:
-        queue.sweep(origin)
-        count += queue.discard_all_overweight("no use", origin=origin)
+        queue.sweep_queue(origin)
+        count += queue.set_aside.discard_all("no use", origin=origin)
     return count

@@ -54,7 +54,7 @@ class Planning(Ground):
 
         def real(side: Side) -> tuple[Any, ...]:
             weigher = RecordingProcessor.weigh if scripted else None
-            block = side.queue.plan_block(keyed, Weight(*given), lease=lease, weigher=weigher, seed=b"shuffled")
+            block = side.queue.blocks.plan(keyed, Weight(*given), lease=lease, weigher=weigher, seed=b"shuffled")
             side.blocks.append(block)
             return block_facts(block)
 
@@ -65,7 +65,7 @@ class Planning(Ground):
             paper.run()
             self.check_rotation(facts, paper)
         else:
-            found = self.sides.do(lambda side: side.queue.ring_order(100))
+            found = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
             assert sorted(found) == sorted(before)
             plain.ring = found
         seconds = config.lease if lease is None else lease
@@ -167,7 +167,7 @@ class Planning(Ground):
     def check_ledger(self, block: Held, facts: tuple[Any, ...], before: dict[str, int]) -> None:
         """The ledger tells what was granted, and how the deficits came to be what they are."""
         plain, config = self.plain, self.plain.config
-        ledgers = [side.queue.ledger(block=real.id) for side in self.sides.all for real in [side.blocks[-1]]]
+        ledgers = [side.queue.inspect.ledger(block=real.id) for side in self.sides.all for real in [side.blocks[-1]]]
         plainly = [
             [
                 (e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits)
@@ -194,4 +194,4 @@ class Planning(Ground):
 
 def block_again(side: Side, key: str | None, number: int) -> None:
     """Asked again with the key of a living block, the same block comes back."""
-    assert side.queue.plan_block(key).id == side.blocks[number].id
+    assert side.queue.blocks.plan(key).id == side.blocks[number].id

@@ -17,10 +17,13 @@ class Refusing(Ground):
     @rule(origin=origins)
     def send_as_somebody_else(self, origin: str) -> None:
         def real(side: Side) -> None:
-            side.queue.check_sender, before = Permit("nobody|nobody/*").check_origin, side.queue.check_sender
+            side.queue.session.check_sender, before = (
+                Permit("nobody|nobody/*").check_origin,
+                side.queue.session.check_sender,
+            )
             try:
                 side.queue.enqueue_messages([("nobody/else", b"1"), (origin, b"2")])
             finally:
-                side.queue.check_sender = before
+                side.queue.session.check_sender = before
 
         assert self.sides.do(real) == "NotPermitted"

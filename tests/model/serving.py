@@ -148,7 +148,7 @@ class Serving(Ground):
             if origin in found:
                 book.begin = self.checked_begin(book, found[origin]["begin"])
             self.plain.unknit_if_empty(book)
-        order = self.sides.do(lambda side: side.queue.ring_order(100))
+        order = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
         assert sorted(order) == sorted(self.plain.ring)
         self.plain.ring = order
 

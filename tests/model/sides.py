@@ -17,16 +17,16 @@ class Side:
 
     def __init__(self, uri: str, name: str, config: RingConfig, listen: bool = False) -> None:
         with MessageQueue(uri) as maker:
-            maker.create_ring(name, config)
+            maker.admin.create_ring(name, config)
         self.told: list[tuple[str, Any]] = []
         listeners = [lambda *call: self.told.append(call)] if listen else []
-        self.queue = MessageQueue(uri, name, listeners=listeners, who="the test")
+        self.queue = MessageQueue(uri, name, listeners=listeners, actor="the test")
         self.blocks: list[Block] = []
         self.seen = 0
 
     def fresh_events(self) -> list[tuple[Event, bytes | None]]:
         found = []
-        for event in self.queue.events(after=self.seen):
+        for event in self.queue.inspect.events(after=self.seen):
             self.seen = event.seq
             found.append((Event(event.name, event.origin, event.page, event.index), event.id))
         return found
@@ -41,7 +41,7 @@ class Side:
         return books
 
     def deficits(self, origins: Sequence[str]) -> dict[str, int]:
-        with self.queue._looking() as (_, shelf):
+        with self.queue.session.snapshot() as (_, shelf):
             return {origin: shelf.book(origin).deficit for origin in origins}
 
 

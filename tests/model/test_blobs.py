@@ -100,7 +100,7 @@ class Blobs(Tokens):
     def listed(self, store: Store) -> dict[Reference, tuple[int, int | None]]:
         mine: dict[Reference, tuple[int, int | None]] = {}
         after = b""
-        while some := store.queues[0].blobs(after, limit=100):
+        while some := store.queues[0].payloads.list(after, limit=100):
             after = some[-1].hash
             for one in some:
                 until = None if one.held_until is None else round(one.held_until.timestamp() * SECOND)
@@ -136,7 +136,7 @@ class Blobs(Tokens):
     @rule(index=which, how=st.sampled_from(["bytes", "file", "pieces"]))
     def put_blob(self, index: int, how: str) -> None:
         data = self.data[index]
-        self.hold_blob(data, [store.queues[0].put_blob(source(data, how)) for store in self.stores])
+        self.hold_blob(data, [store.queues[0].payloads.put(source(data, how)) for store in self.stores])
 
     @rule(index=which, at=st.integers(0, 200))
     def break_off(self, index: int, at: int) -> None:
@@ -148,7 +148,7 @@ class Blobs(Tokens):
 
         for store in self.stores:
             with pytest.raises(ZeroDivisionError):
-                store.queues[0].put_blob(pieces())
+                store.queues[0].payloads.put(pieces())
 
     @rule(index=st.integers(2, len(SIZES) - 2))
     def begin_upload(self, index: int) -> None:
@@ -165,7 +165,7 @@ class Blobs(Tokens):
         """And goes on, unless it was given up by then."""
         self.wait(KEEP + 1.0 if late else 1.0)
         if swept:
-            self.do(lambda store: store.queues[0].sweep_blobs())
+            self.do(lambda store: store.queues[0].payloads.sweep())
         begun = data.draw(st.sampled_from(self.begun))
         self.begun.remove(begun)
         real: list[Any] = []
@@ -194,7 +194,7 @@ class Blobs(Tokens):
 
     @rule(ring=st.integers(0, 1))
     def sweep_blobs(self, ring: int) -> None:
-        self.do(lambda store: store.queues[ring].sweep_blobs() and None)
+        self.do(lambda store: store.queues[ring].payloads.sweep() and None)
         self.swept = True
 
     # Referring.
@@ -219,7 +219,7 @@ class Blobs(Tokens):
     @rule(data=st.data(), place=places, index=which)
     def enqueue_blob(self, data: st.DataObject, place: Place, index: int) -> None:
         (ring, origin), blob, said = place, self.data[index], self.more(data)
-        told = self.do(lambda store: store.queues[ring].enqueue_blob(origin, blob, **said).size)
+        told = self.do(lambda store: store.queues[ring].payloads.enqueue(origin, blob, **said).size)
         assert told == len(blob)
         self.came([(place, self.reference(index))], said)
         self.swept = True
@@ -265,7 +265,7 @@ class Blobs(Tokens):
         payload = self.reference(index)
 
         def read(store: Store) -> bytes:
-            with store.queues[0].open_blob(payload.hash) as file:
+            with store.queues[0].payloads.open(payload.hash) as file:
                 return file.read()
 
         assert self.do(read) == (self.data[index] if self.is_there(payload) else "BlobMissing")
@@ -277,7 +277,7 @@ class Blobs(Tokens):
             assert hold.until <= self.clock.now
         self.holds = []
         for store, base in zip(self.stores, self.base):
-            store.queues[0].sweep_blobs()
+            store.queues[0].payloads.sweep()
             assert self.listed(store) == {}
             assert store.count("upload", f"id > {base}") == store.count("chunk", f"upload > {base}") == 0
         assert self.path is None or not self.path.exists() or list(self.path.iterdir()) == []
@@ -305,7 +305,7 @@ def source(data: bytes, how: str) -> Any:
 
 
 def blobs_held(store: Store, reference: Reference, hold: int) -> Any:
-    return Held(store.queues[0], reference, hold)
+    return Held(store.queues[0].store, reference, hold)
 
 
 def fresh_id(store: Store) -> int:

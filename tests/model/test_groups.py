@@ -32,7 +32,7 @@ class GroupMachine(QueueMachine):
     @rule(name=names, until=st.sampled_from([None, None, 10.0]))
     def pause_group(self, name: str, until: float | None) -> None:
         self.happened()
-        found = self.sides.do(lambda side: side.queue.pause(name, "all of it", until, below=True))
+        found = self.sides.do(lambda side: side.queue.admin.pause(name, "all of it", until, below=True))
         if not self.plain.config.paths:
             assert found == "ConfigRefused"
             return
@@ -51,7 +51,7 @@ class GroupMachine(QueueMachine):
     def resume(self, name: str) -> None:
         """Either pause ends."""
         book, was = self.plain.book(name), name in self.plain.groups
-        assert self.sides.do(lambda side: side.queue.resume(name)) is (was or book.paused)
+        assert self.sides.do(lambda side: side.queue.admin.resume(name)) is (was or book.paused)
         self.plain.groups.pop(name, None)
         book.paused, book.until = False, None
 
@@ -64,7 +64,7 @@ class GroupMachine(QueueMachine):
     @rule(origin=st.sampled_from(ORIGINS), share=st.integers(1, 4), least=st.none() | st.just((4, 4)))
     def set_origin(self, origin: str, share: int, least: Pair | None) -> None:
         self.happened()
-        assert self.sides.do(lambda side: side.queue.set_origin(
+        assert self.sides.do(lambda side: side.queue.admin.set_origin(
             origin, share=share, least=Weight(*least) if least else None
         )) is None  # fmt: skip
         book = self.plain.book(origin)
@@ -78,7 +78,7 @@ class GroupMachine(QueueMachine):
         }), "what changes")  # fmt: skip
         config, now = self.plain.config, self.clock.now
         held_up = any(until is None or until > now for until in self.plain.groups.values())
-        found = self.sides.do(lambda side: side.queue.change_ring(**changes))
+        found = self.sides.do(lambda side: side.queue.admin.change_ring(**changes))
         if changes.get("paths", config.paths) != config.paths and held_up:
             assert found == "ConfigRefused"
         else:

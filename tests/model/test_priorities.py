@@ -55,7 +55,7 @@ class Priorities(RuleBasedStateMachine):
         self.queues: list[MessageQueue] = []
         for uri in self.uris:
             with MessageQueue(uri) as maker:
-                maker.create_ring(name, config)
+                maker.admin.create_ring(name, config)
             self.queues.append(MessageQueue(uri, name, listeners=[lambda *_: None] if listen else []))
         self.config, self.numbers = config, itertools.count(1)
         #: What is in each book and not gone, in the order in which it was sent.
@@ -102,26 +102,26 @@ class Priorities(RuleBasedStateMachine):
     @rule(origin=st.sampled_from(ORIGINS), on=st.booleans())
     def pause(self, origin: str, on: bool) -> None:
         (self.paused.add if on else self.paused.discard)(origin)
-        self.both(lambda queue: queue.pause(origin) if on else queue.resume(origin) or None)
+        self.both(lambda queue: queue.admin.pause(origin) if on else queue.admin.resume(origin) or None)
 
     @rule(book=books)
     def force_head(self, book: tuple[str, str]) -> None:
-        if self.both(lambda queue: queue.force_set_head(book[0], priority=book[1])) is True:
-            assert self.both(lambda queue: queue.ring_order(1, book[1])) == [book[0]]
+        if self.both(lambda queue: queue.admin.force_set_head(book[0], priority=book[1])) is True:
+            assert self.both(lambda queue: queue.inspect.ring_order(1, book[1])) == [book[0]]
 
     @rule(origin=st.sampled_from(ORIGINS))
     def sweep(self, origin: str) -> None:
-        self.both(lambda queue: queue.sweep(origin))
+        self.both(lambda queue: queue.sweep_queue(origin))
 
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
-        aside = self.both(lambda queue: [one.address for one in queue.overweight()])
+        aside = self.both(lambda queue: [one.address for one in queue.set_aside.list()])
         if aside:
             one, executed = data.draw(st.sampled_from(aside)), data.draw(st.booleans())
             self.by_hand = True
             self.both(
                 lambda queue: (queue.execute_overweight(one, lambda _: None) and None)
-                if executed else queue.discard_overweight(one, "no use")
+                if executed else queue.set_aside.discard(one, "no use")
             )  # fmt: skip
 
     @rule(limit=st.sampled_from([None, None, (7, 9)]))
@@ -129,7 +129,7 @@ class Priorities(RuleBasedStateMachine):
         fronts, blocks = self.fronts(), []
 
         def plan(queue: MessageQueue) -> Any:
-            block = queue.plan_block(limit=limit and Weight(*limit), seed=b"seed")
+            block = queue.blocks.plan(limit=limit and Weight(*limit), seed=b"seed")
             blocks.append(block)
             return block_facts(block)
 
@@ -158,7 +158,9 @@ class Priorities(RuleBasedStateMachine):
             if origin in self.paused or (self.config.ordered and origin in held - set(block.origins)):
                 continue
             for priority in PRIORITIES:
-                waiting = [one for one in queue.peek(origin, limit=200, priority=priority) if one.state == "waiting"]
+                waiting = [
+                    one for one in queue.inspect.peek(origin, limit=200, priority=priority) if one.state == "waiting"
+                ]
                 if waiting and not (held & {origin} and self.config.ordered):
                     assert self.weights[waiting[0].payload] > room, (origin, priority, room)
 
@@ -166,7 +168,7 @@ class Priorities(RuleBasedStateMachine):
     @rule(data=st.data(), settled=st.booleans())
     def end(self, data: st.DataObject, settled: bool) -> None:
         blocks = self.live.pop(data.draw(st.integers(0, len(self.live) - 1)))
-        whole = [queue.block(block.token) for queue, block in zip(self.queues, blocks)]
+        whole = [queue.blocks.get(block.token) for queue, block in zip(self.queues, blocks)]
         batches = [list(block.batches()) for block in whole]
         assert all(
             [(b.book, b.page, b.first, b.payloads) for b in found]
@@ -181,9 +183,11 @@ class Priorities(RuleBasedStateMachine):
         for queue, block, found in zip(self.queues, whole, batches):
             told = iter(answers)
             reports = [one for batch in found for one in batch.answers([next(told) or Yield() for _ in batch.payloads])]
-            queue.report(block, reports)
+            queue.blocks.report(block, reports)
         ended = iter(whole)
-        self.both(lambda queue: vars(queue.settle_block(next(ended)) if settled else queue.release_block(next(ended))))
+        self.both(
+            lambda queue: vars(queue.blocks.settle(next(ended)) if settled else queue.blocks.release(next(ended)))
+        )
 
     @rule(limit=st.sampled_from([(5, 5), (20, 20)]))
     def service(self, limit: tuple[int, int]) -> None:
@@ -214,7 +218,7 @@ class Priorities(RuleBasedStateMachine):
         for at, queue in enumerate(self.queues):
             assert queue.check() == []
             fresh = []
-            for event in queue.events(after=self.seen[at]):
+            for event in queue.inspect.events(after=self.seen[at]):
                 self.seen[at] = event.seq
                 if event.name in FINAL:
                     assert event.id is not None

@@ -126,7 +126,7 @@ class Tokens(Places):
 
         def real(store: Store) -> Any:
             queue = store.queues[ring]
-            token = queue.view(origin, lease=lease).try_next()
+            token = queue.leases.view(origin, lease=lease).try_next()
             if token is None:
                 return None
             texts.append(str(token))
@@ -134,7 +134,7 @@ class Tokens(Places):
             content = None if lease == 0.0 else (token.fetch(), dict(token.headers))
             return (
                 book_name(token.address.origin, token.address.priority),
-                block_facts(queue.block(token.secret)),
+                block_facts(queue.blocks.get(token.secret)),
                 content,
             )
 
@@ -171,7 +171,7 @@ class Tokens(Places):
         return [
             book_name(origin, priority)
             for priority in PRIORITIES[::-1]
-            for origin in self.do(lambda store: store.queues[ring].ring_order(100, priority))  # noqa: B023
+            for origin in self.do(lambda store: store.queues[ring].inspect.ring_order(100, priority))  # noqa: B023
         ]
 
     def tokens(self, ring: int | None = None) -> list[Holder]:
@@ -216,7 +216,7 @@ class Tokens(Places):
         return data.draw(st.lists(st.sampled_from(self.tokens(ring)), min_size=1, max_size=3, unique=True))
 
     def complete_some(self, some: list[Holder], outcome: Any) -> None:
-        found = self.with_tokens(some, lambda queue, tokens: queue.complete(tokens, outcome))
+        found = self.with_tokens(some, lambda queue, tokens: queue.leases.complete(tokens, outcome))
         if self.allowed_all(some, found):
             assert found == len(some)
             for holder in some:
@@ -233,7 +233,7 @@ class Tokens(Places):
         ring, name = some[0].ring, self.stores[0].queues[to[0]].ring
         command, draft = Command(ring, to, [some]), Draft()
         expected = self.foreseen(command, draft)
-        found = self.with_tokens(some, lambda queue, tokens: told(queue.transfer(tokens, to[1], ring=name)))
+        found = self.with_tokens(some, lambda queue, tokens: told(queue.leases.transfer(tokens, to[1], ring=name)))
         assert found == expected
         if not isinstance(found, str):
             self.commit(draft)
@@ -245,7 +245,7 @@ class Tokens(Places):
 
         def real(store: Store) -> Any:
             queue, side = store.queues[some[0].ring], next(sides)
-            return call(queue, [queue.token(holder.real[side]) for holder in some])
+            return call(queue, [queue.leases.token(holder.real[side]) for holder in some])
 
         return self.do(real)
 

@@ -34,9 +34,9 @@ class Maker:
         self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
         with MessageQueue(self.uri) as first:
-            if ring not in first.rings():
-                first.create_ring(ring, RingConfig(**settings))
-        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=patience, who=who))
+            if ring not in first.admin.rings():
+                first.admin.create_ring(ring, RingConfig(**settings))
+        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=patience, actor=who))
         return self.opened[-1]
 
 
@@ -69,4 +69,4 @@ def serve(queue: MessageQueue, processor: Any = None, **how: Any) -> list[tuple[
 
 def told(queue: MessageQueue, **wanted: Any) -> list[tuple[str, str, int, int]]:
     """The events so far: name, origin, page, index."""
-    return [(event.name, event.origin, event.page, event.index) for event in queue.events(**wanted)]
+    return [(event.name, event.origin, event.page, event.index) for event in queue.inspect.events(**wanted)]

@@ -27,37 +27,37 @@ def ring(make_queue: Maker, order: str, **settings: object) -> MessageQueue:
 
 def run(queue: MessageQueue, blocks: int) -> None:
     for _ in range(blocks):
-        block = queue.plan_block()
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
 def test_an_empty_ledger(make_queue: Maker, order: str) -> None:
     queue = ring(make_queue, order)
-    told = queue.fairness()
+    told = queue.inspect.fairness()
     assert (told.blocks, told.origins, told.jain, told.longest_wait, told.most_error) == (0, [], None, 0, 0.0)
     queue.enqueue_message("acme", b"x")
-    assert queue.fairness().origin("acme").waiting == 0
+    assert queue.inspect.fairness().origin("acme").waiting == 0
     with pytest.raises(InvalidInput, match="at least 1"):
-        queue.fairness(0)
+        queue.inspect.fairness(0)
 
 
 def test_shares_are_as_they_are_set(make_queue: Maker) -> None:
     queue = ring(make_queue, "deficit")
-    queue.set_origin("acme", share=3)
+    queue.admin.set_origin("acme", share=3)
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 300)
     run(queue, 10)
     before = everything(queue)
-    told = queue.fairness()
+    told = queue.inspect.fairness()
     assert everything(queue) == before
     assert told.blocks == 10 and told.longest_wait == 0 and told.jain == pytest.approx(1.0)
     acme, globex = told.origins
     assert (acme.share, globex.share) == (3, 1)
     assert acme.received == acme.promised == 0.75 and globex.received == globex.promised == 0.25
     assert acme.granted == pytest.approx(7.5)
-    assert queue.fairness(3).blocks == 3
+    assert queue.inspect.fairness(3).blocks == 3
 
 
 def test_the_rotation_lets_a_quiet_one_wait(make_queue: Maker) -> None:
@@ -69,13 +69,13 @@ def test_the_rotation_lets_a_quiet_one_wait(make_queue: Maker) -> None:
             queue.enqueue_messages(f"loud-{number}", [b"x"] * 100)
         queue.enqueue_message("quiet", b"x")
         run(queue, 2)
-        mentioned = any(entry.origin == "quiet" for page in queue.ledger() for entry in page.entries)
+        mentioned = any(entry.origin == "quiet" for page in queue.inspect.ledger() for entry in page.entries)
         assert mentioned is (order == "deficit")
-        told = queue.fairness()
+        told = queue.inspect.fairness()
         assert told.origin("quiet").waiting == wait
         assert told.broken(most_wait=1) == ["quiet waited 2 blocks, and still waits, more than 1"] * bool(wait)
-        queue.pause("quiet")
-        assert queue.fairness().origin("quiet").longest_wait == 0
+        queue.admin.pause("quiet")
+        assert queue.inspect.fairness().origin("quiet").longest_wait == 0
 
 
 def test_who_arrives_late_has_not_waited_before(make_queue: Maker) -> None:
@@ -85,8 +85,8 @@ def test_who_arrives_late_has_not_waited_before(make_queue: Maker) -> None:
     queue.enqueue_message("due", b"x", not_before=0)
     queue.enqueue_message("later", b"x", not_before=3600)
     queue.enqueue_message("quiet", b"x")
-    assert [one.origin for one in queue.fairness().origins] == ["loud"]
-    assert queue.fairness().longest_wait == 0
+    assert [one.origin for one in queue.inspect.fairness().origins] == ["loud"]
+    assert queue.inspect.fairness().longest_wait == 0
 
 
 def test_a_ring_without_a_limit_of_its_own(make_queue: Maker) -> None:
@@ -94,7 +94,7 @@ def test_a_ring_without_a_limit_of_its_own(make_queue: Maker) -> None:
     queue.enqueue_messages("acme", [b"x"] * 20)
     queue.service_queues(lambda delivery: None, Weight(5, 100))
     queue.service_queues(lambda delivery: None, Weight(10, 100))
-    assert queue.fairness().origin("acme").granted == pytest.approx(1.5)
+    assert queue.inspect.fairness().origin("acme").granted == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
@@ -104,11 +104,11 @@ def test_a_queue_that_was_emptied_was_not_stopped(make_queue: Maker, order: str,
     queue = ring(make_queue, order)
     for number in range(origins):
         queue.enqueue_messages(f"o{number}", [b"x"] * 3)
-    block = queue.plan_block()
-    assert [entry.reason for page in queue.ledger() for entry in page.entries] == ["emptied"] * origins
-    queue.release_block(block)
+    block = queue.blocks.plan()
+    assert [entry.reason for page in queue.inspect.ledger() for entry in page.entries] == ["emptied"] * origins
+    queue.blocks.release(block)
     queue.service_queues(lambda delivery: None)
-    assert {entry.reason for entry in queue.ledger(limit=1)[0].entries} == {"emptied"}
+    assert {entry.reason for entry in queue.inspect.ledger(limit=1)[0].entries} == {"emptied"}
 
 
 def test_high_is_judged_among_high(make_queue: Maker) -> None:
@@ -119,16 +119,16 @@ def test_high_is_judged_among_high(make_queue: Maker) -> None:
         queue.enqueue_messages(origin, [b"x"] * 200)
     queue.enqueue_messages("initech", [b"x"] * 200)
     run(queue, 12)
-    told = queue.fairness()
+    told = queue.inspect.fairness()
     assert [one.name for one in told.origins] == [
         "acme (high)", "acme", "globex (high)", "globex", "initech",
     ]  # fmt: skip
     assert told.origin("acme", "high").promised == 0.5 and told.origin("acme").promised == pytest.approx(1 / 3)
     assert told.longest_wait == 0 and told.jain is not None and told.jain > 0.99
     queue.enqueue_messages("hooli", [b"x"] * 3, priority="high")
-    queue.pause("acme")
+    queue.admin.pause("acme")
     run(queue, 1)
-    assert queue.fairness().origin("hooli", "high").granted == pytest.approx(3 / 16)
+    assert queue.inspect.fairness().origin("hooli", "high").granted == pytest.approx(3 / 16)
 
 
 def test_paths_are_judged_at_each_level(make_queue: Maker) -> None:
@@ -138,18 +138,18 @@ def test_paths_are_judged_at_each_level(make_queue: Maker) -> None:
     for number in range(4):
         queue.enqueue_messages(f"many/{number}", [b"x"] * 100)
     run(queue, 8)
-    told = queue.fairness()
+    told = queue.inspect.fairness()
     assert [round(one.promised or 0, 2) for one in told.origins] == [0.12] * 4 + [0.5]
     assert told.broken(most_wait=0, most_error=0.05, least_jain=0.99) == []
-    queue.pause("many", below=True)
+    queue.admin.pause("many", below=True)
     run(queue, 2)
-    assert queue.fairness().origin("many/0").waiting == 0
+    assert queue.inspect.fairness().origin("many/0").waiting == 0
 
 
 def plainly(queue: MessageQueue) -> Fairness:
     """The same figures, looked up queue by queue, and reckoned from block to block."""
-    with queue._looking() as (unit, shelf):
-        rows = unit.rows("ledger", ring=queue.ring_id, before=1 << 62, first=0, limit=100)[::-1]
+    with queue.session.snapshot() as (unit, shelf):
+        rows = unit.rows("ledger", ring=queue.session.ring_id, before=1 << 62, first=0, limit=100)[::-1]
         pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
         waiting = Waiting(shelf, parts, [row[-1] for row in rows])
@@ -171,7 +171,7 @@ def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) 
     """Whatever lies in pages or not, is claimed, paused, due, declared, set aside, or half done."""
     random, queue = Random(seed), ring(make_queue, order, heap_size=120)
     origins = [f"o{number}" for number in range(9)]
-    queue.set_origin("o1", share=3)
+    queue.admin.set_origin("o1", share=3)
     for _ in range(12):
         for origin in random.sample(origins, 4):
             payloads = [b"x" * random.randint(1, 40) for _ in range(random.randint(1, 6))]
@@ -181,15 +181,15 @@ def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) 
             queue.enqueue_messages(
                 origin, [Message(payload, weight=weight) for payload in payloads], not_before=due, priority=priority
             )
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         batches = list(block.batches())
         answers = [batch.answer(random.choice((Done(), Done(), Yield()))) for batch in batches if random.random() < 0.9]
         if random.random() < 0.2:
-            queue.pause(random.choice(origins))
+            queue.admin.pause(random.choice(origins))
         if random.random() < 0.9:
-            queue.report(block, answers)
-            queue.settle_block(block)
-        told = queue.fairness()
+            queue.blocks.report(block, answers)
+            queue.blocks.settle(block)
+        told = queue.inspect.fairness()
         same(told, plainly(queue))
     assert told.blocks == 12 and told.origins
 
@@ -201,7 +201,7 @@ def test_how_much_is_asked_grows_with_the_ring_alone(make_queue: Maker) -> None:
         queue.enqueue_messages([(f"o{number}", b"x") for number in range(round_, 40, 2)])
         seen: list[str] = []
         queue.store.probe = seen.append
-        queue.fairness()
+        queue.inspect.fairness()
         queue.store.probe = None
         counts.append(sorted(seen))
         run(queue, 1)

@@ -37,14 +37,14 @@ RAISED = Weight(800_000, 1 << 30)
 
 def settle(queue: MessageQueue) -> int:
     """A block whose messages are all done; its id."""
-    block = queue.plan_block()
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     return block.id
 
 
 def raised(queue: MessageQueue) -> MessageQueue:
-    queue.change_ring(service_weight=RAISED)
+    queue.admin.change_ring(service_weight=RAISED)
     return queue
 
 
@@ -55,7 +55,7 @@ def heavy(queue: MessageQueue) -> Address:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY, headers={"trace": "17"})
     queue.enqueue_message("acme", b"last")
     settle(queue)
-    return queue.overweight()[0].address
+    return queue.set_aside.list()[0].address
 
 
 # Finding them.
@@ -63,19 +63,19 @@ def heavy(queue: MessageQueue) -> Address:
 
 def test_they_are_found_by_the_blocks_in_which_they_arrived_and_were_set_aside(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"one", weight=HEAVY)
-    queue.pause("b")
+    queue.admin.pause("b")
     queue.enqueue_message("b", b"two", weight=HEAVY)
     first = settle(queue)
-    queue.resume("b")
+    queue.admin.resume("b")
     queue.enqueue_message("c", b"three", weight=HEAVY)
     second = settle(queue)
-    found = {one.address.origin: (one.arrived_block, one.block) for one in queue.overweight()}
+    found = {one.address.origin: (one.arrived_block, one.block) for one in queue.set_aside.list()}
     assert found == {"a": (first, first), "b": (first, second), "c": (second, second)}
-    assert [one.address.origin for one in queue.overweight(block=second)] == ["b", "c"]
-    assert [one.address.origin for one in queue.overweight(arrived=first)] == ["a", "b"]
-    assert [one.address.origin for one in queue.overweight(arrived=first, block=second)] == ["b"]
-    assert queue.overweight(block=first, origin="b") == []
-    assert queue.overweight(block=first + 1000) == []
+    assert [one.address.origin for one in queue.set_aside.list(block=second)] == ["b", "c"]
+    assert [one.address.origin for one in queue.set_aside.list(arrived=first)] == ["a", "b"]
+    assert [one.address.origin for one in queue.set_aside.list(arrived=first, block=second)] == ["b"]
+    assert queue.set_aside.list(block=first, origin="b") == []
+    assert queue.set_aside.list(block=first + 1000) == []
 
 
 def test_age_counts_from_arrival(queue: MessageQueue) -> None:
@@ -86,11 +86,11 @@ def test_age_counts_from_arrival(queue: MessageQueue) -> None:
     settle(queue)
     queue.enqueue_message("b", b"new", weight=HEAVY)
     settle(queue)
-    old, new = queue.overweight()
+    old, new = queue.set_aside.list()
     assert old.age is not None and new.age is not None and old.age >= new.age + 100
     assert old.arrived_at is not None and old.at is not None and (old.at - old.arrived_at).total_seconds() >= 100
-    assert [one.address.origin for one in queue.overweight(older_than=old.age - 50)] == ["a"]
-    assert queue.overweight(older_than=3600) == []
+    assert [one.address.origin for one in queue.set_aside.list(older_than=old.age - 50)] == ["a"]
+    assert queue.set_aside.list(older_than=3600) == []
 
 
 def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
@@ -100,20 +100,20 @@ def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
     queue.enqueue_messages("o1", [b"x", b"y"])
     serve(queue, lambda delivery: Yield())
     queue.enqueue_messages("o2", [b"p", b"q"])
-    queue.sweep("o2")
+    queue.sweep_queue("o2")
     counts = {
-        reason: len(queue.overweight(reason=reason, limit=1000)) for reason in ("overweight", "attempts", "swept")
+        reason: len(queue.set_aside.list(reason=reason, limit=1000)) for reason in ("overweight", "attempts", "swept")
     }
     assert counts == {"overweight": 40, "attempts": 2, "swept": 2}
-    everything = queue.overweight(limit=1000)
+    everything = queue.set_aside.list(limit=1000)
     assert everything == sorted(everything, key=lambda one: one.address) and len(everything) == 44
     pages: list[Any] = []
-    while more := queue.overweight(limit=7, after=pages[-1].address if pages else None):
+    while more := queue.set_aside.list(limit=7, after=pages[-1].address if pages else None):
         pages += more
     assert [one.address for one in pages] == [one.address for one in everything]
-    swept = queue.overweight(reason="swept")
+    swept = queue.set_aside.list(reason="swept")
     assert all(one.age is not None and one.arrived_at is not None for one in swept)
-    assert [one.address for one in queue.overweight("o2", reason="swept", limit=1)] == [swept[0].address]
+    assert [one.address for one in queue.set_aside.list("o2", reason="swept", limit=1)] == [swept[0].address]
 
 
 @pytest.mark.parametrize(
@@ -122,29 +122,29 @@ def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
 )
 def test_what_cannot_be_asked_for(queue: MessageQueue, wanted: Any) -> None:
     with pytest.raises(InvalidInput):
-        queue.overweight(**wanted)
+        queue.set_aside.list(**wanted)
 
 
 # Judging again.
 
 
 def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, heavy: Address) -> None:
-    (before,) = queue.overweight()
+    (before,) = queue.set_aside.list()
     queue.enqueue_message("acme", b"later")
     raised(queue)
-    judged = queue.judge_again(heavy, "the limit was raised")
+    judged = queue.set_aside.requeue(heavy, "the limit was raised")
     assert judged.stayed == []
     (moved,) = judged.moved
     assert moved.address == heavy and moved.moved is not None
-    assert (queue.overweight(), queue.footprint("acme").count, queue.footprint("acme").size) == (
+    assert (queue.set_aside.list(), queue.footprint("acme").count, queue.footprint("acme").size) == (
         [],
         2,
         10 + len("trace17"),
     )
-    later, back = queue.peek("acme")
+    later, back = queue.inspect.peek("acme")
     assert (later.payload, back.payload, back.address) == (b"later", b"heavy", moved.moved)
     assert (back.headers, back.weight, back.sent_at) == ({"trace": "17"}, HEAVY, before.arrived_at)
-    event = list(queue.events())[-1]
+    event = list(queue.inspect.events())[-1]
     assert (event.name, event.who, event.id) == ("Rejudged", "tester", message_id(b"heavy"))
     assert event.moved_to == (moved.moved.page, moved.moved.index) and event.why.startswith("the limit was raised")
     assert queue.check() == []
@@ -153,35 +153,35 @@ def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, hea
 
 def test_one_that_does_not_fit_stays_and_says_so(queue: MessageQueue, heavy: Address) -> None:
     events = told(queue)
-    (stayed,) = queue.judge_again([heavy]).stayed
+    (stayed,) = queue.set_aside.requeue([heavy]).stayed
     assert (stayed.address, stayed.moved) == (heavy, None)
     assert "weighs 700,000/5, more than the 600,000" in stayed.why
-    assert (told(queue), [one.address for one in queue.overweight()]) == (events, [heavy])
+    assert (told(queue), [one.address for one in queue.set_aside.list()]) == (events, [heavy])
 
 
 def test_what_a_processor_reported_is_believed(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"wolf in sheep's clothing")
     serve(queue, lambda delivery: Overweight(HEAVY))
-    (one,) = queue.overweight()
-    assert queue.judge_again(one.address).moved == []
+    (one,) = queue.set_aside.list()
+    assert queue.set_aside.requeue(one.address).moved == []
     raised(queue)
-    assert len(queue.judge_again(one.address).moved) == 1
-    assert queue.peek("acme")[0].weight == HEAVY
+    assert len(queue.set_aside.requeue(one.address).moved) == 1
+    assert queue.inspect.peek("acme")[0].weight == HEAVY
     # The queue's own weigher thinks it light, and may be asked again.
-    queue.change_ring(service_weight=Weight(600_000, 1 << 30))
+    queue.admin.change_ring(service_weight=Weight(600_000, 1 << 30))
     serve(queue)
-    (one,) = queue.overweight()
-    assert queue.judge_again(one.address).moved == []
+    (one,) = queue.set_aside.list()
+    assert queue.set_aside.requeue(one.address).moved == []
 
 
 def test_the_weigher_is_asked_again_on_demand(make_queue: Maker) -> None:
     queue = make_queue(weigher=LinearWeigher(Weight(700_000, 0), Weight(0, 0)))
     queue.enqueue_message("acme", b"as it seemed")
     serve(queue)
-    (one,) = queue.overweight()
-    queue.change_ring(weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))
-    assert queue.judge_again(one.address).moved == []
-    assert len(queue.judge_again(one.address, weigh=True).moved) == 1
+    (one,) = queue.set_aside.list()
+    queue.admin.change_ring(weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))
+    assert queue.set_aside.requeue(one.address).moved == []
+    assert len(queue.set_aside.requeue(one.address, weigh=True).moved) == 1
     assert serve(queue) == [("acme", b"as it seemed")]
 
 
@@ -190,22 +190,22 @@ def test_tries_are_kept_and_judged_by_what_is_allowed_now(make_queue: Maker) -> 
     queue.enqueue_message("acme", b"shy")
     for _ in range(2):
         serve(queue, lambda delivery: Yield())
-    (one,) = queue.overweight(reason="attempts")
-    assert "tried 2 times, and 2 are allowed" in queue.judge_again(one.address).stayed[0].why
-    queue.change_ring(max_attempts=3)
-    assert len(queue.judge_again(one.address).moved) == 1
-    assert queue.peek("acme")[0].attempts == 2
+    (one,) = queue.set_aside.list(reason="attempts")
+    assert "tried 2 times, and 2 are allowed" in queue.set_aside.requeue(one.address).stayed[0].why
+    queue.admin.change_ring(max_attempts=3)
+    assert len(queue.set_aside.requeue(one.address).moved) == 1
+    assert queue.inspect.peek("acme")[0].attempts == 2
 
 
 def test_the_most_of_an_origin_is_a_limit_of_its_own(queue: MessageQueue) -> None:
-    queue.set_origin("acme", most=Weight(10, 100))
+    queue.admin.set_origin("acme", most=Weight(10, 100))
     queue.enqueue_message("acme", b"much", weight=Weight(11, 1))
     settle(queue)
-    (one,) = queue.overweight()
+    (one,) = queue.set_aside.list()
     assert (one.reason, one.limit) == ("most", Weight(10, 100))
-    assert "that its origin may have" in queue.judge_again(one.address).stayed[0].why
-    queue.set_origin("acme", most=Weight(11, 100))
-    assert len(queue.judge_again(one.address).moved) == 1
+    assert "that its origin may have" in queue.set_aside.requeue(one.address).stayed[0].why
+    queue.admin.set_origin("acme", most=Weight(11, 100))
+    assert len(queue.set_aside.requeue(one.address).moved) == 1
 
 
 def test_many_are_judged_at_once_all_or_none(queue: MessageQueue) -> None:
@@ -213,11 +213,11 @@ def test_many_are_judged_at_once_all_or_none(queue: MessageQueue) -> None:
     queue.enqueue_messages("b", [b"x", b"y"], weight=Weight(900_000, 1))
     settle(queue)
     raised(queue)
-    addresses = [one.address for one in queue.overweight()]
+    addresses = [one.address for one in queue.set_aside.list()]
     with pytest.raises(NoPage):
-        queue.judge_again([*addresses, Address("c", 0, 0)])
-    assert [one.address for one in queue.overweight()] == addresses
-    judged = queue.judge_again(addresses)
+        queue.set_aside.requeue([*addresses, Address("c", 0, 0)])
+    assert [one.address for one in queue.set_aside.list()] == addresses
+    judged = queue.set_aside.requeue(addresses)
     assert (len(judged.moved), [one.address.origin for one in judged.stayed]) == (10, ["b", "b"])
     assert [payload for _, payload in serve(queue, limit=WIDE)] == [b"%d" % number for number in range(10)]
 
@@ -228,27 +228,27 @@ def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pyt
     queue.enqueue_messages([(f"o{number % 3}", b"%02d" % number) for number in range(30)], weight=HEAVY)
     first = settle(queue)
     queue.enqueue_messages("o9", [b"p", b"q"])
-    queue.sweep("o9")
-    queue.pause("o1", "not now")
+    queue.sweep_queue("o9")
+    queue.admin.pause("o1", "not now")
     raised(queue)
-    judged = queue.judge_all_again("raised", block=first)
+    judged = queue.set_aside.requeue_all("raised", block=first)
     assert len(judged.moved) == 20
     assert {one.address.origin for one in judged.stayed} == {"o1"} and "paused" in judged.stayed[0].why
-    assert len(queue.judge_all_again("raised").moved) == 0, "what was swept is judged where that is asked for"
-    assert len(queue.judge_all_again("raised", reason="swept").moved) == 2
+    assert len(queue.set_aside.requeue_all("raised").moved) == 0, "what was swept is judged where that is asked for"
+    assert len(queue.set_aside.requeue_all("raised", reason="swept").moved) == 2
     assert queue.check() == []
     seen = serve(queue, limit=WIDE)
     assert [payload for origin, payload in seen if origin == "o0"] == [b"%02d" % number for number in range(0, 30, 3)]
     assert len(seen) == 22
-    assert queue.discard_all_overweight("gone", origin="o1") == 0
-    queue.resume("o1")
+    assert queue.set_aside.discard_all("gone", origin="o1") == 0
+    queue.admin.resume("o1")
     with pytest.raises(InvalidInput):
-        queue.discard_all_overweight("all of it")
+        queue.set_aside.discard_all("all of it")
     with pytest.raises(InvalidInput):
-        queue.discard_all_overweight("", origin="o1")
-    assert queue.discard_all_overweight("gone", origin="o1") == 10
-    assert (queue.overweight(), queue.footprints()) == ([], [])
-    assert {event.who for event in queue.events(name="Discarded")} == {"tester"}
+        queue.set_aside.discard_all("", origin="o1")
+    assert queue.set_aside.discard_all("gone", origin="o1") == 10
+    assert (queue.set_aside.list(), queue.footprints()) == ([], [])
+    assert {event.who for event in queue.inspect.events(name="Discarded")} == {"tester"}
 
 
 def test_what_cannot_be_judged(queue: MessageQueue, heavy: Address) -> None:
@@ -257,29 +257,29 @@ def test_what_cannot_be_judged(queue: MessageQueue, heavy: Address) -> None:
         (Address("acme", 0, 0), AlreadyProcessed), (Address("nobody", 0, 0), NoPage), (Address("acme", 1, 0), Queued),
     ):  # fmt: skip
         with pytest.raises(error):
-            queue.judge_again(address)
-    block = queue.plan_overweight(heavy, RAISED)
+            queue.set_aside.requeue(address)
+    block = queue.blocks.plan_overweight(heavy, RAISED)
     with pytest.raises(InFlight):
-        queue.judge_again(heavy)
-    queue.release_block(block)
-    queue.pause("acme")
+        queue.set_aside.requeue(heavy)
+    queue.blocks.release(block)
+    queue.admin.pause("acme")
     with pytest.raises(QueuePaused):
-        queue.judge_again(heavy)
-    queue.change_ring(service_weight=None)
+        queue.set_aside.requeue(heavy)
+    queue.admin.change_ring(service_weight=None)
     with pytest.raises(InvalidInput, match="limit="):
-        queue.judge_again(heavy)
-    queue.resume("acme")
-    assert len(queue.judge_again(heavy, limit=RAISED).moved) == 1
+        queue.set_aside.requeue(heavy)
+    queue.admin.resume("acme")
+    assert len(queue.set_aside.requeue(heavy, limit=RAISED).moved) == 1
 
 
 def test_beside_a_block_in_flight(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_messages("acme", [b"p", b"q"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     raised(queue)
-    assert len(queue.judge_again(heavy).moved) == 1
+    assert len(queue.set_aside.requeue(heavy).moved) == 1
     assert queue.check() == []
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    assert queue.settle_block(block).processed == 2
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    assert queue.blocks.settle(block).processed == 2
     assert queue.check() == []
     assert serve(queue) == [("acme", b"heavy")]
 
@@ -288,10 +288,10 @@ def test_what_expires_keeps_its_expiry(queue: MessageQueue, clock: Clock) -> Non
     queue.enqueue_message("acme", b"milk", weight=HEAVY, expires=10)
     settle(queue)
     raised(queue)
-    assert len(queue.judge_all_again().moved) == 1
+    assert len(queue.set_aside.requeue_all().moved) == 1
     clock.advance(10)
     assert serve(queue) == []
-    assert [event.name for event in queue.events()][-1] == "Expired"
+    assert [event.name for event in queue.inspect.events()][-1] == "Expired"
 
 
 # Policies.
@@ -299,20 +299,20 @@ def test_what_expires_keeps_its_expiry(queue: MessageQueue, clock: Clock) -> Non
 
 def test_what_waits_for_too_long_expires_and_a_policy_is_a_who(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_messages("b", [b"x"])
-    queue.sweep("b")
-    assert queue.housekeep() == 0
-    assert len(queue.overweight()) == 2, "off by default"
-    queue.change_ring(set_aside_expires=3600)
-    assert queue.expire_set_aside() == 0
-    queue.change_ring(set_aside_expires=0.01)
+    queue.sweep_queue("b")
+    assert queue.admin.housekeep() == 0
+    assert len(queue.set_aside.list()) == 2, "off by default"
+    queue.admin.change_ring(set_aside_expires=3600)
+    assert queue.set_aside.expire() == 0
+    queue.admin.change_ring(set_aside_expires=0.01)
     time.sleep(0.05)
-    queue.pause("b")
-    queue.housekeep()
-    assert [one.address.origin for one in queue.overweight()] == ["b"], "a pause holds for policies, too"
-    queue.resume("b")
-    assert queue.expire_set_aside() == 1
-    assert (queue.overweight(), queue.footprints()) == ([], [])
-    events = [event for event in queue.events() if event.name == "Expired"]
+    queue.admin.pause("b")
+    queue.admin.housekeep()
+    assert [one.address.origin for one in queue.set_aside.list()] == ["b"], "a pause holds for policies, too"
+    queue.admin.resume("b")
+    assert queue.set_aside.expire() == 1
+    assert (queue.set_aside.list(), queue.footprints()) == ([], [])
+    events = [event for event in queue.inspect.events() if event.name == "Expired"]
     assert [(event.origin, event.who) for event in events] == [
         ("acme", "policy set_aside_expires"), ("b", "policy set_aside_expires"),
     ]  # fmt: skip
@@ -323,12 +323,12 @@ def test_what_no_processor_can_read_goes_by_policy(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1, order="rotation")
     queue.enqueue_messages("acme", [b"???", Message(b"heavy", weight=HEAVY)])
     serve(queue, lambda delivery: Yield())
-    queue.housekeep()
-    assert len(queue.overweight()) == 2
-    queue.change_ring(discard_unreadable=True)
-    queue.housekeep()
-    assert [one.reason for one in queue.overweight()] == ["overweight"]
-    (event,) = [event for event in queue.events() if event.name == "Discarded"]
+    queue.admin.housekeep()
+    assert len(queue.set_aside.list()) == 2
+    queue.admin.change_ring(discard_unreadable=True)
+    queue.admin.housekeep()
+    assert [one.reason for one in queue.set_aside.list()] == ["overweight"]
+    (event,) = [event for event in queue.inspect.events() if event.name == "Discarded"]
     assert (event.who, event.why) == ("policy discard_unreadable", "no processor could read it")
 
 
@@ -336,10 +336,10 @@ def test_culling_is_said_and_recorded(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", heap_size=10, max_stale=1)
     queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl"], weight=HEAVY)
     serve(queue)
-    queue.housekeep()
-    assert len(queue.overweight()) == 3, "housekeeping culls nothing by itself"
-    assert queue.cull() == 2
-    events = [event for event in queue.events() if event.name == "Discarded"]
+    queue.admin.housekeep()
+    assert len(queue.set_aside.list()) == 3, "housekeeping culls nothing by itself"
+    assert queue.set_aside.cull() == 2
+    events = [event for event in queue.inspect.events() if event.name == "Discarded"]
     assert [(event.id, event.who) for event in events] == [
         (message_id(b"abcd"), "tester"), (message_id(b"efgh"), "tester")
     ]  # fmt: skip
@@ -359,26 +359,26 @@ def test_thresholds_set_aside_what_would_fit(make_queue: Maker, order: str, way:
         b"fine", b"much too long", Message(b"heavy", weight=Weight(51, 1)), Message(b"half", weight=Weight(50, 1)),
         Message(b"too heavy", weight=Weight(101, 1)), b"last",
     ])  # fmt: skip
-    foreseen = queue.dry_run(seed=b"x")
+    foreseen = queue.inspect.dry_run(seed=b"x")
     assert foreseen.queue("acme").set_aside == 3
     if way == "plan":
         settle(queue)
     else:
         processor = _metering if way == "metering" else None
         queue.service_queues(processor or (lambda delivery: None))
-    found = {one.address.index: (one.reason, one.limit, one.most_bytes) for one in queue.overweight()}
+    found = {one.address.index: (one.reason, one.limit, one.most_bytes) for one in queue.set_aside.list()}
     assert found == {
         1: ("size", None, 10), 2: ("fraction", Weight(50, 500), None), 4: ("overweight", Weight(100, 1000), None)
     }  # fmt: skip
     assert queue.footprint("acme").count == 3
-    why = [event.why for event in queue.events(name="OverweightEnqueued")]
+    why = [event.why for event in queue.inspect.events(name="OverweightEnqueued")]
     assert why[0] == "it has 13 bytes, more than the 10 that this ring allows"
     # The limits are raised: each is judged by its own.
-    queue.change_ring(max_message_size=None)
-    judged = queue.judge_all_again()
+    queue.admin.change_ring(max_message_size=None)
+    judged = queue.set_aside.requeue_all()
     assert [one.address.index for one in judged.moved] == [1]
-    queue.change_ring(most_of_limit=None)
-    judged = queue.judge_all_again()
+    queue.admin.change_ring(most_of_limit=None)
+    judged = queue.set_aside.requeue_all()
     assert ([one.address.index for one in judged.moved], [one.address.index for one in judged.stayed]) == ([2], [4])
 
 
@@ -394,15 +394,15 @@ _metering.meters_itself = True  # type: ignore[attr-defined]
 def test_explain_knows_thresholds(make_queue: Maker) -> None:
     queue = make_queue(max_message_size=3, service_weight=Weight(100, 1000), most_of_limit=0.1)
     queue.enqueue_message("acme", b"long")
-    told = queue.explain("acme")
+    told = queue.inspect.explain("acme")
     assert (told.reason, told.block) == ("overweight", 1)
     assert (
         "has 4 bytes, more than the 3 that this ring allows" in told.sentence and "max_message_size" in told.remedies[0]
     )
     settle(queue)
-    assert "has 4 bytes, more than the 3" in queue.explain_message(Address("acme", 0, 0)).sentence
+    assert "has 4 bytes, more than the 3" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
     queue.enqueue_message("b", b"x", weight=Weight(11, 1))
-    assert "more than the 10/100 that this ring allows for one message" in queue.explain("b").sentence
+    assert "more than the 10/100 that this ring allows for one message" in queue.inspect.explain("b").sentence
 
 
 def test_thresholds_are_off_and_checked() -> None:
@@ -427,13 +427,13 @@ def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
     queue.enqueue_messages(((f"o{number % 2000:05}", b"%d" % number) for number in range(100_000)), weight=HEAVY)
     block = settle(queue)
     began = time.monotonic()
-    assert len(queue.overweight(limit=200_000)) == 100_000
+    assert len(queue.set_aside.list(limit=200_000)) == 100_000
     all_of_them, began = time.monotonic() - began, time.monotonic()
     for wanted in (
         {}, {"origin": "o01999"}, {"block": block}, {"arrived": block}, {"reason": "attempts"}, {"older_than": 3600},
         {"after": Address("o01990", 0, 0)}, {"reason": "swept"},
     ):  # fmt: skip
-        queue.overweight(**wanted)  # type: ignore[arg-type]
+        queue.set_aside.list(**wanted)  # type: ignore[arg-type]
     assert time.monotonic() - began < all_of_them, "eight short lists take longer than a whole one"
 
 
@@ -441,19 +441,19 @@ def test_a_high_message_goes_back_among_the_high_ones(queue: MessageQueue) -> No
     queue.enqueue_message("acme", b"urgent", weight=HEAVY, priority="high")
     queue.enqueue_messages("acme", [b"1", b"2"])
     serve(queue, lambda delivery: Yield() if delivery.payload != b"urgent" else None)
-    (one,) = queue.overweight("acme")
+    (one,) = queue.set_aside.list("acme")
     raised(queue)
-    (moved,) = queue.judge_again(one.address).moved
+    (moved,) = queue.set_aside.requeue(one.address).moved
     assert moved.moved is not None
-    assert [step.what for step in queue.story(moved.moved).steps] == ["enqueued", "set aside", "judged again"]
+    assert [step.what for step in queue.inspect.history(moved.moved).steps] == ["enqueued", "set aside", "judged again"]
     assert queue.check() == []
     assert serve(queue, limit=WIDE)[0] == ("acme", b"urgent")
 
 
 def test_the_check_knows_what_is_set_aside(queue: MessageQueue, heavy: Address) -> None:
     with queue.store.writing() as unit:
-        unit.run_for("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.ring_id)
+        unit.run_for("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.session.ring_id)
     (violation,) = queue.check()
     assert "nobody knows by which limit" in str(violation)
-    queue.discard_overweight(heavy, "found by the check")
+    queue.set_aside.discard(heavy, "found by the check")
     assert queue.check() == []

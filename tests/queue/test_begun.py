@@ -25,17 +25,17 @@ def poison(payload: bytes, origin: str) -> None:
 
 def run_block(queue: MessageQueue, function: str) -> None:
     """Plan, process and settle a block as its tasks do."""
-    block = queue.plan_block(reports_begin=True)
+    block = queue.blocks.plan(reports_begin=True)
     try:
         with reporting_failure(queue, block.token, rules(function), WHOLE):
             run_in_place(queue, block.token, rules(function), WHOLE)
     except InvalidInput:
         pass
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
 
 def attempts(queue: MessageQueue, origin: str = "acme") -> list[tuple[bytes, str, int]]:
-    return [(one.payload, one.state, one.attempts) for one in queue.peek(origin, page=0)]
+    return [(one.payload, one.state, one.attempts) for one in queue.inspect.peek(origin, page=0)]
 
 
 @pytest.mark.parametrize("function", ["no_such_module:process", "tests.queue.test_begun:poisson"])
@@ -46,7 +46,7 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(make_queue: Maker, f
     for _ in range(3):
         run_block(queue, function)
     assert attempts(queue) == [(b"1", "waiting", 0), (b"2", "waiting", 0)]
-    event = list(queue.events())[-1]
+    event = list(queue.inspect.events())[-1]
     assert event.name == "WentBack"
     assert event.why.startswith(f"not tried: InvalidInput: cannot load function {function} (")
     run_block(queue, "builtins:print")
@@ -56,36 +56,36 @@ def test_a_function_that_cannot_be_loaded_burns_no_attempts(make_queue: Maker, f
 def test_what_no_worker_began_was_not_tried(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1)
     queue.enqueue_messages("acme", [b"1", b"2"])
-    queue.settle_block(queue.plan_block(reports_begin=True))
+    queue.blocks.settle(queue.blocks.plan(reports_begin=True))
     assert attempts(queue) == [(b"1", "waiting", 0), (b"2", "waiting", 0)]
-    assert [event.why for event in queue.events()] == ["not tried: no worker began it"]
+    assert [event.why for event in queue.inspect.events()] == ["not tried: no worker began it"]
 
 
 def test_what_a_worker_began_and_did_not_report_was_tried(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1, ordered=False)
     queue.enqueue_messages("acme", [b"1", b"2"])
-    block = queue.plan_block(reports_begin=True)
-    queue.report(block, [Report("acme", 0, 0, 0, NotBegun("OSError: no")), Report("acme", 0, 0, 0, BEGUN)])
-    queue.settle_block(block)
+    block = queue.blocks.plan(reports_begin=True)
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, NotBegun("OSError: no")), Report("acme", 0, 0, 0, BEGUN)])
+    queue.blocks.settle(block)
     assert attempts(queue) == [(b"1", "set aside", 1), (b"2", "waiting", 0)]
 
 
 def test_readers_of_a_block_begin_what_they_read(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1)
     queue.enqueue_message("acme", b"1")
-    block = queue.plan_block(reports_begin=True)
+    block = queue.blocks.plan(reports_begin=True)
     assert len(list(block.batches())) == 1
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert attempts(queue) == [(b"1", "set aside", 1)]
 
 
 def test_a_retry_that_begins_answers_after_all(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"1")
-    block = queue.plan_block(reports_begin=True)
-    queue.report(block, [Report("acme", 0, 0, 0, NotBegun("OSError: no"))])
+    block = queue.blocks.plan(reports_begin=True)
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, NotBegun("OSError: no"))])
     assert queue.footprint("acme").count == 1
-    queue.report(block, [Report("acme", 0, 0, 0, BEGUN), Report("acme", 0, 0, 0, Done())])
-    assert queue.settle_block(block).processed == 1
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, BEGUN), Report("acme", 0, 0, 0, Done())])
+    assert queue.blocks.settle(block).processed == 1
 
 
 def test_what_stands_behind_a_message_that_is_set_aside_was_not_tried(make_queue: Maker) -> None:
@@ -99,12 +99,12 @@ def test_what_stands_behind_a_message_that_is_set_aside_was_not_tried(make_queue
 def test_an_error_after_processors_were_called_keeps_its_type_only(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     queue.enqueue_messages("acme", [b"1", b"2"])
-    block = queue.plan_block(reports_begin=True)
-    queue.report(block, [Report("acme", 0, 0, 0, BEGUN)])
+    block = queue.blocks.plan(reports_begin=True)
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, BEGUN)])
     with pytest.raises(OSError), reporting_failure(queue, block.token, rules("builtins:print"), WHOLE):
         raise OSError("a text that may quote a message")
-    queue.settle_block(block)
-    assert [event.why for event in queue.events()] == ["no outcome", "not tried: OSError"]
+    queue.blocks.settle(block)
+    assert [event.why for event in queue.inspect.events()] == ["no outcome", "not tried: OSError"]
 
 
 def test_no_processor_may_answer_with_a_mark(queue: MessageQueue) -> None:
@@ -120,12 +120,12 @@ def test_explain_names_attempts_and_the_last_error(make_queue: Maker) -> None:
     queue.enqueue_messages("acme", [b"1", b"2"])
     for _ in range(2):
         run_block(queue, "tests.queue.test_begun:poison")
-    told = queue.explain("acme")
+    told = queue.inspect.explain("acme")
     assert told.sentence.endswith("; it was tried 2 times without success; the last error: KeyError.")
     assert (told.attempts, told.last_error) == (2, "KeyError")
-    assert queue.explain_message(Address("acme", 0, 1)).attempts == 0
+    assert queue.inspect.explain_message(Address("acme", 0, 1)).attempts == 0
     run_block(queue, "tests.queue.test_begun:poison")
-    aside = queue.explain_message(Address("acme", 0, 0))
+    aside = queue.inspect.explain_message(Address("acme", 0, 0))
     assert (aside.reason, aside.attempts, aside.last_error) == ("set aside", 3, "KeyError")
     assert aside.sentence.endswith("; it was tried 3 times without success; the last error: KeyError.")
 
@@ -134,7 +134,7 @@ def test_explain_names_what_kept_a_message_from_its_processor(queue: MessageQueu
     queue.enqueue_messages("acme", [b"1", b"2"])
     run_block(queue, "no_such_module:process")
     for at in (0, 1):
-        told = queue.explain_message(Address("acme", 0, at))
+        told = queue.inspect.explain_message(Address("acme", 0, at))
         assert "; it was not tried in block " in told.sentence
         assert "InvalidInput: the function no_such_module:process cannot be loaded (ModuleNotFound" in told.sentence
 
@@ -145,22 +145,25 @@ def test_all_that_an_error_set_aside_goes_back_once_it_is_fixed(make_queue: Make
     run_block(queue, "tests.queue.test_begun:poison")
     queue.enqueue_message("globex", b"3")
     queue.service_queues(lambda delivery: Yield("not now"))
-    assert [one.address.origin for one in queue.overweight(error="KeyErr")] == ["acme", "acme"]
-    assert [one.error for one in queue.overweight(error="not")] == ["not now"]
-    assert [one.error for one in queue.overweight(errors=True)] == ["KeyError", "KeyError", "not now"]
-    assert [one.error for one in queue.overweight()] == ["", "", ""]
-    assert [len(queue.judge_all_again().moved), len(queue.judge_all_again(error="ValueError").moved)] == [0, 0]
+    assert [one.address.origin for one in queue.set_aside.list(error="KeyErr")] == ["acme", "acme"]
+    assert [one.error for one in queue.set_aside.list(error="not")] == ["not now"]
+    assert [one.error for one in queue.set_aside.list(errors=True)] == ["KeyError", "KeyError", "not now"]
+    assert [one.error for one in queue.set_aside.list()] == ["", "", ""]
+    assert [len(queue.set_aside.requeue_all().moved), len(queue.set_aside.requeue_all(error="ValueError").moved)] == [
+        0,
+        0,
+    ]
 
-    judged = queue.judge_all_again("fixed", error="KeyError")
+    judged = queue.set_aside.requeue_all("fixed", error="KeyError")
 
     assert [one.moved is not None for one in judged.moved] == [True, True]
-    assert [(one.payload, one.attempts) for one in queue.peek("acme")] == [(b"1", 0), (b"2", 0)]
-    assert [str(one.address.origin) for one in queue.overweight()] == ["globex"]
-    (one,) = queue.overweight()
-    assert len(queue.judge_again(one.address, forget_attempts=True).moved) == 1
+    assert [(one.payload, one.attempts) for one in queue.inspect.peek("acme")] == [(b"1", 0), (b"2", 0)]
+    assert [str(one.address.origin) for one in queue.set_aside.list()] == ["globex"]
+    (one,) = queue.set_aside.list()
+    assert len(queue.set_aside.requeue(one.address, forget_attempts=True).moved) == 1
     assert queue.check() == []
 
 
 def test_only_messages_that_were_tried_too_often_have_an_error(queue: MessageQueue) -> None:
     with pytest.raises(InvalidInput, match="only messages that were tried too often have an error"):
-        queue.overweight(error="KeyError", reason="size")
+        queue.set_aside.list(error="KeyError", reason="size")

@@ -28,7 +28,7 @@ def test_a_large_payload_goes_in_and_out_through_bounded_memory(make_queue: Make
             yield number.to_bytes(4, "big") + block[4:]
 
     # What the driver and the allocator need for a first chunk is not what is looked at.
-    queue.enqueue_blob("warm", block * 8)
+    queue.payloads.enqueue("warm", block * 8)
     queue.service_queues(lambda delivery: None)
     before, most = _resident(), 0
 
@@ -36,11 +36,11 @@ def test_a_large_payload_goes_in_and_out_through_bounded_memory(make_queue: Make
         nonlocal most
         most = max(most, _resident() - before)
 
-    queue.enqueue_blob("acme", chunks(), progress=look)
-    (blob,) = queue.blobs()
-    with queue.open_blob(blob) as file:
+    queue.payloads.enqueue("acme", chunks(), progress=look)
+    (blob,) = queue.payloads.list()
+    with queue.payloads.open(blob) as file:
         while file.read(MIB):
             look()
     queue.service_queues(lambda delivery: look())
-    assert queue.blobs() == [] and blob.size == SIZE * MIB
+    assert queue.payloads.list() == [] and blob.size == SIZE * MIB
     assert most < 64 * MIB, f"{most / MIB:.1f} MiB"

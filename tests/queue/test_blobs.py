@@ -82,15 +82,15 @@ def left(queue: MessageQueue) -> Counter[str]:
 
 
 def read(queue: MessageQueue, what: Any) -> bytes:
-    with queue.open_blob(what) as file:
+    with queue.payloads.open(what) as file:
         return file.read()
 
 
 def test_it_is_stored_once_and_goes_with_its_last_message(queue: MessageQueue) -> None:
-    assert queue.enqueue_blob("acme", LARGE) == Enqueued(1, len(LARGE))
-    queue.enqueue_blob("birch", io.BytesIO(LARGE), headers={"trace": "1"})
-    queue.enqueue_blob("birch", iter([LARGE[:7], LARGE[7:]]))
-    (blob,) = queue.blobs()
+    assert queue.payloads.enqueue("acme", LARGE) == Enqueued(1, len(LARGE))
+    queue.payloads.enqueue("birch", io.BytesIO(LARGE), headers={"trace": "1"})
+    queue.payloads.enqueue("birch", iter([LARGE[:7], LARGE[7:]]))
+    (blob,) = queue.payloads.list()
     assert (blob.hash, blob.size, blob.references, blob.held_until) == (digest(LARGE), len(LARGE), 3, None)
     assert read(queue, blob) == LARGE and queue.check() == []
 
@@ -103,15 +103,15 @@ def test_it_is_stored_once_and_goes_with_its_last_message(queue: MessageQueue) -
         seen.append(delivery.origin)
 
     queue.service_queues(process, Weight(1, 1 << 40))
-    assert seen == ["acme"] and queue.blobs()[0].references == 2 and queue.check() == []
+    assert seen == ["acme"] and queue.payloads.list()[0].references == 2 and queue.check() == []
     queue.service_queues(process)
     assert seen == ["acme", "birch", "birch"]
-    assert queue.blobs() == [] and left(queue) == {}
-    assert {event.id for event in queue.events()} == {digest(LARGE)}
+    assert queue.payloads.list() == [] and left(queue) == {}
+    assert {event.id for event in queue.inspect.events()} == {digest(LARGE)}
 
 
 def test_a_page_holds_the_reference_and_the_scales_see_the_payload(queue: MessageQueue) -> None:
-    queue.enqueue_blob("acme", HUGE)
+    queue.payloads.enqueue("acme", HUGE)
     footprint = queue.footprint("acme")
     assert (footprint.count, footprint.size) == (1, REFERENCE_BYTES)
     assert queue.service_queues(lambda delivery: None).weight == Weight(1, len(HUGE))
@@ -119,13 +119,13 @@ def test_a_page_holds_the_reference_and_the_scales_see_the_payload(queue: Messag
 
 def test_what_is_too_large_for_a_block_is_set_aside_by_the_size_of_its_payload(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(100, 10_000), heap_size=20_000, max_attempts=None)
-    queue.enqueue_blob("acme", LARGE)
+    queue.payloads.enqueue("acme", LARGE)
     queue.enqueue_message("acme", b"light")
     queue.service_queues(lambda delivery: None)
-    (one,) = queue.overweight()
+    (one,) = queue.set_aside.list()
     assert (one.size, one.weight, one.id) == (len(LARGE), Weight(1, len(LARGE)), digest(LARGE))
-    assert queue.blobs()[0].references == 1 and queue.check() == []
-    queue.discard_overweight(one.address, "not wanted")
+    assert queue.payloads.list()[0].references == 1 and queue.check() == []
+    queue.set_aside.discard(one.address, "not wanted")
     assert left(queue) == {}
 
 
@@ -133,10 +133,10 @@ def test_what_is_too_large_for_a_block_is_set_aside_by_the_size_of_its_payload(m
 def test_every_size_comes_back(queue: MessageQueue, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     told: list[tuple[int, int | None]] = []
-    queue.enqueue_blob("acme", tmp_path / "file", progress=lambda done, total: told.append((done, total)))
+    queue.payloads.enqueue("acme", tmp_path / "file", progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (len(data), len(data))
     assert read(queue, digest(data)) == data
-    with queue.open_blob(digest(data).hex()) as file:
+    with queue.payloads.open(digest(data).hex()) as file:
         assert file.seek(-1, io.SEEK_END) == len(data) - 1
         assert file.read() == data[-1:] and file.read() == b""
         file.seek(len(data) // 2)
@@ -144,66 +144,68 @@ def test_every_size_comes_back(queue: MessageQueue, data: bytes, tmp_path: Path)
 
 
 def test_every_way_in_which_a_message_can_leave(queue: MessageQueue) -> None:
-    queue.change_ring(max_stale=0, max_attempts=1)
+    queue.admin.change_ring(max_stale=0, max_attempts=1)
     payloads = {name: name.encode() * 30_000 for name in ("bad", "late", "tried", "declined", "discarded")}
     for name, payload in payloads.items():
-        queue.enqueue_blob(name, payload, expires=0 if name == "late" else None)
+        queue.payloads.enqueue(name, payload, expires=0 if name == "late" else None)
     answers = {"bad": BadFormat(), "tried": Yield(), "declined": Done(success=False)}
     queue.service_queues(lambda d: answers.get(d.origin, Overweight(Weight(1 << 60, 0))))
-    assert sorted(one.address.origin for one in queue.overweight()) == ["discarded", "tried"]
-    assert {blob.hash for blob in queue.blobs()} == {digest(payloads["discarded"]), digest(payloads["tried"])}
-    queue.discard_overweight(next(o.address for o in queue.overweight() if o.address.origin == "discarded"), "why not")
-    assert [blob.hash for blob in queue.blobs()] == [digest(payloads["tried"])]
-    queue.execute_overweight(queue.overweight()[0].address, lambda delivery: None)
+    assert sorted(one.address.origin for one in queue.set_aside.list()) == ["discarded", "tried"]
+    assert {blob.hash for blob in queue.payloads.list()} == {digest(payloads["discarded"]), digest(payloads["tried"])}
+    queue.set_aside.discard(
+        next(o.address for o in queue.set_aside.list() if o.address.origin == "discarded"), "why not"
+    )
+    assert [blob.hash for blob in queue.payloads.list()] == [digest(payloads["tried"])]
+    queue.execute_overweight(queue.set_aside.list()[0].address, lambda delivery: None)
     assert left(queue) == {} and queue.check() == []
 
 
 def test_a_swept_and_reaped_page_lets_go_of_what_it_held(queue: MessageQueue) -> None:
-    queue.change_ring(max_stale=0)
-    held = [queue.put_blob(b"%d" % number * 40_000) for number in range(4)]
+    queue.admin.change_ring(max_stale=0)
+    held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(4)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
     for blob in held:
         blob.release()
-    queue.sweep("acme")
-    assert len(queue.blobs()) == 4 and queue.check() == []
+    queue.sweep_queue("acme")
+    assert len(queue.payloads.list()) == 4 and queue.check() == []
     queue.enqueue_messages("acme", [b"x" * 60_000] * 3)
-    queue.sweep("acme")
+    queue.sweep_queue("acme")
     queue.reap_page("acme", 0, "old")
-    assert queue.blobs() == [] and queue.check() == []
+    assert queue.payloads.list() == [] and queue.check() == []
 
 
 def test_one_message_of_a_call_that_is_kept_keeps_only_its_own(queue: MessageQueue) -> None:
-    held = [queue.put_blob(b"%d" % number * 40_000) for number in range(5)]
+    held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(5)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
     for blob in held:
         blob.release()
     heavy = held[2].hash
     queue.service_queues(lambda d: Overweight(Weight(1 << 60, 0)) if d.id == heavy else None)
-    assert [blob.hash for blob in queue.blobs()] == [heavy] and queue.check() == []
+    assert [blob.hash for blob in queue.payloads.list()] == [heavy] and queue.check() == []
 
 
 def test_a_block_of_its_own_time(queue: MessageQueue) -> None:
-    queue.enqueue_blob("acme", LARGE)
-    queue.enqueue_blob("acme", HUGE, not_before=0)
-    block = queue.plan_block()
+    queue.payloads.enqueue("acme", LARGE)
+    queue.payloads.enqueue("acme", HUGE, not_before=0)
+    block = queue.blocks.plan()
     assert block.planned == Weight(2, len(LARGE) + len(HUGE))
     (batch,) = block.batches()
     assert [read(queue, payload) for payload in batch.payloads] == [LARGE, HUGE]
-    queue.report(block, [batch.answer(Done(used=Weight(5, 5)))])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer(Done(used=Weight(5, 5)))])
+    queue.blocks.settle(block)
     assert left(queue) == {}
 
 
 def test_a_processor_passes_a_payload_on_without_copying_it(queue: MessageQueue) -> None:
-    queue.enqueue_blob("in", LARGE)
+    queue.payloads.enqueue("in", LARGE)
     queue.service_queues(lambda d: queue.enqueue_message("out", d.payload) and None if d.origin == "in" else Yield())
-    assert queue.blobs()[0].references == 1 and queue.check() == []
-    block = queue.plan_block()
+    assert queue.payloads.list()[0].references == 1 and queue.check() == []
+    block = queue.blocks.plan()
     (batch,) = block.batches()
-    queue.report(block, [batch.answer(Done(enqueue=[("end", batch.payloads[0])]))])
-    queue.settle_block(block)
-    (peeked,) = queue.peek("end")
-    assert read(queue, peeked) == LARGE and queue.blobs()[0].references == 1 and queue.check() == []
+    queue.blocks.report(block, [batch.answer(Done(enqueue=[("end", batch.payloads[0])]))])
+    queue.blocks.settle(block)
+    (peeked,) = queue.inspect.peek("end")
+    assert read(queue, peeked) == LARGE and queue.payloads.list()[0].references == 1 and queue.check() == []
 
 
 def test_a_processor_sends_a_payload_of_its_own_if_it_is_done(queue: MessageQueue) -> None:
@@ -211,23 +213,23 @@ def test_a_processor_sends_a_payload_of_its_own_if_it_is_done(queue: MessageQueu
 
     def process(delivery: Any) -> Any:
         if delivery.origin == "in":
-            queue.enqueue_blob("out", delivery.payload * 30_000)
+            queue.payloads.enqueue("out", delivery.payload * 30_000)
         return Yield() if delivery.payload == b"not now" else None
 
     queue.service_queues(process, Weight(2, 1 << 40))
-    assert [peeked.payload.hash for peeked in queue.peek("out")] == [digest(b"done" * 30_000)]  # type: ignore[attr-defined]
-    assert {blob.hash: blob.references for blob in queue.blobs()} == {
+    assert [peeked.payload.hash for peeked in queue.inspect.peek("out")] == [digest(b"done" * 30_000)]  # type: ignore[attr-defined]
+    assert {blob.hash: blob.references for blob in queue.payloads.list()} == {
         digest(b"done" * 30_000): 1, digest(b"not now" * 30_000): 0,
     }  # fmt: skip
 
 
 def test_keys_and_bulk(queue: MessageQueue) -> None:
-    assert queue.enqueue_blob("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
-    assert queue.enqueue_blob("acme", LARGE, key="k") == Enqueued(0, 0, 1)
-    with queue.put_blob(HUGE) as blob:
+    assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
+    assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(0, 0, 1)
+    with queue.payloads.put(HUGE) as blob:
         pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"said", key="j"))]
         assert queue.enqueue_messages(pairs).count == 3
-    assert {blob.size: blob.references for blob in queue.blobs()} == {len(LARGE): 1, len(HUGE): 1}
+    assert {blob.size: blob.references for blob in queue.payloads.list()} == {len(LARGE): 1, len(HUGE): 1}
     tried = []
     queue.service_queues(lambda d: tried.append((d.origin, d.blob.size if d.blob else d.payload, dict(d.headers))))
     assert sorted(map(str, tried)) == sorted(map(str, [
@@ -236,16 +238,16 @@ def test_keys_and_bulk(queue: MessageQueue) -> None:
 
 
 def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue, clock: Clock) -> None:
-    kept = queue.put_blob(LARGE)
-    queue.change_ring(keep_uploads=1)
-    lost = queue.put_blob(LARGE[1:])
-    assert all(blob.references == 0 and blob.held_until for blob in queue.blobs())
+    kept = queue.payloads.put(LARGE)
+    queue.admin.change_ring(keep_uploads=1)
+    lost = queue.payloads.put(LARGE[1:])
+    assert all(blob.references == 0 and blob.held_until for blob in queue.payloads.list())
     clock.advance(0.999)
-    queue.housekeep()
-    assert len(queue.blobs()) == 2
+    queue.admin.housekeep()
+    assert len(queue.payloads.list()) == 2
     clock.advance(0.001)
-    queue.housekeep()
-    assert [blob.reference for blob in queue.blobs()] == [kept.reference]
+    queue.admin.housekeep()
+    assert [blob.reference for blob in queue.payloads.list()] == [kept.reference]
     with pytest.raises(BlobMissing, match="upload it again"):
         queue.enqueue_messages("acme", [lost.message()])
     assert queue.footprint("acme").count == 0
@@ -259,7 +261,7 @@ def test_an_upload_that_dies_leaves_nothing(queue: MessageQueue) -> None:
         raise OSError("the line went dead")
 
     with pytest.raises(OSError, match="went dead"):
-        queue.enqueue_blob("acme", broken())
+        queue.payloads.enqueue("acme", broken())
     assert left(queue) == {} and queue.footprint("acme").count == 0
 
 
@@ -268,7 +270,7 @@ def test_an_upload_that_nobody_ends_is_swept_away(queue: MessageQueue, clock: Cl
     upload.write(HUGE)
     assert left(queue)["upload"] == 1
     clock.advance(0.1)
-    queue.housekeep()
+    queue.admin.housekeep()
     assert left(queue) == {}
     with pytest.raises(UploadGivenUp, match="begin it again"):
         upload.finish()
@@ -284,14 +286,14 @@ def test_senders_of_the_same_payload_do_not_wait_for_each_other(queue: MessageQu
         assert go_on.wait(60)
         yield HUGE[CHUNK * TOGETHER :]
 
-    slow = threading.Thread(target=queue.enqueue_blob, args=("slow", slowly()))
+    slow = threading.Thread(target=queue.payloads.enqueue, args=("slow", slowly()))
     slow.start()
     assert halfway.wait(60)
-    queue.enqueue_blob("quick", iter([HUGE]))
-    assert not go_on.is_set() and slow.is_alive() and queue.blobs()[0].references == 1
+    queue.payloads.enqueue("quick", iter([HUGE]))
+    assert not go_on.is_set() and slow.is_alive() and queue.payloads.list()[0].references == 1
     go_on.set()
     slow.join()
-    assert [(blob.size, blob.references) for blob in queue.blobs()] == [(len(HUGE), 2)]
+    assert [(blob.size, blob.references) for blob in queue.payloads.list()] == [(len(HUGE), 2)]
     # The slow one was dropped: of all bytes there is one copy.
     assert left(queue)["upload"] == 1 and queue.check() == []
     queue.service_queues(lambda delivery: None)
@@ -300,7 +302,7 @@ def test_senders_of_the_same_payload_do_not_wait_for_each_other(queue: MessageQu
 
 def test_a_missing_payload_is_unsupported(queue: MessageQueue) -> None:
     for origin, payload in (("acme", LARGE), ("acme", HUGE), ("birch", LARGE)):
-        queue.enqueue_blob(origin, payload)
+        queue.payloads.enqueue(origin, payload)
     _lose(queue, digest(LARGE))
     assert len(queue.check()) >= 1
 
@@ -311,12 +313,12 @@ def test_a_missing_payload_is_unsupported(queue: MessageQueue) -> None:
     assert [(name, origin) for name, origin, _, _ in told(queue)] == [
         ("ProcessingFailed", "acme"), ("Processed", "acme"), ("ProcessingFailed", "birch"),
     ]  # fmt: skip
-    assert {event.id for event in queue.events(name="ProcessingFailed")} == {digest(LARGE)}
+    assert {event.id for event in queue.inspect.events(name="ProcessingFailed")} == {digest(LARGE)}
     assert queue.check() == []
 
 
 def test_a_batch_with_a_missing_payload_costs_that_message_only(queue: MessageQueue) -> None:
-    held = [queue.put_blob(data) for data in (LARGE, HUGE)]
+    held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
     for blob in held:
         blob.release()
@@ -339,8 +341,8 @@ def _lose(queue: MessageQueue, hash_: bytes) -> None:
 
 
 def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
-    queue.enqueue_blob("acme", HUGE)
-    (blob,) = queue.blobs()
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
     if blob.path:
         Path(blob.path).write_bytes(HUGE[:-1] + b"!" if HUGE[-1:] != b"!" else HUGE[:-1] + b"?")
     else:
@@ -350,14 +352,14 @@ def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
             text = f"UPDATE {prefix}chunk SET data = (SELECT c.data FROM {prefix}chunk c WHERE c.seq = 1) WHERE seq = 0"
             unit.connection.execute(text)
             assert upload
-    with queue.open_blob(blob) as file, pytest.raises(StoreCorrupt, match="is not what was stored"):
+    with queue.payloads.open(blob) as file, pytest.raises(StoreCorrupt, match="is not what was stored"):
         file.read()
 
 
 def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
     queue = make_queue("lost", order="rotation")
-    queue.enqueue_blob("acme", LARGE)
-    queue.enqueue_blob("acme", HUGE)
+    queue.payloads.enqueue("acme", LARGE)
+    queue.payloads.enqueue("acme", HUGE)
     assert queue.check() == []
     prefix = queue.store.prefix
 
@@ -371,7 +373,7 @@ def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
                 unit.connection.execute(statement.replace("mq_", prefix))
                 from airflow_mq.queue.checking.blobs import check_blobs
 
-                found = list(check_blobs(queue, unit))
+                found = list(check_blobs(queue.session, unit))
                 raise Back
         except Back:
             return " ".join(map(str, found))
@@ -384,11 +386,11 @@ def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
 
 
 def test_bytes_that_look_like_a_reference_are_bytes(queue: MessageQueue) -> None:
-    blob = queue.put_blob(LARGE)
+    blob = queue.payloads.put(LARGE)
     forged = bytes(blob.reference)
     assert forged.startswith(MAGIC) and len(forged) == REFERENCE_BYTES
     queue.enqueue_message("acme", forged)
-    (peeked,) = queue.peek("acme")
+    (peeked,) = queue.inspect.peek("acme")
     assert not isinstance(peeked.payload, Reference) and message_id(forged) != blob.hash
     seen: list[Any] = []
     queue.service_queues(lambda delivery: seen.append((delivery.blob, delivery.id)))
@@ -398,23 +400,23 @@ def test_bytes_that_look_like_a_reference_are_bytes(queue: MessageQueue) -> None
 
 def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> None:
     with pytest.raises(EmptyMessage):
-        queue.enqueue_blob("acme", b"")
+        queue.payloads.enqueue("acme", b"")
     with pytest.raises(EmptyMessage):
-        queue.enqueue_blob("acme", iter([b"", b""]))
+        queue.payloads.enqueue("acme", iter([b"", b""]))
     wrong: Any
     for wrong in ("orders.csv", None, 7):
         with pytest.raises(InvalidInput, match=r"pathlib\.Path"):
-            queue.enqueue_blob("acme", wrong)
+            queue.payloads.enqueue("acme", wrong)
     with pytest.raises(InvalidInput, match="chunks of a payload are bytes"):
-        queue.enqueue_blob("acme", iter(["text"]))  # type: ignore[arg-type]
+        queue.payloads.enqueue("acme", iter(["text"]))  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage, match="the reference that put_blob returned"):
         Message.of_blob(LARGE)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
-        queue.open_blob("orders")
+        queue.payloads.open("orders")
     with pytest.raises(BlobMissing):
-        queue.open_blob(b"\0" * 32)
+        queue.payloads.open(b"\0" * 32)
     with pytest.raises(FileNotFoundError):
-        queue.enqueue_blob("acme", tmp_path / "none")
+        queue.payloads.enqueue("acme", tmp_path / "none")
     assert left(queue) == {}
 
 
@@ -435,13 +437,13 @@ def test_files_by_an_address(make_queue: Maker, tmp_path: Path, address: str) ->
     def there() -> int:
         return len(files.find(str(tmp_path / "blobs")))
 
-    queue.enqueue_blob("acme", HUGE)
-    with pytest.raises(RuntimeError), queue.put_blob(fails_after(LARGE)):
+    queue.payloads.enqueue("acme", HUGE)
+    with pytest.raises(RuntimeError), queue.payloads.put(fails_after(LARGE)):
         pass
-    (blob,) = queue.blobs()
+    (blob,) = queue.payloads.list()
     assert read(queue, blob) == HUGE and there() == 1
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
-    queue.housekeep()
+    queue.admin.housekeep()
     assert there() == 0 and left(queue) == {} and queue.check() == []
 
 
@@ -463,8 +465,8 @@ def _rename(queue: MessageQueue, path: str) -> None:
 ])  # fmt: skip
 def test_no_other_file_is_read_or_removed(files_queue: MessageQueue, tmp_path: Path, name: str) -> None:
     queue = files_queue
-    queue.enqueue_blob("acme", HUGE)
-    (blob,) = queue.blobs()
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
     own = Path(blob.path or "")
     for folder in ("other", "blobs/sub"):
         (tmp_path / folder).mkdir()
@@ -478,25 +480,25 @@ def test_no_other_file_is_read_or_removed(files_queue: MessageQueue, tmp_path: P
     queue.store.filesystem_of = lambda address: asked.append(address) or by_fsspec(address)  # type: ignore[func-returns-value]
 
     with pytest.raises(StoreCorrupt, match="expected 32 hexadecimal digits and '.blob' in one of the folders"):
-        queue.open_blob(blob)
+        queue.payloads.open(blob)
     assert path in str(queue.check())
     queue.service_queues(lambda delivery: None)
-    queue.housekeep()
+    queue.admin.housekeep()
 
     assert asked == [] and all(file.read_bytes() == HUGE for file in there) and own.read_bytes() == HUGE
     assert path in str(queue.check()), "what was not removed is reported"
     _rename(queue, str(own))
-    queue.housekeep()
-    assert not own.exists() and queue.blobs() == [] and queue.check() == []
+    queue.admin.housekeep()
+    assert not own.exists() and queue.payloads.list() == [] and queue.check() == []
 
 
 def test_files_in_a_folder_of_before_are_read_and_removed(files_queue: MessageQueue, tmp_path: Path) -> None:
     queue = files_queue
-    queue.enqueue_blob("acme", HUGE)
-    first = queue.change_ring(blob_path=str(tmp_path / "later")).earlier_blob_paths
-    queue.enqueue_blob("acme", LARGE)
-    assert queue.change_ring(blob_path=None).earlier_blob_paths == (*first, str(tmp_path / "later"))
-    assert {read(queue, blob) for blob in queue.blobs()} == {HUGE, LARGE}
+    queue.payloads.enqueue("acme", HUGE)
+    first = queue.admin.change_ring(blob_path=str(tmp_path / "later")).earlier_blob_paths
+    queue.payloads.enqueue("acme", LARGE)
+    assert queue.admin.change_ring(blob_path=None).earlier_blob_paths == (*first, str(tmp_path / "later"))
+    assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
     assert left(queue) == {} and not list(tmp_path.rglob("*.blob"))
 
@@ -505,17 +507,17 @@ def test_the_environment_names_the_folders(
     files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = files_queue
-    queue.enqueue_blob("acme", HUGE)
-    (blob,) = queue.blobs()
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
     monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"s3://bucket/blobs, {tmp_path / 'other'}/")
     with pytest.raises(StoreCorrupt, match="AIRFLOW_MQ_BLOB_ROOTS"):
-        queue.open_blob(blob)
+        queue.payloads.open(blob)
     with pytest.raises(ConfigRefused, match="AIRFLOW_MQ_BLOB_ROOTS"):
-        queue.enqueue_blob("acme", LARGE)
-    queue.change_ring(blob_path=str(tmp_path / "other"))
-    queue.enqueue_blob("acme", LARGE)
+        queue.payloads.enqueue("acme", LARGE)
+    queue.admin.change_ring(blob_path=str(tmp_path / "other"))
+    queue.payloads.enqueue("acme", LARGE)
     monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"{tmp_path / 'other'},{tmp_path / 'blobs'}")
-    assert {read(queue, blob) for blob in queue.blobs()} == {HUGE, LARGE}
+    assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
 
 
 def fails_after(data: bytes) -> Iterator[bytes]:
@@ -528,8 +530,8 @@ def test_a_path_of_an_object_store_is_read_as_a_file(make_queue: Maker, tmp_path
     path = UPath(source.format(tmp_path / "orders"))
     path.write_bytes(HUGE)
     queue = make_queue()
-    queue.enqueue_blob("acme", path)
-    assert read(queue, queue.peek("acme")[0]) == HUGE
+    queue.payloads.enqueue("acme", path)
+    assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
 
 
 def test_the_name_of_a_connection_says_nothing_outside_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -544,7 +546,7 @@ def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: i
     chance = random.Random(seed)
     queue = make_queue(order="rotation", heap_size=4_096, max_attempts=3)
     payloads = [number.to_bytes(2, "big") * 5_000 for number in range(100)]
-    held = [queue.put_blob(payload) for payload in payloads]
+    held = [queue.payloads.put(payload) for payload in payloads]
     wanted = Counter(chance.randrange(100) for _ in range(10_000))
     sent = list(wanted.elements())
     chance.shuffle(sent)
@@ -552,7 +554,7 @@ def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: i
         queue.enqueue_messages([(f"o{number % 7}", held[number].message()) for number in sent[start : start + 500]])
     for blob in held:
         blob.release()
-    assert sum(blob.references for blob in queue.blobs()) == 10_000
+    assert sum(blob.references for blob in queue.payloads.list()) == 10_000
 
     gone: Counter[bytes] = Counter()
 
@@ -567,10 +569,10 @@ def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: i
 
     while sum(gone.values()) < 10_000:
         queue.service_queues(process, Weight(chance.randrange(1, 4_000), 1 << 40), slice_messages=500)
-        for one in queue.overweight(limit=20):
+        for one in queue.set_aside.list(limit=20):
             gone[one.id or b""] += 1
-            queue.discard_overweight(one.address, "tried too often")
+            queue.set_aside.discard(one.address, "tried too often")
         left = {digest(payload): wanted[number] for number, payload in enumerate(payloads)}
-        told = {blob.hash: blob.references for blob in queue.blobs(limit=200)}
+        told = {blob.hash: blob.references for blob in queue.payloads.list(limit=200)}
         assert told == {hash_: count - gone[hash_] for hash_, count in left.items() if count > gone[hash_]}
-    assert queue.blobs() == []
+    assert queue.payloads.list() == []

@@ -13,7 +13,7 @@ import pytest
 from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
 from airflow_mq.core.errors import TokenRefused
-from airflow_mq.queue import Block
+from airflow_mq.queue import Block, planning
 from airflow_mq.store import StoreAddress, parse, upgrade, upgrade_sql
 from airflow_mq.store.statements import migrations
 from tests.store.test_migrations import run, table
@@ -28,7 +28,7 @@ def queues(store_uri: str) -> Iterator[dict[str, MessageQueue]]:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         for ring in RINGS:
-            first.create_ring(ring, RingConfig(service_weight=Weight(1_000, 1_000)))
+            first.admin.create_ring(ring, RingConfig(service_weight=Weight(1_000, 1_000)))
     opened = {ring: MessageQueue(store_uri, ring) for ring in RINGS}
     yield opened
     for queue in opened.values():
@@ -40,9 +40,9 @@ def settled(queue: MessageQueue) -> Block:
     """A block with one message that is done and one that is set aside."""
     queue.enqueue_message("acme", b"x")
     queue.enqueue_message("heavy", b"y", weight=HEAVY)
-    block = queue.plan_block()
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     return block
 
 
@@ -51,17 +51,17 @@ def test_each_ring_counts_its_blocks_from_one(queues: dict[str, MessageQueue]) -
 
     assert [settled(queue).id for queue in (east, west, east, west, east)] == [1, 1, 2, 2, 3]
     for queue, numbers in ((east, [3, 2, 1]), (west, [2, 1])):
-        assert [block.id for block in queue.blocks()] == numbers
-        assert [page.block for page in queue.ledger()] == numbers
-        assert [glance.id for glance in queue.block_glances()] == numbers
-        assert [glance.id for glance in queue.block_glances(before=2)] == [1]
-        assert all(glance.entries for glance in queue.block_glances())
-        assert sorted({event.block for event in queue.events()}) == numbers[::-1]
-        assert {event.block for event in queue.events(block=2)} == {2}
-        assert {aside.block for aside in queue.overweight()} == set(numbers)
-        assert [aside.block for aside in queue.overweight(block=2)] == [2]
-        assert [aside.block for aside in queue.overweight(arrived=2)] == [2]
-        assert {step.block for step in queue.story(queue.overweight()[0].address).steps} - {None} == {1}
+        assert [block.id for block in queue.blocks.list()] == numbers
+        assert [page.block for page in queue.inspect.ledger()] == numbers
+        assert [glance.id for glance in queue.inspect.block_glances()] == numbers
+        assert [glance.id for glance in queue.inspect.block_glances(before=2)] == [1]
+        assert all(glance.entries for glance in queue.inspect.block_glances())
+        assert sorted({event.block for event in queue.inspect.events()}) == numbers[::-1]
+        assert {event.block for event in queue.inspect.events(block=2)} == {2}
+        assert {aside.block for aside in queue.set_aside.list()} == set(numbers)
+        assert [aside.block for aside in queue.set_aside.list(block=2)] == [2]
+        assert [aside.block for aside in queue.set_aside.list(arrived=2)] == [2]
+        assert {step.block for step in queue.inspect.history(queue.set_aside.list()[0].address).steps} - {None} == {1}
 
 
 def test_what_is_planned_is_told_by_its_number(queues: dict[str, MessageQueue]) -> None:
@@ -69,35 +69,35 @@ def test_what_is_planned_is_told_by_its_number(queues: dict[str, MessageQueue]) 
     settled(east)
     for queue, number in ((east, 2), (west, 1)):
         queue.enqueue_message("acme", b"x")
-        block = queue.plan_block("key")
-        assert (block.id, queue.plan_block("key").id, queue.block(block.token).id) == (number, number, number)
-        assert f"block {number}, which lives until" in queue.explain("acme").sentence
+        block = queue.blocks.plan("key")
+        assert (block.id, queue.blocks.plan("key").id, queue.blocks.get(block.token).id) == (number, number, number)
+        assert f"block {number}, which lives until" in queue.inspect.explain("acme").sentence
         reports = [batch.answer() for batch in block.batches()]
-        queue.release_block(block)
+        queue.blocks.release(block)
         with pytest.raises(TokenRefused, match=f"^block {number} is released"):
-            queue.report(block, reports)
+            queue.blocks.report(block, reports)
 
 
 def test_executions_by_hand_tokens_and_rounds_of_service_count_too(queues: dict[str, MessageQueue]) -> None:
     east = queues["east"]
     settled(east)
-    (aside,) = east.overweight()
-    assert east.plan_overweight(aside.address, HEAVY).id == 2
+    (aside,) = east.set_aside.list()
+    assert east.blocks.plan_overweight(aside.address, HEAVY).id == 2
     east.enqueue_messages("acme", [b"x", b"y"])
     assert east.service_queues(lambda delivery: None, Weight(1, 1_000)).processed == 1
-    assert east.ledger()[0].block == 3
+    assert east.inspect.ledger()[0].block == 3
     assert east.service_queues(lambda delivery: None).processed == 1
     east.service_queues(lambda delivery: None)
-    assert east.plan_block().id == 5, "a round in which nobody was ready has no number"
+    assert east.blocks.plan().id == 5, "a round in which nobody was ready has no number"
 
 
 def test_a_plan_that_is_undone_leaves_no_gap(queues: dict[str, MessageQueue], monkeypatch: pytest.MonkeyPatch) -> None:
     east = queues["east"]
     east.enqueue_message("acme", b"x")
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(MessageQueue, "_block", lambda *_: (_ for _ in ()).throw(RuntimeError("before the commit")))
-        east.plan_block()
-    assert east.plan_block().id == 1
+        patch.setattr(planning, "warn_of_stuck", lambda *_: (_ for _ in ()).throw(RuntimeError("before the commit")))
+        east.blocks.plan()
+    assert east.blocks.plan().id == 1
 
 
 def test_forgotten_blocks_give_their_numbers_to_no_other(queues: dict[str, MessageQueue], store_uri: str) -> None:
@@ -164,8 +164,8 @@ def test_what_was_there_before_keeps_its_number_and_the_ring_goes_on_from_it(sto
     assert numbers == [458_752, 458_760]
     assert _select(address, f"SELECT block FROM {table(address, 'ledger')} ORDER BY block") == [458_752, 458_760]
     with MessageQueue(store_uri) as old, MessageQueue(store_uri, "new") as new:
-        assert old.plan_block().id == 458_762, "after the largest that an event tells of"
-        assert new.plan_block().id == 1
+        assert old.blocks.plan().id == 458_762, "after the largest that an event tells of"
+        assert new.blocks.plan().id == 1
 
 
 def _version_of(name: str) -> int:

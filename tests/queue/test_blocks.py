@@ -39,61 +39,61 @@ def payloads(block: Block, origin: str | None = None) -> list[bytes]:
 
 
 def answer(queue: MessageQueue, block: Block, outcome: Outcome | None = None) -> None:
-    queue.report(block, [batch.answer(*[outcome] if outcome else []) for batch in block.batches()])
+    queue.blocks.report(block, [batch.answer(*[outcome] if outcome else []) for batch in block.batches()])
 
 
 def states(queue: MessageQueue, origin: str = "acme") -> list[tuple[bytes, str]]:
-    return [(one.payload, one.state) for one in queue.peek(origin)]
+    return [(one.payload, one.state) for one in queue.inspect.peek(origin)]
 
 
 def test_plan_report_settle(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_message("globex", b"c")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert (block.messages, block.origins, block.planned) == (3, ["acme", "globex"], Weight(3, 3))
     assert states(queue) == [(b"a", "in flight"), (b"b", "in flight")]
     assert queue.footprint("acme").count == 2
     answer(queue, block)
     assert states(queue) == [(b"a", "reported"), (b"b", "reported")]
     assert queue.footprint("acme").count == 0
-    done = queue.settle_block(block)
+    done = queue.blocks.settle(block)
     assert (done.processed, done.weight) == (3, Weight(3, 3))
     assert [(name, origin) for name, origin, *_ in told(queue)] == [
         ("Processed", "acme"), ("Processed", "acme"), ("Processed", "globex")
     ]  # fmt: skip
-    assert {event.block for event in queue.events()} == {block.id}
+    assert {event.block for event in queue.inspect.events()} == {block.id}
     assert queue.footprints() == []
 
 
 def test_batches_of_some_origins_only(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b")])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert (payloads(block, "acme"), payloads(block, "globex"), payloads(block)) == ([b"a"], [b"b"], [b"a", b"b"])
-    queue.release_block(block)
+    queue.blocks.release(block)
 
 
 def test_a_plan_never_weighs_more_than_its_limit(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x" * 10] * 10)
-    block = queue.plan_block(limit=Weight(100, 35))
+    block = queue.blocks.plan(limit=Weight(100, 35))
     assert (block.messages, block.planned) == (3, Weight(3, 30))
-    queue.release_block(block)
+    queue.blocks.release(block)
 
 
 def test_the_same_key_is_the_same_block(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block(key="run-1")
-    again = queue.plan_block(key="run-1")
+    block = queue.blocks.plan(key="run-1")
+    again = queue.blocks.plan(key="run-1")
     assert (again.id, again.token, payloads(again)) == (block.id, block.token, [b"a", b"b"])
-    queue.settle_block(block)
-    other = queue.plan_block(key="run-1")
+    queue.blocks.settle(block)
+    other = queue.blocks.plan(key="run-1")
     assert other.id != block.id
-    queue.release_block(other)
+    queue.blocks.release(other)
 
 
 def test_an_empty_block(queue: MessageQueue) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert (block.messages, payloads(block)) == (0, [])
-    assert queue.settle_block(block).processed == 0
+    assert queue.blocks.settle(block).processed == 0
 
 
 @pytest.mark.parametrize(
@@ -111,40 +111,40 @@ def test_an_empty_block(queue: MessageQueue) -> None:
 )
 def test_every_outcome(queue: MessageQueue, outcome: Outcome, name: str) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     answer(queue, block, outcome)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert told(queue) == [(name, "acme", 0, 0)]
     left = {"WentBack": [(b"a", "waiting")], "OverweightEnqueued": [(b"a", "set aside")]}.get(name, [])
-    assert [(one.payload, one.state) for one in queue.peek("acme", page=0)] == left
+    assert [(one.payload, one.state) for one in queue.inspect.peek("acme", page=0)] == left
 
 
 def test_what_a_processor_reports_as_its_weight_is_remembered(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     answer(queue, block, Overweight(Weight(70, 7)))
-    queue.settle_block(block)
-    again = queue.plan_block()
+    queue.blocks.settle(block)
+    again = queue.blocks.plan()
     assert again.planned == Weight(70, 7)
-    queue.release_block(again)
+    queue.blocks.release(again)
 
 
 def test_from_the_first_that_went_back_all_later_ones_go_back(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
-    block = queue.plan_block()
-    queue.report(block, [Report("acme", 0, 0, 0), Report("acme", 0, 1, 1, Yield())])
-    done = queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [Report("acme", 0, 0, 0), Report("acme", 0, 1, 1, Yield())])
+    done = queue.blocks.settle(block)
     assert (done.processed, done.went_back) == (1, 3)
     assert states(queue) == [(b"b", "waiting"), (b"c", "waiting"), (b"d", "waiting")]
-    assert [one.attempts for one in queue.peek("acme")] == [1, 0, 0]
+    assert [one.attempts for one in queue.inspect.peek("acme")] == [1, 0, 0]
     assert [payload for _, payload in serve(queue)] == [b"b", b"c", b"d"]
 
 
 def test_a_later_message_keeps_the_outcome_it_got(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
-    block = queue.plan_block()
-    queue.report(block, [Report("acme", 0, 1, 1)])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [Report("acme", 0, 1, 1)])
+    queue.blocks.settle(block)
     assert states(queue) == [(b"a", "waiting"), (b"c", "waiting")]
     assert [payload for _, payload in serve(queue)] == [b"a", b"c"]
     assert [(name, index) for name, _, _, index in told(queue) if name == "Processed"] == [
@@ -154,30 +154,30 @@ def test_a_later_message_keeps_the_outcome_it_got(queue: MessageQueue) -> None:
 
 def test_the_first_report_counts(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     answer(queue, block, BadFormat())
     answer(queue, block, Done())
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert told(queue) == [("ProcessingFailed", "acme", 0, 0)]
 
 
 def test_settling_twice_settles_once(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     answer(queue, block)
-    first = queue.settle_block(block)
-    assert queue.settle_block(block) == first
+    first = queue.blocks.settle(block)
+    assert queue.blocks.settle(block) == first
     assert len(told(queue)) == 1
 
 
 def test_too_late_is_refused(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
-    queue.release_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
     for call in (
         lambda: answer(queue, block),
-        lambda: queue.renew_block(block),
-        lambda: queue.settle_block(block),
+        lambda: queue.blocks.renew(block),
+        lambda: queue.blocks.settle(block),
     ):
         with pytest.raises(TokenRefused):
             call()
@@ -186,51 +186,51 @@ def test_too_late_is_refused(queue: MessageQueue) -> None:
 
 def test_what_was_reported_before_the_release_counts(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block()
-    queue.report(block, [Report("acme", 0, 0, 0)])
-    done = queue.release_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [Report("acme", 0, 0, 0)])
+    done = queue.blocks.release(block)
     assert (done.processed, done.went_back) == (1, 1)
     assert states(queue) == [(b"b", "waiting")]
 
 
 @pytest.mark.parametrize("token", ["", "nothing", "00" * 16])
 def test_tokens_of_no_block(queue: MessageQueue, token: str) -> None:
-    for call in (queue.settle_block, queue.release_block, queue.renew_block, queue.block):
+    for call in (queue.blocks.settle, queue.blocks.release, queue.blocks.renew, queue.blocks.get):
         with pytest.raises(UnknownBlock):
             call(token)
     with pytest.raises(UnknownBlock):
-        queue.report(token, [Report("acme", 0, 0, 0)])
+        queue.blocks.report(token, [Report("acme", 0, 0, 0)])
 
 
 def test_a_token_of_another_ring(make_queue: Maker) -> None:
     one, other = make_queue("one"), make_queue("other")
     one.enqueue_message("acme", b"a")
-    block = one.plan_block()
-    for call in (other.settle_block, other.release_block, other.renew_block, other.block):
+    block = one.blocks.plan()
+    for call in (other.blocks.settle, other.blocks.release, other.blocks.renew, other.blocks.get):
         with pytest.raises(UnknownBlock):
             call(block.token)
-    one.release_block(block)
+    one.blocks.release(block)
 
 
 def test_a_report_on_what_the_block_does_not_hold_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_message("globex", b"c")
-    block = queue.plan_block(limit=Weight(1, 100))
-    queue.report(
+    block = queue.blocks.plan(limit=Weight(1, 100))
+    queue.blocks.report(
         block,
         [Report("acme", 0, 1, 1), Report("globex", 0, 0, 0), Report("nobody", 3, 0, 9), Report("acme", 0, 0, 0)],
     )
-    assert queue.settle_block(block).processed == 1
+    assert queue.blocks.settle(block).processed == 1
     assert [payload for _, payload in serve(queue)] in ([b"b", b"c"], [b"c", b"b"])
 
 
 def test_a_report_on_what_the_block_does_not_hold_is_not_seen(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block(limit=Weight(1, 100))
-    queue.report(block, [Report("acme", 0, 0, 1)])
+    block = queue.blocks.plan(limit=Weight(1, 100))
+    queue.blocks.report(block, [Report("acme", 0, 0, 1)])
     assert queue.footprint("acme").count == 1
     assert states(queue) == [(b"a", "reported"), (b"b", "waiting")]
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert states(queue) == [(b"b", "waiting")]
 
 
@@ -239,16 +239,16 @@ def test_a_report_on_what_the_block_does_not_hold_is_not_seen(queue: MessageQueu
 
 def test_after_the_deadline_the_block_is_lost(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block(lease=10)
+    block = queue.blocks.plan(lease=10)
     # Renewed it lives, left alone it dies.
     clock.advance(9)
-    queue.renew_block(block, 10)
+    queue.blocks.renew(block, 10)
     clock.advance(9.999)
-    assert queue.release_dead_blocks() == 0
+    assert queue.blocks.release_dead() == 0
     clock.advance(0.001)
-    assert queue.release_dead_blocks() == 1
+    assert queue.blocks.release_dead() == 1
     with pytest.raises(TokenRefused):
-        queue.renew_block(block, 10)
+        queue.blocks.renew(block, 10)
     with pytest.raises(TokenRefused):
         answer(queue, block)
     assert serve(queue) == [("acme", b"a")]
@@ -259,58 +259,62 @@ def test_a_late_holder_settles_while_others_are_about_to_release_it(make_queue: 
     """Whoever finds the block dead, and settled when it comes to it, goes on with what it came for."""
     queue, other = make_queue(order="rotation", keep_ledger=keep), make_queue()
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b")])
-    dead = queue.plan_block(limit=Weight(1, 10), lease=60)
+    dead = queue.blocks.plan(limit=Weight(1, 10), lease=60)
     answer(queue, dead)
     with queue.store.writing() as unit:
-        unit.run("close_block", ring=queue.ring_id, token=bytes.fromhex(dead.token), now=unit.now())
+        unit.run("close_block", ring=queue.session.ring_id, token=bytes.fromhex(dead.token), now=unit.now())
     seen: list[str] = []
 
     def settle(statement: str) -> None:
         if statement == "begin" and "dead_blocks" in seen:
             other.store.probe = None
-            queue.settle_block(dead)
-            queue.housekeep()
+            queue.blocks.settle(dead)
+            queue.admin.housekeep()
         seen.append(statement)
 
     other.store.probe = settle
-    block = other.plan_block()
+    block = other.blocks.plan()
     assert payloads(block) == [b"b"]
     assert [(name, origin) for name, origin, *_ in told(queue)] == [("Processed", "acme")]
-    other.release_block(block)
+    other.blocks.release(block)
 
 
 def test_the_next_plan_releases_dead_blocks(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    queue.plan_block(key="dead", lease=0.01)
+    queue.blocks.plan(key="dead", lease=0.01)
 
     def planned() -> Block | None:
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         if block.messages:
             return block
-        queue.release_block(block)
+        queue.blocks.release(block)
         return None
 
     block = eventually(planned)
     assert payloads(block) == [b"a"]
-    assert [one.state for one in queue.blocks() if one.key == "dead"] == ["released"]
-    queue.release_block(block)
+    assert [one.state for one in queue.blocks.list() if one.key == "dead"] == ["released"]
+    queue.blocks.release(block)
 
 
 def test_renewing_moves_the_deadline(queue: MessageQueue) -> None:
-    block = queue.plan_block(lease=10)
-    later = queue.renew_block(block, 100)
+    block = queue.blocks.plan(lease=10)
+    later = queue.blocks.renew(block, 100)
     assert (later - block.deadline).total_seconds() > 80
-    assert queue.block(block.token).deadline == later
-    queue.release_block(block)
+    assert queue.blocks.get(block.token).deadline == later
+    queue.blocks.release(block)
 
 
 def test_blocks_can_be_listed(queue: MessageQueue) -> None:
-    settled, released, planned = (queue.plan_block(key=key) for key in ("1", "2", "3"))
-    queue.settle_block(settled)
-    queue.release_block(released)
-    assert [(one.key, one.state) for one in queue.blocks()] == [("3", "planned"), ("2", "released"), ("1", "settled")]
-    assert [one.key for one in queue.blocks("settled")] == ["1"]
-    queue.release_block(planned)
+    settled, released, planned = (queue.blocks.plan(key=key) for key in ("1", "2", "3"))
+    queue.blocks.settle(settled)
+    queue.blocks.release(released)
+    assert [(one.key, one.state) for one in queue.blocks.list()] == [
+        ("3", "planned"),
+        ("2", "released"),
+        ("1", "settled"),
+    ]
+    assert [one.key for one in queue.blocks.list("settled")] == ["1"]
+    queue.blocks.release(planned)
 
 
 # In flight.
@@ -318,26 +322,26 @@ def test_blocks_can_be_listed(queue: MessageQueue) -> None:
 
 def test_an_ordered_queue_in_flight_is_passed_by(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block(limit=Weight(1, 10))
+    block = queue.blocks.plan(limit=Weight(1, 10))
     queue.enqueue_message("globex", b"c")
-    other = queue.plan_block()
+    other = queue.blocks.plan()
     assert payloads(other) == [b"c"]
     assert serve(queue) == []
-    queue.release_block(block)
-    queue.release_block(other)
+    queue.blocks.release(block)
+    queue.blocks.release(other)
 
 
 def test_of_a_relaxed_queue_the_rest_can_be_claimed(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
-    one = queue.plan_block(limit=Weight(2, 10))
-    other = queue.plan_block(limit=Weight(1, 10))
+    one = queue.blocks.plan(limit=Weight(2, 10))
+    other = queue.blocks.plan(limit=Weight(1, 10))
     assert (payloads(one), payloads(other)) == ([b"a", b"b"], [b"c"])
     answer(queue, other)
-    queue.settle_block(other)
+    queue.blocks.settle(other)
     assert states(queue) == [(b"a", "in flight"), (b"b", "in flight"), (b"d", "waiting")]
-    queue.report(one, [Report("acme", 0, 1, 1)])
-    queue.settle_block(one)
+    queue.blocks.report(one, [Report("acme", 0, 1, 1)])
+    queue.blocks.settle(one)
     assert states(queue) == [(b"a", "waiting"), (b"d", "waiting")]
     assert [payload for _, payload in serve(queue)] == [b"a", b"d"]
 
@@ -345,77 +349,79 @@ def test_of_a_relaxed_queue_the_rest_can_be_claimed(make_queue: Maker) -> None:
 def test_of_a_relaxed_queue_each_outcome_stands_for_itself(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
-    block = queue.plan_block()
-    queue.report(block, [Report("acme", 0, 0, 0, Yield()), Report("acme", 0, 1, 1), Report("acme", 0, 2, 2, Yield())])
-    done = queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(
+        block, [Report("acme", 0, 0, 0, Yield()), Report("acme", 0, 1, 1), Report("acme", 0, 2, 2, Yield())]
+    )
+    done = queue.blocks.settle(block)
     assert (done.processed, done.went_back) == (1, 2)
     assert states(queue) == [(b"a", "waiting"), (b"c", "waiting")]
 
 
 def test_an_origin_may_be_relaxed_alone(queue: MessageQueue) -> None:
-    queue.set_origin("acme", ordered=False)
+    queue.admin.set_origin("acme", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_messages("globex", [b"c", b"d"])
-    queue.force_set_head("acme")
-    one = queue.plan_block(limit=Weight(1, 10))
+    queue.admin.force_set_head("acme")
+    one = queue.blocks.plan(limit=Weight(1, 10))
     assert payloads(one) == [b"a"]
-    other = queue.plan_block(limit=Weight(1, 10))
-    third = queue.plan_block(limit=Weight(2, 10))
+    other = queue.blocks.plan(limit=Weight(1, 10))
+    third = queue.blocks.plan(limit=Weight(2, 10))
     assert sorted(payloads(other) + payloads(third)) == [b"b", b"c"]
     for block in (one, other, third):
-        queue.release_block(block)
+        queue.blocks.release(block)
 
 
 def test_nobody_touches_what_is_in_flight(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block(limit=Weight(1, 10))
+    block = queue.blocks.plan(limit=Weight(1, 10))
     with pytest.raises(InFlight):
-        queue.sweep("acme")
+        queue.sweep_queue("acme")
     for index in (0, 1):
         with pytest.raises(Queued):
             queue.execute_overweight(Address("acme", 0, index), lambda delivery: True)
         # One is held by the block, the other one just waits.
         with pytest.raises(InFlight if index == 0 else Queued):
-            queue.discard_overweight(Address("acme", 0, index), "not wanted")
+            queue.set_aside.discard(Address("acme", 0, index), "not wanted")
     answer(queue, block)
-    assert queue.settle_block(block).processed == 1
+    assert queue.blocks.settle(block).processed == 1
 
 
 def test_pausing_takes_effect_after_the_block(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block(limit=Weight(1, 10))
-    queue.pause("acme")
+    block = queue.blocks.plan(limit=Weight(1, 10))
+    queue.admin.pause("acme")
     answer(queue, block)
-    assert queue.settle_block(block).processed == 1
+    assert queue.blocks.settle(block).processed == 1
     assert serve(queue) == []
-    queue.resume("acme")
+    queue.admin.resume("acme")
     assert serve(queue) == [("acme", b"b")]
 
 
 def test_what_was_sent_meanwhile_comes_after_what_went_back(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     queue.enqueue_message("acme", b"c")
-    queue.release_block(block)
+    queue.blocks.release(block)
     assert [payload for _, payload in serve(queue)] == [b"a", b"b", b"c"]
 
 
 def test_a_service_and_a_block_beside_each_other(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     queue.enqueue_message("globex", b"b")
     assert serve(queue) == [("globex", b"b")]
     answer(queue, block)
-    assert queue.settle_block(block).processed == 1
+    assert queue.blocks.settle(block).processed == 1
 
 
 def test_done_may_carry_messages(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     next_ones = (("acme", b"c"), ("globex", b"d"))
-    queue.report(block, [Report("acme", 0, 0, 0, Done(enqueue=next_ones)), Report("acme", 0, 1, 1, Yield())])
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, Done(enqueue=next_ones)), Report("acme", 0, 1, 1, Yield())])
     assert queue.footprint("globex").count == 0
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert sorted(serve(queue)) == [("acme", b"b"), ("acme", b"c"), ("globex", b"d")]
 
 
@@ -429,47 +435,47 @@ def test_a_weigher_of_the_users_own(queue: MessageQueue) -> None:
         assert origin == "acme"
         return [Weight(int(message), 0) for message in messages]
 
-    block = queue.plan_block(limit=Weight(8, 8), weigher=weigh)
+    block = queue.blocks.plan(limit=Weight(8, 8), weigher=weigh)
     assert (payloads(block), block.planned) == ([b"3", b"4"], Weight(7, 0))
     answer(queue, block)
-    assert queue.settle_block(block).weight == Weight(7, 0)
+    assert queue.blocks.settle(block).weight == Weight(7, 0)
 
 
 def test_a_weigher_that_fails_leaves_the_ring_free(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     for wrong in (lambda origin, messages: 1 / 0, lambda origin, messages: [], lambda origin, messages: ["heavy"]):
         with pytest.raises((ArithmeticError, ValueError)):
-            queue.plan_block(weigher=wrong)
+            queue.blocks.plan(weigher=wrong)
     assert serve(queue) == [("acme", b"a")]
 
 
 def test_measured_use_is_fitted(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x" * length for length in range(1, 31)])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     reports = [
         Report("acme", batch.page, at, at, Done(used=Weight(10 + 2 * len(payload), len(payload))))
         for batch in block.batches()
         for at, payload in enumerate(batch.payloads, start=batch.first)
     ]
-    queue.report(block, reports)
+    queue.blocks.report(block, reports)
     total = sum(10 + 2 * length for length in range(1, 31))
-    assert queue.settle_block(block).weight == Weight(total, sum(range(1, 31)))
-    (fit,) = queue.fits()
+    assert queue.blocks.settle(block).weight == Weight(total, sum(range(1, 31)))
+    (fit,) = queue.inspect.fits()
     assert (fit.origin, fit.count, fit.weigher.base, fit.weigher.per_byte) == ("acme", 30, (10, 0), (2000, 1000))
     assert (fit.drift, fit.processor) == (total / 30, "")
-    assert next(event.weight for event in queue.events()) == Weight(12, 1)
+    assert next(event.weight for event in queue.inspect.events()) == Weight(12, 1)
 
 
 def test_measured_use_is_kept_by_processor(queue: MessageQueue) -> None:
     for origin, time in (("acme", 3), ("birch", 5)):
         queue.enqueue_message(origin, b"x")
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         answer(queue, block, Done(used=Weight(time, 1)))
-        queue.settle_block(block, processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
-    assert [(fit.processor, fit.origin, fit.weigher.base.time) for fit in queue.fits()] == [
+        queue.blocks.settle(block, processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
+    assert [(fit.processor, fit.origin, fit.weigher.base.time) for fit in queue.inspect.fits()] == [
         ("mail", "acme", 3), ("orders", "birch", 5),
     ]  # fmt: skip
-    assert [fit.origin for fit in queue.fits("orders")] == ["birch"]
+    assert [fit.origin for fit in queue.inspect.fits("orders")] == ["birch"]
 
 
 # Attempts and backoff.
@@ -479,12 +485,12 @@ def test_after_too_many_attempts_a_message_waits_for_a_person(make_queue: Maker)
     queue = make_queue(order="rotation", max_attempts=2)
     queue.enqueue_messages("acme", [b"a", b"b"])
     for _ in range(2):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         answer(queue, block, Yield())
-        queue.settle_block(block)
+        queue.blocks.settle(block)
     assert [(name, index) for name, _, _, index in told(queue)][:2] == [("WentBack", 0), ("WentBack", 1)]
     assert ("AttemptsExhausted", "acme", 0, 0) in told(queue)
-    (aside, *_) = queue.overweight()
+    (aside, *_) = queue.set_aside.list()
     assert (aside.address, aside.reason, aside.size) == (Address("acme", 0, 0), "attempts", 1)
     seen: list[bytes] = []
     queue.execute_overweight(aside.address, lambda delivery: seen.append(delivery.payload))
@@ -494,15 +500,15 @@ def test_after_too_many_attempts_a_message_waits_for_a_person(make_queue: Maker)
 def test_a_dead_block_counts_as_an_attempt(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=1)
     queue.enqueue_messages("acme", [b"a", b"b"])
-    queue.release_block(queue.plan_block(limit=Weight(1, 10)))
-    assert [(one.address.index, one.reason) for one in queue.overweight()] == [(0, "attempts")]
+    queue.blocks.release(queue.blocks.plan(limit=Weight(1, 10)))
+    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "attempts")]
     assert serve(queue) == [("acme", b"b")]
 
 
 def test_backoff_passes_the_queue_by(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(order="rotation", backoff=1.0)
     queue.enqueue_messages("acme", [b"a", b"b"])
-    queue.release_block(queue.plan_block())
+    queue.blocks.release(queue.blocks.plan())
     assert serve(queue) == []
     queue.enqueue_message("globex", b"c")
     assert serve(queue) == [("globex", b"c")]
@@ -516,58 +522,58 @@ def test_backoff_passes_the_queue_by(make_queue: Maker, clock: Clock) -> None:
 def set_one_aside(queue: MessageQueue) -> Address:
     queue.enqueue_message("acme", b"heavy", weight=Weight(700_000, 1))
     serve(queue)
-    (aside,) = queue.overweight()
+    (aside,) = queue.set_aside.list()
     return aside.address
 
 
 def test_a_set_aside_message_in_a_block_of_its_own(queue: MessageQueue) -> None:
     address = set_one_aside(queue)
-    block = queue.plan_overweight(address, Weight(800_000, 10), key="by hand")
-    assert queue.plan_overweight(address, Weight(800_000, 10), key="by hand").id == block.id
+    block = queue.blocks.plan_overweight(address, Weight(800_000, 10), key="by hand")
+    assert queue.blocks.plan_overweight(address, Weight(800_000, 10), key="by hand").id == block.id
     assert payloads(block) == [b"heavy"]
     queue.enqueue_message("acme", b"light")
     assert serve(queue) == [("acme", b"light")]
     for call in (
-        lambda: queue.plan_overweight(address, Weight(800_000, 10)),
+        lambda: queue.blocks.plan_overweight(address, Weight(800_000, 10)),
         lambda: queue.execute_overweight(address, lambda delivery: True),
-        lambda: queue.discard_overweight(address, "not wanted"),
+        lambda: queue.set_aside.discard(address, "not wanted"),
         lambda: queue.reap_page("acme", address.page),
     ):
         with pytest.raises(Busy):
             call()
     answer(queue, block)
-    done = queue.settle_block(block)
+    done = queue.blocks.settle(block)
     assert (done.processed, done.weight) == (1, Weight(700_000, 1))
     assert [name for name, *_ in told(queue)] == ["OverweightEnqueued", "Processed", "Processed", "Executed"]
-    assert queue.overweight() == []
+    assert queue.set_aside.list() == []
 
 
 def test_without_an_outcome_it_stays_set_aside(queue: MessageQueue) -> None:
     address = set_one_aside(queue)
-    block = queue.plan_overweight(address, Weight(800_000, 10))
-    assert queue.settle_block(block).went_back == 1
-    assert [one.address for one in queue.overweight()] == [address]
+    block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
+    assert queue.blocks.settle(block).went_back == 1
+    assert [one.address for one in queue.set_aside.list()] == [address]
 
 
 @pytest.mark.parametrize("outcome", [Overweight(Weight(900_000, 0)), Yield()])
 def test_an_execution_that_came_to_nothing_ends_its_block(queue: MessageQueue, outcome: Outcome) -> None:
     address = set_one_aside(queue)
-    block = queue.plan_overweight(address, Weight(800_000, 10))
+    block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
     answer(queue, block, outcome)
-    assert queue.settle_block(block).went_back == 1
-    assert queue.block(block.token).state == "settled"
-    assert [one.address for one in queue.overweight()] == [address]
+    assert queue.blocks.settle(block).went_back == 1
+    assert queue.blocks.get(block.token).state == "settled"
+    assert [one.address for one in queue.set_aside.list()] == [address]
 
 
 def test_a_ring_without_a_service_weight_asks_each_call(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", service_weight=None)
     queue.enqueue_messages("acme", [b"a", b"bb"])
     with pytest.raises(InvalidInput):
-        queue.plan_block()
+        queue.blocks.plan()
     with pytest.raises(InvalidInput):
         queue.service_queues(lambda delivery: True)
-    block = queue.plan_block(limit=Weight(10, 1))
+    block = queue.blocks.plan(limit=Weight(10, 1))
     assert payloads(block) == [b"a"]
     answer(queue, block)
-    done = queue.settle_block(block)
+    done = queue.blocks.settle(block)
     assert (done.processed, done.set_aside) == (1, 1)

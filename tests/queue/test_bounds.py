@@ -56,11 +56,11 @@ def test_each_first_part_of_the_path_has_a_bound_of_its_own(make_queue: Any) -> 
 def test_what_is_set_aside_or_in_flight_counts(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins=1)
     queue.enqueue_message("a", b"1")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     with pytest.raises(TooManyOrigins):
         queue.enqueue_message("b", b"1")
-    queue.release_block(block)
-    queue.sweep("a")
+    queue.blocks.release(block)
+    queue.sweep_queue("a")
     with pytest.raises(TooManyOrigins):
         queue.enqueue_message("b", b"1")
 

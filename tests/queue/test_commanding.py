@@ -48,13 +48,13 @@ def caller(request: pytest.FixtureRequest, make_queue: Maker) -> Iterator[Caller
 
 
 def next_of(queue: MessageQueue, origin: str | None = None) -> ReferenceToken:
-    token = queue.view(origin).try_next()
+    token = queue.leases.view(origin).try_next()
     assert token is not None
     return token
 
 
 def payloads(queue: MessageQueue, origin: str) -> list[bytes]:
-    return [one.payload for one in queue.peek(origin, limit=100) if one.state != "reported"]
+    return [one.payload for one in queue.inspect.peek(origin, limit=100) if one.state != "reported"]
 
 
 # Sending.
@@ -87,10 +87,10 @@ def test_all_that_a_sender_may_say(queue: MessageQueue, caller: Caller) -> None:
     with pytest.raises(KeyConflict, match="made at"):
         commands.push("a", Message(b"other", key="k")).execute()
     caller.commit()
-    found = queue.peek("a")
+    found = queue.inspect.peek("a")
     assert [one.payload for one in found] == [b"1", b"2", b"3"]
     assert found[0].headers == {"trace": "7"} and found[0].weight == Weight(3, 4)
-    assert queue.footprint("late").count == 0 and queue.explain("late").reason == "not due"
+    assert queue.footprint("late").count == 0 and queue.inspect.explain("late").reason == "not due"
     assert queue.footprint("many").count == 300 and [one[1] for one in serve(queue) if one[0] == "old"] == []
 
 
@@ -108,7 +108,7 @@ def test_an_error_says_where_the_command_was_made_and_the_transaction_goes_on(
     queue: MessageQueue, caller: Caller
 ) -> None:
     queue.enqueue_message("a", b"1")
-    late = queue.view("a", lease=0.0).try_next()
+    late = queue.leases.view("a", lease=0.0).try_next()
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
     fine = commands.push("b", b"fine")
@@ -173,8 +173,8 @@ def test_a_completion_goes_with_the_rows_of_the_caller(queue: MessageQueue, call
     caller.run("INSERT INTO business VALUES ('kept')")
     queue.commands(caller.connection).complete(map(str, tokens)).execute()
     caller.commit()
-    assert queue.footprint("a").count == 0 and queue.peek("a")[0].state == "reported"
-    assert queue.housekeep() == 2
+    assert queue.footprint("a").count == 0 and queue.inspect.peek("a")[0].state == "reported"
+    assert queue.admin.housekeep() == 2
     assert sorted(told(queue)) == [("Processed", "a", 0, 0), ("Processed", "b", 0, 0)]
 
 
@@ -209,18 +209,18 @@ def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> Non
             assert places() == [f"{source.ring}/{origin}"], "not before the commit"
         caller.commit()
         assert places() == [f"{target.ring}/{to}"], "settled or not"
-        source.housekeep()
+        source.admin.housekeep()
         assert places() == [f"{target.ring}/{to}"]
         source, origin = target, to
     for ring in (queue, other):
-        for token in ring.view():
+        for token in ring.leases.view():
             token.complete()
     assert places() == []
     assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}loan") == [(0,)]
     assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
     caller.rollback()
     name = message_id(b"the message")
-    story = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.events(id=name)]
+    story = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.inspect.events(id=name)]
     assert story == [
         ("WentBack", "in", ""), ("Transferred", "in", "verify"), ("Transferred", "verify", "other/publish"),
         ("Transferred", "in", "end"), ("Processed", "end", ""),
@@ -263,7 +263,7 @@ def test_a_failed_push_hands_nothing_on_and_may_be_tried_again(queue: MessageQue
     caller.run("INSERT INTO business VALUES ('row')")
     commands.transfer(one, "out", weight=Weight(5, 5)).execute()
     caller.commit()
-    assert queue.peek("out")[0].weight == Weight(5, 5)
+    assert queue.inspect.peek("out")[0].weight == Weight(5, 5)
 
 
 def test_a_ring_of_smaller_pages_refuses(make_queue: Maker, caller: Caller) -> None:
@@ -294,26 +294,26 @@ def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> No
             else:
                 token.complete()
             assert queue.check() == []
-        queue.housekeep()
+        queue.admin.housekeep()
         assert queue.footprint("a").pages == 0 and payloads(queue, "out") == [sent[1], sent[2], sent[6]]
         if how == "serve":
             assert [payload for _, payload in serve(queue)] == [sent[1], sent[2], sent[6]]
         elif how == "block":
-            block = queue.plan_block()
+            block = queue.blocks.plan()
             assert [payload for batch in block.batches() for payload in batch.payloads] == [sent[1], sent[2], sent[6]]
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            assert queue.settle_block(block).processed == 3
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            assert queue.blocks.settle(block).processed == 3
         elif how == "forecast":
-            assert queue.dry_run().messages == 3 and len(list(queue.forecast(3))) >= 1
+            assert queue.inspect.dry_run().messages == 3 and len(list(queue.inspect.forecast(3))) >= 1
             assert [payload for _, payload in serve(queue)] == [sent[1], sent[2], sent[6]]
         else:
             serve(queue)
-            assert len(queue.overweight()) == 3
+            assert len(queue.set_aside.list()) == 3
             if how == "discard":
-                queue.discard_overweight([one.address for one in queue.overweight()], "not wanted")
+                queue.set_aside.discard([one.address for one in queue.set_aside.list()], "not wanted")
             else:
-                queue.sweep("out")
-                for page in sorted({one.address.page for one in queue.overweight()}):
+                queue.sweep_queue("out")
+                for page in sorted({one.address.page for one in queue.set_aside.list()}):
                     queue.reap_page("out", page, "old")
         assert queue.check() == []
         caller.rollback()
@@ -329,7 +329,7 @@ def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
         caller.run("INSERT INTO business VALUES ('row')")
         queue.commands(caller.connection).transfer(token, "b").execute()
         caller.commit()
-        queue.housekeep()
+        queue.admin.housekeep()
         assert queue.check() == []
         loan = f"{queue.store.prefix}loan"
         for harm, mend, says in (
@@ -351,14 +351,14 @@ def test_a_lender_lets_go_while_its_borrower_hands_on(pg_uri: str) -> None:
     """The loan that is written meanwhile does not know yet; whoever settles tells it."""
     queue = Maker(pg_uri)()
     queue.enqueue_messages("a", [b"moved", b"rest"])
-    queue.transfer(next_of(queue, "a"), "b")
+    queue.leases.transfer(next_of(queue, "a"), "b")
     moved, rest = next_of(queue, "b"), next_of(queue, "a")
     with psycopg.connect(pg_uri) as connection:
         queue.commands(connection).transfer(moved, "c").execute()
         rest.complete()
         assert queue.footprint("a").pages == 0 and queue.check() == []
     assert queue.check() == []
-    queue.housekeep()
+    queue.admin.housekeep()
     assert queue.check() == []
     last = next_of(queue, "c")
     assert last.fetch() == b"moved"
@@ -568,7 +568,7 @@ def test_a_transfer_moves_no_payload(quiet_server: Server) -> None:
                 connection.commit()
                 transfer = position() - before
                 before = position()
-                queue.housekeep()
+                queue.admin.housekeep()
                 written[name] = transfer, position() - before
         print(f"\nWAL of transfer and settling: {written}")
         assert written["large"][0] < 1_500 and written["again"][0] < 1_500
@@ -591,7 +591,7 @@ def test_a_transfer_on_sqlite_moves_no_payload(tmp_path: Path) -> None:
     connection.execute("COMMIT")
     assert Path(f"{path}-wal").stat().st_size < 100_000
     connection.close()
-    queue.housekeep()
+    queue.admin.housekeep()
     assert Path(f"{path}-wal").stat().st_size < 250_000
     assert [payload for _, payload in serve(queue)] == [b"x" * size]
     queue.close()
@@ -600,24 +600,24 @@ def test_a_transfer_on_sqlite_moves_no_payload(tmp_path: Path) -> None:
 def test_a_payload_kept_apart_is_handed_on_by_its_reference(make_queue: Maker, caller: Caller) -> None:
     queue = make_queue()
     data = b"x" * 200_000
-    queue.enqueue_blob("a", data, headers={"trace": "7"})
-    with queue.put_blob(b"y" * 100_000) as blob:
+    queue.payloads.enqueue("a", data, headers={"trace": "7"})
+    with queue.payloads.put(b"y" * 100_000) as blob:
         caller.run("INSERT INTO business VALUES ('row')")
         queue.commands(caller.connection).push("a", blob.message()).execute()
         caller.commit()
     token = next_of(queue)
-    with queue.open_blob(token.fetch()) as file:
+    with queue.payloads.open(token.fetch()) as file:
         assert file.read() == data
     caller.run("INSERT INTO business VALUES ('row')")
     queue.commands(caller.connection).transfer(token, "b").execute()
     caller.commit()
-    queue.housekeep()
-    assert queue.check() == [] and len(queue.blobs()) == 2
-    for token in queue.view():
-        with queue.open_blob(token.fetch()) as file:
+    queue.admin.housekeep()
+    assert queue.check() == [] and len(queue.payloads.list()) == 2
+    for token in queue.leases.view():
+        with queue.payloads.open(token.fetch()) as file:
             assert len(file.read()) in (100_000, 200_000)
         token.complete()
-    assert queue.check() == [] and queue.blobs() == []
+    assert queue.check() == [] and queue.payloads.list() == []
 
 
 def test_priorities_are_kept_or_said(queue: MessageQueue, caller: Caller) -> None:
@@ -633,13 +633,13 @@ def test_priorities_are_kept_or_said(queue: MessageQueue, caller: Caller) -> Non
     caller.run("INSERT INTO business VALUES ('row')")
     commands.transfer(token, "b").execute()
     caller.commit()
-    assert [(one.payload, one.address.priority) for one in queue.peek("b")] == [(b"high", "high")]
+    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("b")] == [(b"high", "high")]
     token = next_of(queue, "b")
     caller.run("INSERT INTO business VALUES ('row')")
     commands.push("c", commands.complete(token), priority="regular").execute()
     caller.commit()
-    assert [one.address.priority for one in queue.peek("c")] == ["regular"]
-    queue.housekeep()
+    assert [one.address.priority for one in queue.inspect.peek("c")] == ["regular"]
+    queue.admin.housekeep()
     assert sorted(payload for _, payload in serve(queue)) == [b"high", b"regular"]
 
 

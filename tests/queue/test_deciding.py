@@ -49,46 +49,48 @@ def heavy(queue: MessageQueue) -> Address:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     queue.enqueue_message("acme", b"last")
     assert len(serve(queue)) == 2
-    return queue.overweight()[0].address
+    return queue.set_aside.list()[0].address
 
 
 def test_what_is_told_of_a_set_aside_message(queue: MessageQueue, heavy: Address) -> None:
-    (one,) = queue.overweight()
+    (one,) = queue.set_aside.list()
     assert (one.address, one.size, one.weight, one.limit) == (Address("acme", 0, 1), 5, HEAVY, Weight(600_000, 1 << 30))
     assert one.at is not None and abs(datetime.now(timezone.utc) - one.at) < timedelta(minutes=5)
     assert one.age is not None and 0 <= one.age < 300
     assert one.block is None
     assert queue.footprint("acme") == Footprint(1, 0, 1, 5)
-    assert [(peeked.payload, peeked.state) for peeked in queue.peek("acme", page=0)] == [(b"heavy", "set aside")]
+    assert [(peeked.payload, peeked.state) for peeked in queue.inspect.peek("acme", page=0)] == [
+        (b"heavy", "set aside")
+    ]
 
 
 def test_a_block_is_told_of_what_it_set_aside(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
-    block = queue.plan_block()
-    assert queue.overweight() == []
-    queue.settle_block(block)
-    assert [one.block for one in queue.overweight()] == [block.id]
+    block = queue.blocks.plan()
+    assert queue.set_aside.list() == []
+    queue.blocks.settle(block)
+    assert [one.block for one in queue.set_aside.list()] == [block.id]
 
 
 def test_set_aside_messages_page_by_page(make_queue: Maker) -> None:
     queue = make_queue(heap_size=30)
     queue.enqueue_messages([(f"o{number % 4}", b"%02d" % number) for number in range(40)], weight=HEAVY)
     queue.service_queues(lambda delivery: None)
-    everything = queue.overweight(limit=1000)
+    everything = queue.set_aside.list(limit=1000)
     assert len(everything) == 40
     assert everything == sorted(everything, key=lambda one: one.address)
     pages: list[Any] = []
-    while more := queue.overweight(limit=7, after=pages[-1].address if pages else None):
+    while more := queue.set_aside.list(limit=7, after=pages[-1].address if pages else None):
         pages += more
     assert [one.address for one in pages] == [one.address for one in everything]
-    assert [one.address.origin for one in queue.overweight("o2")] == ["o2"] * 10
+    assert [one.address.origin for one in queue.set_aside.list("o2")] == ["o2"] * 10
 
 
 def test_executing_by_hand(queue: MessageQueue, heavy: Address) -> None:
     seen: list[bytes] = []
     assert queue.execute_overweight(heavy, lambda delivery: seen.append(delivery.payload)) == HEAVY
-    assert (seen, queue.overweight(), queue.footprints()) == ([b"heavy"], [], [])
-    last = list(queue.events())[-2:]
+    assert (seen, queue.set_aside.list(), queue.footprints()) == ([b"heavy"], [], [])
+    last = list(queue.inspect.events())[-2:]
     assert [(event.name, event.weight, event.detail) for event in last] == [
         ("Processed", HEAVY, ""), ("Executed", HEAVY, "tester")
     ]  # fmt: skip
@@ -114,21 +116,21 @@ def test_what_an_execution_sends_commits_with_it(queue: MessageQueue, heavy: Add
 def test_an_execution_that_fails_changes_nothing(
     queue: MessageQueue, heavy: Address, processor: Any, limit: Weight, error: type[Exception]
 ) -> None:
-    before, events = queue.overweight()[0].address, told(queue)
+    before, events = queue.set_aside.list()[0].address, told(queue)
     with pytest.raises(error):
         queue.execute_overweight(heavy, processor, limit)
-    assert ([one.address for one in queue.overweight()], told(queue)) == ([before], events)
+    assert ([one.address for one in queue.set_aside.list()], told(queue)) == ([before], events)
     queue.execute_overweight(heavy, lambda delivery: None)
 
 
 def test_a_backoff_above_its_most_is_refused(queue: MessageQueue) -> None:
     with pytest.raises(ConfigRefused, match="backoff=7200 is above backoff_most=3600: .* raise backoff_most"):
-        queue.change_ring(backoff=7_200)
+        queue.admin.change_ring(backoff=7_200)
     with pytest.raises(ConfigRefused, match="backoff=60 is above backoff_most=30"):
-        queue.create_ring("slow", RingConfig(backoff=60, backoff_most=30))
-    assert queue.change_ring(backoff=7_200, backoff_most=7_200).backoff == 7_200
+        queue.admin.create_ring("slow", RingConfig(backoff=60, backoff_most=30))
+    assert queue.admin.change_ring(backoff=7_200, backoff_most=7_200).backoff == 7_200
     with pytest.raises(ConfigRefused, match="is above"):
-        queue.change_ring(backoff_most=1)
+        queue.admin.change_ring(backoff_most=1)
     # What an earlier version stored is read, and can be changed in other ways.
     stored = RingConfig(backoff=60, backoff_most=30)
     assert RingConfig.from_json(stored.to_json()).changed(lease=60).lease == 60
@@ -140,8 +142,8 @@ def test_only_the_outer_entry_point_records_that_the_stack_limit_was_reached(
     before = told(queue)
     with pytest.raises(Refused):
         queue.execute_overweight(heavy, lambda delivery: StackLimitReached(), for_everything=True)
-    assert [event.name for event in list(queue.events())[len(before) :]] == ["ProcessingFailed"]
-    assert [one.address for one in queue.overweight()] == [heavy]
+    assert [event.name for event in list(queue.inspect.events())[len(before) :]] == ["ProcessingFailed"]
+    assert [one.address for one in queue.set_aside.list()] == [heavy]
 
 
 def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
@@ -156,18 +158,18 @@ def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
         with pytest.raises(error):
             queue.execute_overweight(address, lambda delivery: None)
         with pytest.raises(error):
-            queue.discard_overweight(address, "why")
-    queue.pause("acme")
+            queue.set_aside.discard(address, "why")
+    queue.admin.pause("acme")
     with pytest.raises(QueuePaused):
         queue.execute_overweight(heavy, lambda delivery: None)
 
 
 def test_discarding(queue: MessageQueue, heavy: Address) -> None:
     with pytest.raises(InvalidInput):
-        queue.discard_overweight(heavy, "")
-    assert queue.discard_overweight(heavy, "the customer is gone") == 1
-    assert (queue.overweight(), queue.footprints()) == ([], [])
-    last = list(queue.events())[-1]
+        queue.set_aside.discard(heavy, "")
+    assert queue.set_aside.discard(heavy, "the customer is gone") == 1
+    assert (queue.set_aside.list(), queue.footprints()) == ([], [])
+    last = list(queue.inspect.events())[-1]
     assert (last.name, last.origin, last.index, last.detail) == (
         "Discarded",
         "acme",
@@ -179,12 +181,12 @@ def test_discarding(queue: MessageQueue, heavy: Address) -> None:
 def test_discarding_many_is_all_or_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"], weight=HEAVY)
     serve(queue)
-    addresses = [one.address for one in queue.overweight()]
+    addresses = [one.address for one in queue.set_aside.list()]
     with pytest.raises(NoMessage):
-        queue.discard_overweight([*addresses[:2], Address("acme", 0, 9)], "old")
-    assert len(queue.overweight()) == 3
-    assert queue.discard_overweight(addresses[:2], "old") == 2
-    assert [one.address for one in queue.overweight()] == addresses[2:]
+        queue.set_aside.discard([*addresses[:2], Address("acme", 0, 9)], "old")
+    assert len(queue.set_aside.list()) == 3
+    assert queue.set_aside.discard(addresses[:2], "old") == 2
+    assert [one.address for one in queue.set_aside.list()] == addresses[2:]
 
 
 def test_reaping(make_queue: Maker) -> None:
@@ -197,7 +199,7 @@ def test_reaping(make_queue: Maker) -> None:
     queue.reap_page("acme", 0, "too old")
     with pytest.raises(NoPage):
         queue.reap_page("acme", 0)
-    assert [(event.name, event.page, event.detail) for event in queue.events()][-2:] == [
+    assert [(event.name, event.page, event.detail) for event in queue.inspect.events()][-2:] == [
         ("Discarded", 0, "too old (tester)"), ("PageReaped", 0, "too old (tester)")
     ]  # fmt: skip
     assert queue.footprint("acme") == Footprint(1, 0, 1, 4)
@@ -213,29 +215,29 @@ def test_a_page_that_is_not_old_enough_is_kept(queue: MessageQueue, heavy: Addre
 
 def test_pausing_and_resuming(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    queue.pause("acme", "migration")
+    queue.admin.pause("acme", "migration")
     queue.enqueue_message("acme", b"b")
     assert serve(queue) == []
-    (paused,) = queue.paused()
+    (paused,) = queue.admin.paused()
     assert (paused.origin, paused.reason, paused.who, paused.until) == ("acme", "migration", "tester", None)
-    assert queue.ring_order() == ["acme"]
-    assert (queue.resume("acme"), queue.resume("acme")) == (True, False)
+    assert queue.inspect.ring_order() == ["acme"]
+    assert (queue.admin.resume("acme"), queue.admin.resume("acme")) == (True, False)
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
 def test_a_pause_may_end_by_itself(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"a")
-    queue.pause("acme", until=1.0)
+    queue.admin.pause("acme", until=1.0)
     assert serve(queue) == []
     clock.advance(1.0)
     assert serve(queue) == [("acme", b"a")]
-    assert queue.paused() == []
+    assert queue.admin.paused() == []
 
 
 def test_pausing_again_says_it_anew(queue: MessageQueue) -> None:
-    queue.pause("acme", "one", until=timedelta(days=1))
-    queue.pause("acme", "two")
-    assert [(one.reason, one.until) for one in queue.paused()] == [("two", None)]
+    queue.admin.pause("acme", "one", until=timedelta(days=1))
+    queue.admin.pause("acme", "two")
+    assert [(one.reason, one.until) for one in queue.admin.paused()] == [("two", None)]
 
 
 # Sweeping and the head.
@@ -243,14 +245,14 @@ def test_pausing_again_says_it_anew(queue: MessageQueue) -> None:
 
 def test_swept_messages_wait_for_a_person(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
-    assert queue.sweep("acme") == 2
-    assert (queue.sweep("acme"), serve(queue), queue.ring_order()) == (0, [], [])
+    assert queue.sweep_queue("acme") == 2
+    assert (queue.sweep_queue("acme"), serve(queue), queue.inspect.ring_order()) == (0, [], [])
     assert queue.footprint("acme") == Footprint(1, 0, 2, 2)
-    assert [(one.address.index, one.reason) for one in queue.overweight()] == [(0, "swept"), (1, "swept")]
+    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "swept"), (1, "swept")]
     queue.enqueue_message("acme", b"c")
     assert serve(queue) == [("acme", b"c")]
     queue.execute_overweight(Address("acme", 0, 1), lambda delivery: None)
-    assert [one.address.index for one in queue.overweight()] == [0]
+    assert [one.address.index for one in queue.set_aside.list()] == [0]
     queue.execute_overweight(Address("acme", 0, 0), lambda delivery: None)
     assert queue.footprints() == []
 
@@ -258,12 +260,12 @@ def test_swept_messages_wait_for_a_person(queue: MessageQueue) -> None:
 def test_forcing_the_head(queue: MessageQueue) -> None:
     for name in "abcd":
         queue.enqueue_message(name, name.encode())
-    assert queue.ring_order() == list("abcd")
-    assert queue.force_set_head("c") is True
-    assert queue.ring_order() == list("cdab")
-    assert queue.force_set_head("d") is True
-    assert queue.ring_order() == list("dabc")
-    assert queue.force_set_head("nobody") is False
+    assert queue.inspect.ring_order() == list("abcd")
+    assert queue.admin.force_set_head("c") is True
+    assert queue.inspect.ring_order() == list("cdab")
+    assert queue.admin.force_set_head("d") is True
+    assert queue.inspect.ring_order() == list("dabc")
+    assert queue.admin.force_set_head("nobody") is False
     assert [origin for origin, _ in serve(queue)] == list("dabc")
 
 
@@ -273,8 +275,8 @@ def test_forcing_every_head_of_a_ring(queue: MessageQueue, number: int) -> None:
     for name in names:
         queue.enqueue_message(name, b"x")
     for at, name in enumerate(names):
-        assert queue.force_set_head(name)
-        assert queue.ring_order() == names[at:] + names[:at]
+        assert queue.admin.force_set_head(name)
+        assert queue.inspect.ring_order() == names[at:] + names[:at]
 
 
 def test_forcing_a_head_before_those_who_have_yet_to_enter(
@@ -283,12 +285,12 @@ def test_forcing_a_head_before_those_who_have_yet_to_enter(
     monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
     for name in "abcdef":
         queue.enqueue_message(name, b"x")
-    queue.release_block(queue.plan_block(limit=Weight(1, 1 << 30)))
+    queue.blocks.release(queue.blocks.plan(limit=Weight(1, 1 << 30)))
     for name in "gh":
         queue.enqueue_message(name, b"x")
-    assert queue.ring_order() == list("bcdefagh")
-    queue.force_set_head("f")
-    assert queue.ring_order() == list("faghbcde")
+    assert queue.inspect.ring_order() == list("bcdefagh")
+    queue.admin.force_set_head("f")
+    assert queue.inspect.ring_order() == list("faghbcde")
 
 
 # How an origin is served.
@@ -296,7 +298,7 @@ def test_forcing_a_head_before_those_who_have_yet_to_enter(
 
 def test_shares(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(1_000, 1_000), rounds_per_block=100)
-    queue.set_origin("acme", share=3)
+    queue.admin.set_origin("acme", share=3)
     for name in ("acme", "globex"):
         queue.enqueue_messages(name, [b"x"] * 2_000, weight=Weight(1, 0))
     queue.service_queues(lambda delivery: None)
@@ -307,20 +309,20 @@ def test_shares(make_queue: Maker) -> None:
 
 def test_a_most_per_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit")
-    queue.set_origin("acme", most=Weight(5, 100))
+    queue.admin.set_origin("acme", most=Weight(5, 100))
     queue.enqueue_messages("acme", [b"x"] * 20)
     queue.enqueue_message("acme", b"heavy", weight=Weight(6, 1))
     assert len(serve(queue)) == 5
     for _ in range(4):
         serve(queue)
-    assert [(one.weight, one.limit and one.limit.time) for one in queue.overweight()] == [(Weight(6, 1), 5)]
+    assert [(one.weight, one.limit and one.limit.time) for one in queue.set_aside.list()] == [(Weight(6, 1), 5)]
 
 
 def test_a_least_per_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(10, 1_000))
     for name in ("a", "b", "c", "quiet"):
         queue.enqueue_messages(name, [b"x"] * 50)
-    queue.set_origin("quiet", least=Weight(6, 500))
+    queue.admin.set_origin("quiet", least=Weight(6, 500))
     for _ in range(3):
         served = [origin for origin, _ in serve(queue)]
         assert served.count("quiet") >= 6
@@ -332,21 +334,21 @@ def test_a_least_reaches_far_into_the_ring(make_queue: Maker) -> None:
     queue.enqueue_messages([(f"o{number:03}", b"x") for number in range(300) for _ in range(2)])
     serve(queue)
     queue.enqueue_messages("quiet", [b"x"] * 7)
-    queue.set_origin("quiet", least=Weight(3, 500))
+    queue.admin.set_origin("quiet", least=Weight(3, 500))
     assert [[origin for origin, _ in serve(queue)].count("quiet") for _ in range(4)] == [3, 3, 1, 0]
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert "quiet" not in block.origins
     queue.enqueue_message("quiet", b"x")
-    other = queue.plan_block()
+    other = queue.blocks.plan()
     assert other.origins[0] == "quiet"
-    queue.release_block(other)
-    queue.release_block(block)
+    queue.blocks.release(other)
+    queue.blocks.release(block)
 
 
 @pytest.mark.parametrize("settings", [{"share": 0}, {"share": 1.5}, {"share": True}, {"least": (1,)}, {"most": "x"}])
 def test_what_no_origin_can_be_set_to(queue: MessageQueue, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        queue.set_origin("acme", **settings)
+        queue.admin.set_origin("acme", **settings)
 
 
 # Rings.
@@ -356,22 +358,22 @@ def test_two_rings_in_one_store_do_not_meet(make_queue: Maker) -> None:
     one, other = make_queue("one"), make_queue("other")
     one.enqueue_message("acme", b"a")
     other.enqueue_message("acme", b"b")
-    one.pause("acme")
+    one.admin.pause("acme")
     assert (serve(one), serve(other)) == ([], [("acme", b"b")])
     assert (one.footprint("acme").count, other.footprint("acme").count) == (1, 0)
     assert (told(one), len(told(other))) == ([], 1)
-    assert one.rings() == ["default", "one", "other"]
+    assert one.admin.rings() == ["default", "one", "other"]
 
 
 def test_rings_that_cannot_be(make_queue: Maker) -> None:
     queue = make_queue()
     with pytest.raises(RingExists):
-        queue.create_ring("test")
+        queue.admin.create_ring("test")
     with pytest.raises(UnknownRing, match="'default', 'test'"):
         MessageQueue(make_queue.uri, "nowhere")
     with pytest.raises(ConfigRefused):
-        queue.create_ring("no good name!")
-    assert queue.rings() == ["default", "test"]
+        queue.admin.create_ring("no good name!")
+    assert queue.admin.rings() == ["default", "test"]
 
 
 @pytest.mark.empty_store
@@ -382,16 +384,16 @@ def test_a_store_without_a_schema(store_uri: str) -> None:
 
 def test_a_heap_may_only_grow(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"x" * 60_000)
-    assert queue.change_ring(heap_size=100_000, max_stale=7).heap_size == 100_000
+    assert queue.admin.change_ring(heap_size=100_000, max_stale=7).heap_size == 100_000
     with pytest.raises(ConfigRefused, match="may only grow"):
-        queue.change_ring(heap_size=99_999)
+        queue.admin.change_ring(heap_size=99_999)
     queue.enqueue_message("acme", b"y" * 90_000)
     assert len(serve(queue)) == 2
 
 
 def test_changes_reach_everybody(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation"), make_queue()
-    assert queue.change_ring(weigher=LinearWeigher((5, 0), (0, 0))).weigher.weigh(9) == Weight(5, 0)
+    assert queue.admin.change_ring(weigher=LinearWeigher((5, 0), (0, 0))).weigher.weigh(9) == Weight(5, 0)
     other.enqueue_message("acme", b"a")
     assert other.service_queues(lambda delivery: None).weight == Weight(5, 0)
     assert other.config == queue.config
@@ -409,7 +411,7 @@ def test_changes_reach_everybody(make_queue: Maker) -> None:
 def test_changes_that_are_refused_change_nothing(queue: MessageQueue, changes: dict[str, Any]) -> None:
     before = queue.config
     with pytest.raises(InvalidInput):
-        queue.change_ring(**changes)
+        queue.admin.change_ring(**changes)
     assert queue.config == before
     assert queue.enqueue_message("acme", b"x").count == 1
 
@@ -419,8 +421,8 @@ def test_a_ring_that_pays_for_nothing_is_refused(queue: MessageQueue) -> None:
 
     costs = Costs(bump_service_head=Weight(3, 0), service_page_item=Weight(2, 7))
     with pytest.raises(ConfigRefused, match="at least 5/7"):
-        queue.create_ring("poor", RingConfig(service_weight=Weight(4, 4), costs=costs))
-    queue.create_ring("just", RingConfig(service_weight=Weight(5, 7), costs=costs))
+        queue.admin.create_ring("poor", RingConfig(service_weight=Weight(4, 4), costs=costs))
+    queue.admin.create_ring("just", RingConfig(service_weight=Weight(5, 7), costs=costs))
 
 
 # Looking.
@@ -438,11 +440,11 @@ def test_footprints_page_by_page(queue: MessageQueue) -> None:
 def test_peeking_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"%d" % number for number in range(50)])
     for _ in range(2):
-        assert [one.payload for one in queue.peek("acme", limit=3)] == [b"0", b"1", b"2"]
-    first = queue.peek("acme")[0]
+        assert [one.payload for one in queue.inspect.peek("acme", limit=3)] == [b"0", b"1", b"2"]
+    first = queue.inspect.peek("acme")[0]
     assert (first.address, first.state, first.attempts) == (Address("acme", 0, 0), "waiting", 0)
     assert first.sent_at is not None and abs(datetime.now(timezone.utc) - first.sent_at) < timedelta(minutes=5)
-    assert queue.peek("nobody") == []
+    assert queue.inspect.peek("nobody") == []
     assert len(serve(queue)) == 50
 
 
@@ -450,19 +452,19 @@ def test_events_can_be_filtered(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     serve(queue)
-    block = queue.plan_block()
-    queue.settle_block(block)
-    assert {event.origin for event in queue.events(origin="globex")} == {"globex"}
-    assert [event.name for event in queue.events(name="OverweightEnqueued")] == ["OverweightEnqueued"]
-    (one,) = queue.events(origin="globex")
-    assert [(event.origin, event.index) for event in queue.events(id=one.id)] == [("globex", 0)]
-    assert list(queue.events(block=block.id)) == []
-    assert len(list(queue.events(limit=2))) == 2
-    everything = list(queue.events())
+    block = queue.blocks.plan()
+    queue.blocks.settle(block)
+    assert {event.origin for event in queue.inspect.events(origin="globex")} == {"globex"}
+    assert [event.name for event in queue.inspect.events(name="OverweightEnqueued")] == ["OverweightEnqueued"]
+    (one,) = queue.inspect.events(origin="globex")
+    assert [(event.origin, event.index) for event in queue.inspect.events(id=one.id)] == [("globex", 0)]
+    assert list(queue.inspect.events(block=block.id)) == []
+    assert len(list(queue.inspect.events(limit=2))) == 2
+    everything = list(queue.inspect.events())
     assert len(everything) == 4
     assert [event.seq for event in everything] == sorted({event.seq for event in everything})
     for at, event in enumerate(everything):
-        assert list(queue.events(after=event.seq)) == everything[at + 1 :]
+        assert list(queue.inspect.events(after=event.seq)) == everything[at + 1 :]
 
 
 def test_events_can_be_followed(make_queue: Maker) -> None:
@@ -470,7 +472,7 @@ def test_events_can_be_followed(make_queue: Maker) -> None:
     found: list[bytes] = []
 
     def follow() -> None:
-        for event in reader.events(follow=True, limit=3):
+        for event in reader.inspect.events(follow=True, limit=3):
             found.append(event.origin.encode())
 
     thread = threading.Thread(target=follow, daemon=True)
@@ -484,21 +486,21 @@ def test_events_can_be_followed(make_queue: Maker) -> None:
 
 def test_the_ledger(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
-    queue.pause("globex")
-    block = queue.plan_block()
-    (page,) = queue.ledger(block=block.id)
+    queue.admin.pause("globex")
+    block = queue.blocks.plan()
+    (page,) = queue.inspect.ledger(block=block.id)
     lines = {line.origin: (line.granted, line.messages, line.reason) for line in page.entries}
     assert lines == {"acme": (Weight(2, 2), 2, "emptied"), "globex": (Weight(0, 0), 0, "paused")}
-    queue.release_block(block)
-    queue.resume("globex")
+    queue.blocks.release(block)
+    queue.admin.resume("globex")
     serve(queue)
-    assert [len(page.entries) for page in queue.ledger()] == [2, 2]
+    assert [len(page.entries) for page in queue.inspect.ledger()] == [2, 2]
 
 
 def test_what_is_kept_no_longer_goes(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", keep_events=0, keep_ledger=0, key_window=0)
     queue.enqueue_message("acme", b"a", key="k")
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
     serve(queue)
-    queue.housekeep()
-    assert (list(queue.events()), queue.ledger(), queue.blocks()) == ([], [], [])
+    queue.admin.housekeep()
+    assert (list(queue.inspect.events()), queue.inspect.ledger(), queue.blocks.list()) == ([], [], [])

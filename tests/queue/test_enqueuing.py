@@ -220,8 +220,8 @@ def test_a_message_joins_when_it_is_due(queue: MessageQueue, clock: Clock) -> No
 def test_a_due_time_in_the_past_is_now(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"], not_before=datetime.now(timezone.utc) - timedelta(hours=1))
     assert queue.footprint("acme") == Footprint(1, 1, 2, 2)
-    assert [one.payload for one in queue.peek("acme")] == [b"a", b"b"]
-    assert queue.ring_order() in ([], ["acme"])
+    assert [one.payload for one in queue.inspect.peek("acme")] == [b"a", b"b"]
+    assert queue.inspect.ring_order() in ([], ["acme"])
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
@@ -264,10 +264,10 @@ def test_an_expired_message_is_dropped_when_it_would_be_tried(queue: MessageQueu
 def test_an_expired_message_of_a_block(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", expires=-1)
     queue.enqueue_message("acme", b"b")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert [list(batch.payloads) for batch in block.batches()] == [[b"b"]]
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    done = queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    done = queue.blocks.settle(block)
     assert (done.processed, done.expired) == (1, 1)
     assert [name for name, *_ in told(queue)] == ["Expired", "Processed"]
 
@@ -280,7 +280,7 @@ def test_a_declared_weight_is_what_it_costs(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"b", Message(b"c", weight=Weight(5, 5))], weight=Weight(20, 1))
     result = queue.service_queues(lambda delivery: True)
     assert result.weight == Weight(95, 9)
-    assert [event.weight for event in queue.events()] == [(70, 3), (20, 1), (5, 5)]
+    assert [event.weight for event in queue.inspect.events()] == [(70, 3), (20, 1), (5, 5)]
 
 
 def test_headers_travel(queue: MessageQueue) -> None:
@@ -288,11 +288,11 @@ def test_headers_travel(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"b", Message(b"c", headers={"own": "2"})], headers={"all": "3"})
     queue.enqueue_message("acme", b"d")
     wanted = [{"traceparent": "00-1"}, {"all": "3"}, {"own": "2"}, {}]
-    assert [dict(one.headers) for one in queue.peek("acme")] == wanted
-    block = queue.plan_block()
+    assert [dict(one.headers) for one in queue.inspect.peek("acme")] == wanted
+    block = queue.blocks.plan()
     batches = list(block.batches())
     assert [dict(headers) for batch in batches for headers in batch.headers] == wanted
-    queue.release_block(block)
+    queue.blocks.release(block)
     seen: list[dict[str, str]] = []
     queue.service_queues(lambda delivery: seen.append(dict(delivery.headers)))
     assert seen == wanted

@@ -45,7 +45,7 @@ def leaky_outcome(delivery: Delivery) -> Any:
 
 
 def reasons(queue: MessageQueue) -> list[str]:
-    return [event.why for event in queue.events() if event.name == "WentBack"]
+    return [event.why for event in queue.inspect.events() if event.name == "WentBack"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_log_shows_the_text_where_that_is_allowed(
 def test_by_hand_the_same(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_message("acme", PAYLOAD, weight=Weight(10**12, 1))
     queue.service_queues(lambda delivery: None)
-    (aside,) = queue.overweight()
+    (aside,) = queue.set_aside.list()
 
     with pytest.raises(TemporarilyUnprocessable) as told:
         queue.execute_overweight(aside.address, leaky, Weight(10**13, 1 << 40))

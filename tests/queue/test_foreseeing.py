@@ -47,7 +47,7 @@ def same(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
     assert taken(foreseen) == taken(block)
     assert (foreseen.planned, foreseen.overhead, foreseen.limit) == (block.planned, block.overhead, block.limit)
     assert (foreseen.messages, foreseen.origins) == (block.messages, block.origins)
-    ledger = [entry for page in queue.ledger(block=block.id) for entry in page.entries]
+    ledger = [entry for page in queue.inspect.ledger(block=block.id) for entry in page.entries]
     assert [(one.origin, one.offered, one.deficit, one.reason) for one in foreseen.queues] == [
         (entry.origin, entry.offered, entry.deficit, entry.reason) for entry in ledger
     ]
@@ -58,8 +58,8 @@ def same(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
 
 def do(queue: MessageQueue, block: Block) -> None:
     """Every message is done."""
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
 
 
 class Life:
@@ -84,11 +84,11 @@ class Life:
         self.queue.enqueue_message(self.dice.choice(self.origins), b"later", not_before=3600)
 
     def pause(self) -> None:
-        self.queue.pause(self.dice.choice(self.origins))
+        self.queue.admin.pause(self.dice.choice(self.origins))
 
     def set(self) -> None:
         dice = self.dice
-        self.queue.set_origin(
+        self.queue.admin.set_origin(
             dice.choice(self.origins), share=dice.choice([None, 1, 3]), least=dice.choice([None, None, Weight(3, 3)]),
             most=dice.choice([None, None, Weight(6, 6)]), ordered=dice.choice([None, False]),
         )  # fmt: skip
@@ -97,14 +97,14 @@ class Life:
         """A block that is done, or not, or has died, with some of it reported."""
         queue, dice = self.queue, self.dice
         fate = dice.choice(["done", "done", "half", "dead", "dead", "lives"])
-        block = queue.plan_block(lease=0.0 if fate == "dead" else None, **seed_of(queue))
+        block = queue.blocks.plan(lease=0.0 if fate == "dead" else None, **seed_of(queue))
         batches = list(block.batches())
         answered = batches if fate == "done" else batches[: len(batches) // 2]
         if fate != "dead":
             outcomes = [Yield("later")] if dice.random() < 0.3 else []
-            queue.report(block, [batch.answer(*outcomes) for batch in answered])
+            queue.blocks.report(block, [batch.answer(*outcomes) for batch in answered])
         if fate in ("done", "half"):
-            queue.settle_block(block)
+            queue.blocks.settle(block)
 
 
 def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
@@ -125,7 +125,7 @@ def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
 def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
     """The same, where besides high messages may have been sent, a ring allows less, or shares by paths."""
     queue, dice = a_ring(make_queue, order, number), random.Random(f"{number}, and more")
-    queue.change_ring(
+    queue.admin.change_ring(
         max_message_size=dice.choice([None, None, 4]), most_of_limit=dice.choice([None, None, 0.2, 0.5]),
         kept_for_regular=dice.choice([0.0, 0.3, 0.5]), paths=order == "deficit" and dice.random() < 0.3,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
         queue.enqueue_messages(origin, payloads, priority=dice.choice(["high", "regular"]))
     if dice.random() < 0.3:
         # Somebody has a message of it on lease.
-        queue.view().try_next()
+        queue.leases.view().try_next()
     return queue
 
 
@@ -146,8 +146,8 @@ def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) ->
     for number in range(25):
         queue = (a_ring, a_wide_ring)[number % 2](make_queue, order, number)
         with untouched(queue):
-            foreseen = queue.dry_run(**seed_of(queue))
-        same(queue, foreseen, queue.plan_block(**seed_of(queue)))
+            foreseen = queue.inspect.dry_run(**seed_of(queue))
+        same(queue, foreseen, queue.blocks.plan(**seed_of(queue)))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -155,27 +155,27 @@ def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker, order: str) -
     for number in range(100, 120):
         queue = a_ring(make_queue, order, number)
         with untouched(queue):
-            foreseen = queue.forecast(12, **seed_of(queue))
+            foreseen = queue.inspect.forecast(12, **seed_of(queue))
         assert [one.number for one in foreseen] == list(range(1, len(foreseen) + 1))
         for one in foreseen:
-            block = queue.plan_block(**seed_of(queue))
+            block = queue.blocks.plan(**seed_of(queue))
             same(queue, one, block)
             do(queue, block)
         if len(foreseen) < 12:
-            assert taken(queue.plan_block(**seed_of(queue))) == []
+            assert taken(queue.blocks.plan(**seed_of(queue))) == []
 
 
 def ask_and_see(queue: MessageQueue, dice: random.Random, ahead: int = 8) -> None:
     """Ask for some messages and every queue in which block they run, let the blocks run, and compare."""
-    found = [one.address for origin, _ in queue.footprints() for one in queue.peek(origin, limit=200)]
+    found = [one.address for origin, _ in queue.footprints() for one in queue.inspect.peek(origin, limit=200)]
     asked = dice.sample(found, min(len(found), 6))
     with untouched(queue):
-        foreseen = queue.forecast(ahead)
-        told = {address: queue.explain_message(address, ahead=ahead) for address in asked}
-        first = {origin: queue.explain(origin, ahead=ahead) for origin in {address.origin for address in asked}}
+        foreseen = queue.inspect.forecast(ahead)
+        told = {address: queue.inspect.explain_message(address, ahead=ahead) for address in asked}
+        first = {origin: queue.inspect.explain(origin, ahead=ahead) for origin in {address.origin for address in asked}}
     ran: dict[Address, int] = {}
     for at in range(1, ahead + 1):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         if at <= len(foreseen):
             same(queue, foreseen[at - 1], block)
         else:
@@ -221,7 +221,7 @@ def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> Non
         shares = {origin: dice.choice([1, 2, 5]) for origin in ("o1", "o3", "fresh")}
         for origin in shares:
             # What else was set for it goes with a new share.
-            queue.set_origin(origin)
+            queue.admin.set_origin(origin)
         queue.enqueue_messages("fresh", [b"x"] * 9)
         limit, settings = dice.choice([None, Weight(20, 25), Weight(3, 3)]), {"rounds_per_block": dice.choice([1, 4])}
         if dice.random() < 0.5:
@@ -230,11 +230,11 @@ def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> Non
             settings["service_weight"] = Weight(25, 60)
         seed = SEED if then == "shuffle" else None
         with untouched(queue):
-            foreseen = queue.dry_run(limit, shares=shares, order=then, seed=seed, **settings)
+            foreseen = queue.inspect.dry_run(limit, shares=shares, order=then, seed=seed, **settings)
         for origin, share in shares.items():
-            queue.set_origin(origin, share=share)
-        queue.change_ring(order=then, **settings)
-        same(queue, foreseen, queue.plan_block(limit=limit, seed=seed))
+            queue.admin.set_origin(origin, share=share)
+        queue.admin.change_ring(order=then, **settings)
+        same(queue, foreseen, queue.blocks.plan(limit=limit, seed=seed))
 
 
 def condition(what: str, value: str, origin: str) -> dict[str, Any]:
@@ -255,9 +255,9 @@ def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
     tried = dict.fromkeys(("limit", "share", "order"), 0)
     for number in range(400, 408):
         queue, dice = a_ring(make_queue, order, number), random.Random(number)
-        found = [one.address for origin, _ in queue.footprints() for one in queue.peek(origin, limit=200)]
+        found = [one.address for origin, _ in queue.footprints() for one in queue.inspect.peek(origin, limit=200)]
         for address in dice.sample(found, min(len(found), 4)):
-            told = queue.explain_message(address, ahead=6)
+            told = queue.inspect.explain_message(address, ahead=6)
             assert told.sentence.endswith(".") and "\n" not in told.sentence and ". " not in told.sentence
             assert told.reason in AT_REST or told.remedies, told
             for remedy in told.remedies:
@@ -268,7 +268,7 @@ def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
                     continue
                 what, value, block = said.groups()
                 tried[what] += 1
-                blocks = queue.forecast(6, **condition(what, value, address.origin))
+                blocks = queue.inspect.forecast(6, **condition(what, value, address.origin))
                 assert next(one.number for one in blocks if one.verdict(address) == "processed") == int(block)
                 assert told.block is None or int(block) < told.block
     assert tried["limit"] and (tried["share"] or order == "rotation")
@@ -277,7 +277,7 @@ def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
 def test_a_limit_that_cannot_be_doubled(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", service_weight=Weight(LARGEST, 10))
     queue.enqueue_messages("acme", [b"x" * 9] * 3)
-    told = queue.explain_message(Address("acme", 0, 2))
+    told = queue.inspect.explain_message(Address("acme", 0, 2))
     assert told.block == 3 and told.remedies[0].startswith(f"with a limit of {Weight(LARGEST, 20)}")
 
 
@@ -285,33 +285,33 @@ def test_shares_change_who_gets_what(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(32, 1 << 20), rounds_per_block=32)
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 100)
-    assert [queue.dry_run().queue(one).messages for one in ("acme", "globex")] == [16, 16]
-    assert [queue.dry_run(shares={"acme": 3}).queue(one).messages for one in ("acme", "globex")] == [24, 8]
-    assert queue.dry_run(Weight(10, 1 << 20)).messages == 10
-    assert queue.dry_run(order="rotation").origins == ["acme"]
-    assert [one.messages for one in queue.forecast(order="rotation")] == [32, 32, 32, 32, 32, 32, 8]
-    assert queue.dry_run().verdict(Address("acme", 0, 0)) == "processed"
-    assert queue.dry_run().verdict(Address("acme", 0, 99)) is None
+    assert [queue.inspect.dry_run().queue(one).messages for one in ("acme", "globex")] == [16, 16]
+    assert [queue.inspect.dry_run(shares={"acme": 3}).queue(one).messages for one in ("acme", "globex")] == [24, 8]
+    assert queue.inspect.dry_run(Weight(10, 1 << 20)).messages == 10
+    assert queue.inspect.dry_run(order="rotation").origins == ["acme"]
+    assert [one.messages for one in queue.inspect.forecast(order="rotation")] == [32, 32, 32, 32, 32, 32, 8]
+    assert queue.inspect.dry_run().verdict(Address("acme", 0, 0)) == "processed"
+    assert queue.inspect.dry_run().verdict(Address("acme", 0, 99)) is None
 
 
 def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
     queue = make_queue(order="shuffle")
     queue.enqueue_message("acme", b"x")
     with pytest.raises(InvalidInput, match="seed"):
-        queue.dry_run()
+        queue.inspect.dry_run()
     with pytest.raises(InvalidInput, match="64 bytes"):
-        queue.dry_run(seed=b"x" * 65)
-    assert queue.dry_run(seed=SEED).messages == queue.dry_run(order="rotation").messages == 1
-    told = queue.explain("acme")
+        queue.inspect.dry_run(seed=b"x" * 65)
+    assert queue.inspect.dry_run(seed=SEED).messages == queue.inspect.dry_run(order="rotation").messages == 1
+    told = queue.inspect.explain("acme")
     assert (told.reason, told.block) == ("chance", None) and "shuffles" in told.sentence
-    assert queue.explain("acme", seed=SEED).block == 1
+    assert queue.inspect.explain("acme", seed=SEED).block == 1
     for wrong, match in (
         ({"shares": {"acme": 0}}, "share"),
         ({"heap_size": 1 << 20}, "heap_size"),
         ({"odd": 1}, "odd"),
     ):
         with pytest.raises(ConfigRefused, match=match):
-            queue.dry_run(seed=SEED, **wrong)  # type: ignore[arg-type]
+            queue.inspect.dry_run(seed=SEED, **wrong)  # type: ignore[arg-type]
     with make_queue("free", service_weight=None, order="rotation") as free:
         with pytest.raises(InvalidInput, match="service weight"):
             free.forecast()
@@ -331,7 +331,7 @@ def small(make_queue: Maker) -> MessageQueue:
 
 def why(queue: MessageQueue, address: str) -> tuple[str, int | None]:
     with untouched(queue):
-        told = queue.explain_message(Address.parse(address))
+        told = queue.inspect.explain_message(Address.parse(address))
     assert told.address == Address.parse(address) and told.sentence.endswith(".")
     return told.reason, told.block
 
@@ -343,7 +343,7 @@ def test_its_turn_comes(small: MessageQueue) -> None:
     assert why(small, "acme:0:9") == ("next", 1)
     assert why(small, "acme:0:10") == ("behind", 3)
     assert why(small, "globex:0:0") == ("turn", 2)
-    told = small.explain("globex")
+    told = small.inspect.explain("globex")
     assert (told.address, told.reason, told.block) == (Address("globex", 0, 0), "turn", 2)
     assert told.sentence == (
         "the first message of globex, globex:0:0, runs in block 2 from now: "
@@ -353,8 +353,8 @@ def test_its_turn_comes(small: MessageQueue) -> None:
         "with a limit of 20/2,097,152, it runs in block 1 from now",
         "in the order deficit, it runs in block 1 from now",
     ]
-    assert small.explain("globex", limit=Weight(13, 13)).block == 1
-    assert "not tried in the next 1 blocks" in small.explain("globex", ahead=1).sentence
+    assert small.inspect.explain("globex", limit=Weight(13, 13)).block == 1
+    assert "not tried in the next 1 blocks" in small.inspect.explain("globex", ahead=1).sentence
 
 
 def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
@@ -362,7 +362,7 @@ def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
                        weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 100)
-    assert queue.explain_message(Address("acme", 0, 25)).remedies == [
+    assert queue.inspect.explain_message(Address("acme", 0, 25)).remedies == [
         "with a limit of 80/2,097,152, it runs in block 1 from now",
         "with a share of 2, it runs in block 1 from now",
     ]
@@ -372,12 +372,12 @@ def test_a_most_would_bring_it_forward(make_queue: Maker) -> None:
     queue = make_queue(
         order="deficit", service_weight=Weight(40, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
     )
-    queue.set_origin("acme", most=Weight(2, 100))
+    queue.admin.set_origin("acme", most=Weight(2, 100))
     queue.enqueue_messages("acme", [b"x"] * 8)
-    told = queue.explain_message(Address("acme", 0, 7))
+    told = queue.inspect.explain_message(Address("acme", 0, 7))
     assert (told.block, list(told.remedies)) == (4, ["with a most of 4/200 for acme, it runs in block 2 from now"])
-    queue.set_origin("acme", most=Weight(4, 200))
-    assert queue.explain_message(Address("acme", 0, 7)).block == 2
+    queue.admin.set_origin("acme", most=Weight(4, 200))
+    assert queue.inspect.explain_message(Address("acme", 0, 7)).block == 2
 
 
 def test_it_weighs_more_than_is_left(make_queue: Maker) -> None:
@@ -391,33 +391,33 @@ def test_it_weighs_more_than_is_left(make_queue: Maker) -> None:
 def test_it_is_too_heavy(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", weight=Weight(11, 0))
     assert why(small, "acme:0:0") == ("overweight", 1)
-    assert "weighs 11/0, more than the 10/1,048,576" in small.explain("acme").sentence
-    (remedy,) = small.explain("acme").remedies
+    assert "weighs 11/0, more than the 10/1,048,576" in small.inspect.explain("acme").sentence
+    (remedy,) = small.inspect.explain("acme").remedies
     assert remedy.endswith("--service-weight 11/1048576")
-    block = small.plan_block()
+    block = small.blocks.plan()
     assert why(small, "acme:0:0") == ("in flight", None)
-    told = small.explain_message(Address("acme", 0, 0)).sentence
+    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
     assert told.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11/0" in told
     do(small, block)
     assert why(small, "acme:0:0") == ("set aside", None)
-    assert small.explain("acme").reason == "set aside"
-    assert "overweight judge acme:0:0" in small.explain_message(Address("acme", 0, 0)).remedies[1]
-    told = small.explain_message(Address("acme", 0, 0)).sentence
+    assert small.inspect.explain("acme").reason == "set aside"
+    assert "overweight judge acme:0:0" in small.inspect.explain_message(Address("acme", 0, 0)).remedies[1]
+    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
     assert "weighs 11/0" in told and told.endswith("; it waits for a person.") and ". " not in told
-    small.change_ring(service_weight=Weight(11, 1 << 20))
-    small.judge_all_again("raised")
-    told = small.explain_message(Address("acme", 0, 0)).sentence
+    small.admin.change_ring(service_weight=Weight(11, 1 << 20))
+    small.set_aside.requeue_all("raised")
+    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
     assert told == "acme:0:0 is gone: Rejudged; it goes on at acme:1:0."
-    small.transfer(small.view("acme").try_next(), to="globex")
-    assert small.explain_message(Address("acme", 1, 0)).sentence.startswith("acme:1:0 is gone: Transferred")
+    small.leases.transfer(small.leases.view("acme").try_next(), to="globex")
+    assert small.inspect.explain_message(Address("acme", 1, 0)).sentence.startswith("acme:1:0 is gone: Transferred")
 
 
 @pytest.mark.parametrize("where", [None, "blobs"])
 def test_its_payload_is_gone(make_queue: Maker, tmp_path: Path, where: str | None) -> None:
     queue = make_queue(blob_path=str(tmp_path / where) if where else None)
-    queue.enqueue_blob("acme", b"x" * 100_000)
-    name = queue.blobs()[0].hash.hex()
-    assert queue.explain("acme").sentence.endswith("runs in the next block.")
+    queue.payloads.enqueue("acme", b"x" * 100_000)
+    name = queue.payloads.list()[0].hash.hex()
+    assert queue.inspect.explain("acme").sentence.endswith("runs in the next block.")
     if where:
         for file in (tmp_path / where).iterdir():
             file.unlink()
@@ -425,22 +425,22 @@ def test_its_payload_is_gone(make_queue: Maker, tmp_path: Path, where: str | Non
         with queue.store.writing() as unit:
             (_, upload, _) = unit.rows("blob", hash=name)[0]
             unit.run("delete_chunks", upload=upload, limit=9)
-    assert f"payload {name} is not there" in queue.explain("acme").sentence
+    assert f"payload {name} is not there" in queue.inspect.explain("acme").sentence
     assert queue.service_queues(lambda delivery: delivery.open_blob().read(1)).failed == 1
 
 
 def test_other_ways_to_be_set_aside(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=1)
     queue.enqueue_message("acme", b"x")
-    queue.settle_block(queue.plan_block())
-    assert "too often" in queue.explain_message(Address("acme", 0, 0)).sentence
+    queue.blocks.settle(queue.blocks.plan())
+    assert "too often" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
     queue.enqueue_message("globex", b"x")
-    queue.sweep("globex")
-    assert "swept" in queue.explain_message(Address("globex", 0, 0)).sentence
-    block = queue.plan_overweight(Address("acme", 0, 0), Weight(50, 50))
+    queue.sweep_queue("globex")
+    assert "swept" in queue.inspect.explain_message(Address("globex", 0, 0)).sentence
+    block = queue.blocks.plan_overweight(Address("acme", 0, 0), Weight(50, 50))
     assert why(queue, "acme:0:0") == ("in flight", None)
-    assert "by hand" in queue.explain_message(Address("acme", 0, 0)).sentence
-    queue.release_block(block)
+    assert "by hand" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
+    queue.blocks.release(block)
 
 
 def test_nobody_wants_it(small: MessageQueue) -> None:
@@ -450,60 +450,63 @@ def test_nobody_wants_it(small: MessageQueue) -> None:
 
 def test_it_is_paused(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x")
-    small.pause("acme", "holidays", until=3600)
+    small.admin.pause("acme", "holidays", until=3600)
     assert why(small, "acme:0:0") == ("paused", None)
-    assert small.explain("acme").reason == "paused"
-    assert "by tester: holidays" in small.explain("acme").sentence
-    assert small.explain("acme").remedies == ["airflow-mq queue resume acme"]
+    assert small.inspect.explain("acme").reason == "paused"
+    assert "by tester: holidays" in small.inspect.explain("acme").sentence
+    assert small.inspect.explain("acme").remedies == ["airflow-mq queue resume acme"]
 
 
 def test_it_is_in_flight(small: MessageQueue) -> None:
     small.enqueue_messages("acme", [b"x"] * 12)
-    block = small.plan_block()
+    block = small.blocks.plan()
     assert why(small, "acme:0:9") == ("in flight", None)
     assert why(small, "acme:0:10") == ("in flight", None)
-    told = small.explain("acme")
+    told = small.inspect.explain("acme")
     assert (told.address, told.reason) == (Address("acme", 0, 10), "in flight")
     assert f"block {block.id}, which lives until" in told.sentence
-    small.report(block, [batch.answer() for batch in block.batches()])
+    small.blocks.report(block, [batch.answer() for batch in block.batches()])
     assert why(small, "acme:0:9") == ("reported", None)
-    small.set_origin("acme", ordered=False)
+    small.admin.set_origin("acme", ordered=False)
     assert why(small, "acme:0:10") == ("next", 1)
-    small.settle_block(block)
+    small.blocks.settle(block)
     assert why(small, "acme:0:9") == ("gone", None)
-    assert small.explain_message(Address("acme", 0, 9)).sentence == f"acme:0:9 is gone: Processed in block {block.id}."
-    do(small, small.plan_block())
-    assert small.explain("acme").reason == "empty"
-    assert small.explain_message(Address("acme", 0, 9)).reason == "gone"
+    assert (
+        small.inspect.explain_message(Address("acme", 0, 9)).sentence
+        == f"acme:0:9 is gone: Processed in block {block.id}."
+    )
+    do(small, small.blocks.plan())
+    assert small.inspect.explain("acme").reason == "empty"
+    assert small.inspect.explain_message(Address("acme", 0, 9)).reason == "gone"
 
 
 def test_all_of_it_is_in_flight(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x")
-    small.plan_block()
-    told = small.explain("acme")
+    small.blocks.plan()
+    told = small.inspect.explain("acme")
     assert (told.address, told.reason) == (None, "in flight")
 
 
 def test_it_tries_again_later(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", backoff=3600.0)
     queue.enqueue_message("acme", b"x")
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
     assert why(queue, "acme:0:0") == ("backoff", None)
-    assert queue.explain("acme").reason == "backoff"
+    assert queue.inspect.explain("acme").reason == "backoff"
 
 
 def test_it_is_not_due(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", not_before=3600)
-    told = small.explain("acme")
+    told = small.inspect.explain("acme")
     assert (told.reason, told.block) == ("not due", None) and told.sentence.startswith("1 message of acme is not due")
     assert why(small, "acme:0:0") == ("nowhere", None)
-    assert "not due yet" in small.explain_message(Address("acme", 0, 0)).sentence
+    assert "not due yet" in small.inspect.explain_message(Address("acme", 0, 0)).sentence
     small.enqueue_message("globex", b"x", not_before=0)
     assert why(small, "globex:0:0") == ("next", 1)
 
 
 def test_it_is_not_there(small: MessageQueue) -> None:
-    assert small.explain("acme").reason == "empty"
+    assert small.inspect.explain("acme").reason == "empty"
     assert why(small, "acme:0:0") == ("nowhere", None)
     small.enqueue_message("acme", b"x")
     assert why(small, "acme:0:1") == ("nowhere", None)
@@ -512,9 +515,9 @@ def test_it_is_not_there(small: MessageQueue) -> None:
 
 def test_what_a_processor_finds_out_counts(small: MessageQueue) -> None:
     small.enqueue_messages("acme", [b"x", b"y"])
-    block = small.plan_block()
-    small.report(block, [batch.answer(Overweight(Weight(10, 0))) for batch in block.batches()])
-    small.settle_block(block)
+    block = small.blocks.plan()
+    small.blocks.report(block, [batch.answer(Overweight(Weight(10, 0))) for batch in block.batches()])
+    small.blocks.settle(block)
     assert why(small, "acme:0:0") == ("next", 1)
     assert why(small, "acme:0:1") == ("behind", 2)
 
@@ -522,14 +525,14 @@ def test_what_a_processor_finds_out_counts(small: MessageQueue) -> None:
 @pytest.mark.parametrize("high", ["in flight", "set aside"])
 def test_a_high_message_that_does_not_wait_hides_no_regular_one(small: MessageQueue, high: str) -> None:
     """Asked for an origin, the answer is about what waits of it, whatever its priority."""
-    small.set_origin("acme", ordered=False)
+    small.admin.set_origin("acme", ordered=False)
     small.enqueue_message("acme", b"now", priority="high")
     if high == "in flight":
-        small.view("acme").try_next()
+        small.leases.view("acme").try_next()
     else:
-        small.sweep("acme")
-    assert (small.explain("acme").reason, small.explain("acme").address) == (high, None)
+        small.sweep_queue("acme")
+    assert (small.inspect.explain("acme").reason, small.inspect.explain("acme").address) == (high, None)
     small.enqueue_message("acme", b"some time")
-    told = small.explain("acme")
+    told = small.inspect.explain("acme")
     assert (told.address, told.block) == (Address("acme", 0, 0), 1)
-    assert small.explain("acme", priority="high").reason == high
+    assert small.inspect.explain("acme", priority="high").reason == high

@@ -17,10 +17,10 @@ def busy(store_uri: str) -> Iterator[MessageQueue]:
     """A ring in which everything goes on at once."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
-        first.create_ring("busy", RingConfig(service_weight=Weight(500, 2_000), high=True, heap_size=512))
+        first.admin.create_ring("busy", RingConfig(service_weight=Weight(500, 2_000), high=True, heap_size=512))
     chance, queue = random.Random(7), MessageQueue(store_uri, "busy")
     queue.enqueue_messages("o05", [Message(b"heavy", weight=Weight(900, 1))] * 2)
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
     for round_ in range(4):
         for _ in range(20):
             origin, count = f"o{chance.randrange(12):02}", chance.randrange(1, 9)
@@ -28,37 +28,39 @@ def busy(store_uri: str) -> Iterator[MessageQueue]:
                 origin, [b"x" * chance.randrange(1, 90) for _ in range(count)],
                 priority=chance.choice(["regular", "regular", "high"]),
             )  # fmt: skip
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         if round_ < 3:
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            queue.settle_block(block)
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue.blocks.settle(block)
     yield queue
     queue.close()
 
 
 def test_a_glance_tells_what_footprints_tell(busy: MessageQueue) -> None:
     seen: dict[str, tuple[int, int]] = {}
-    for one in busy.glances(limit=1_000):
+    for one in busy.inspect.glances(limit=1_000):
         count, size = seen.get(one.origin, (0, 0))
         seen[one.origin] = (count + one.messages, size + one.size)
         assert not one.more and one.ready + one.in_flight + one.set_aside == one.messages
         assert one.oldest is not None or one.messages == one.set_aside
     assert seen == {origin: (its.count, its.size) for origin, its in busy.footprints(limit=1_000) if its.count}
-    assert sum(one.set_aside for one in busy.glances(limit=1_000)) == busy.count_set_aside() > 0
-    assert busy.glance().in_flight == busy.blocks("planned")[0].messages
+    assert sum(one.set_aside for one in busy.inspect.glances(limit=1_000)) == busy.set_aside.count() > 0
+    assert busy.inspect.glance().in_flight == busy.blocks.list("planned")[0].messages
 
 
 def test_a_glance_is_the_ring_from_its_head_on(busy: MessageQueue) -> None:
-    order = [("high", origin) for origin in busy.ring_order(100, "high")]
-    order += [("regular", origin) for origin in busy.ring_order(100)]
-    assert [(one.priority, one.origin) for one in busy.glance(100).queues] == order
-    assert [(one.priority, one.origin) for one in busy.glance(5).queues] == order[:5]
-    assert busy.glance_at([(origin, priority) for priority, origin in order[:3]]) == list(busy.glance(3).queues)
+    order = [("high", origin) for origin in busy.inspect.ring_order(100, "high")]
+    order += [("regular", origin) for origin in busy.inspect.ring_order(100)]
+    assert [(one.priority, one.origin) for one in busy.inspect.glance(100).queues] == order
+    assert [(one.priority, one.origin) for one in busy.inspect.glance(5).queues] == order[:5]
+    assert busy.inspect.glance_at([(origin, priority) for priority, origin in order[:3]]) == list(
+        busy.inspect.glance(3).queues
+    )
 
 
 def test_a_survey_counts_everything_once(busy: MessageQueue) -> None:
-    survey = busy.survey()
-    glances = busy.glances(limit=1_000)
+    survey = busy.inspect.survey()
+    glances = busy.inspect.glances(limit=1_000)
     assert survey.done and not survey.cut_short
     assert survey.messages == sum(one.messages for one in glances) == len(busy)
     assert survey.size == sum(one.size for one in glances)
@@ -66,10 +68,10 @@ def test_a_survey_counts_everything_once(busy: MessageQueue) -> None:
 
 
 def test_a_survey_is_the_same_while_nothing_changes(busy: MessageQueue) -> None:
-    before = busy.pulse_of_ring()
-    assert busy.pulse_of_ring() == before
+    before = busy.inspect.pulse_of_ring()
+    assert busy.inspect.pulse_of_ring() == before
     busy.enqueue_message("o01", b"x")
-    assert busy.pulse_of_ring() != before
+    assert busy.inspect.pulse_of_ring() != before
 
 
 def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,33 +81,33 @@ def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monke
         for _ in range(15):
             queue.enqueue_message("loud", b"x")
         queue.enqueue_message("quiet", b"x")
-        loud, quiet = queue.glances()
+        loud, quiet = queue.inspect.glances()
         assert (loud.messages, loud.more) == (10, True) and (quiet.messages, quiet.more) == (1, False)
-        assert queue.survey().messages == 16
+        assert queue.inspect.survey().messages == 16
 
 
 def test_events_backwards_are_events(busy: MessageQueue) -> None:
-    known = list(busy.events())[::-1]
+    known = list(busy.inspect.events())[::-1]
     for limit in (7, 1_000_000):
         seen, before = [], None
         while True:
-            found, before = busy.recent_events(before, limit)
+            found, before = busy.inspect.recent_events(before, limit)
             seen += found
             if before is None:
                 break
         assert seen == known
-    mine, _ = busy.recent_events(limit=10_000, origin="o05")
+    mine, _ = busy.inspect.recent_events(limit=10_000, origin="o05")
     assert mine == [event for event in known if event.origin == "o05"]
-    heavy, _ = busy.recent_events(limit=10_000, name="OverweightEnqueued")
+    heavy, _ = busy.inspect.recent_events(limit=10_000, name="OverweightEnqueued")
     assert heavy == [event for event in known if event.name == "OverweightEnqueued"] != []
 
 
 def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> None:
-    blocks = busy.block_glances()
+    blocks = busy.inspect.block_glances()
     assert [one.state for one in blocks] == ["planned", *["settled"] * 4]
-    assert [one.id for one in busy.block_glances(blocks[2].id, 2)] == [one.id for one in blocks[3:5]]
+    assert [one.id for one in busy.inspect.block_glances(blocks[2].id, 2)] == [one.id for one in blocks[3:5]]
     for one in blocks:
-        (page,) = busy.ledger(block=one.id)
+        (page,) = busy.inspect.ledger(block=one.id)
         assert list(one.entries) == page.entries
         assert one.used is None or not one.used.exceeds(one.limit)
         assert not one.planned.exceeds(one.limit)
@@ -113,28 +115,28 @@ def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> N
 
 
 def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
-    pages = busy.page_glances("o05")
+    pages = busy.inspect.page_glances("o05")
     assert [one.page for one in pages] == sorted(one.page for one in pages)
-    assert sum(one.kept for one in pages) == len(busy.overweight("o05"))
+    assert sum(one.kept for one in pages) == len(busy.set_aside.list("o05"))
     assert [one.state for one in pages].count("head") <= 1
 
 
 def test_shares_are_those_of_the_ledger(busy: MessageQueue) -> None:
-    latest, found = busy.shares()
-    assert latest == busy.blocks()[0].id == busy.latest_in_ledger()
-    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.block_glances())
+    latest, found = busy.inspect.shares()
+    assert latest == busy.blocks.list()[0].id == busy.inspect.latest_in_ledger()
+    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.inspect.block_glances())
 
 
 def test_few_are_looked_at_for_fairness_where_that_is_asked(busy: MessageQueue) -> None:
-    everything = busy.fairness()
-    assert busy.fairness(most=1_000) == everything
-    assert {one.origin for one in busy.fairness(most=0).origins} <= {one.origin for one in everything.origins}
+    everything = busy.inspect.fairness()
+    assert busy.inspect.fairness(most=1_000) == everything
+    assert {one.origin for one in busy.inspect.fairness(most=0).origins} <= {one.origin for one in everything.origins}
 
 
 def test_many_news_are_told(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_messages((f"q{number}", b"x") for number in range(30))
-        assert queue.has_many_news(20) and not queue.has_many_news(40)
-        queue.plan_block(limit=Weight(1 << 30, 1 << 30))
-        assert not queue.has_many_news(20)
+        assert queue.inspect.has_many_news(20) and not queue.inspect.has_many_news(40)
+        queue.blocks.plan(limit=Weight(1 << 30, 1 << 30))
+        assert not queue.inspect.has_many_news(20)

@@ -32,10 +32,10 @@ def test_the_headers_of_a_message_are_bounded_whichever_way_it_comes(make_queue:
     for way in ways:
         way(TEN)
     assert queue.footprint("acme").count == 6
-    queue.change_ring(max_headers=11)
+    queue.admin.change_ring(max_headers=11)
     queue.enqueue_message("acme", b"a", headers=ELEVEN)
     with pytest.raises(ConfigRefused):
-        queue.change_ring(max_headers=-1)
+        queue.admin.change_ring(max_headers=-1)
 
 
 def test_a_ring_bounds_headers_unless_it_sets_another_limit(queue: MessageQueue) -> None:
@@ -54,7 +54,7 @@ def test_what_processors_send_is_bounded_too(make_queue: Maker) -> None:
         return Done(enqueue=[("out", Message(b"b", headers=ELEVEN))])
 
     assert queue.service_queues(process).processed == 0
-    assert [event.name for event in queue.events()] == ["WentBack"]
+    assert [event.name for event in queue.inspect.events()] == ["WentBack"]
     assert queue.footprint("out").count == 0
     assert queue.service_queues(lambda _: Done(enqueue=[("out", Message(b"b", headers=TEN))]), limit=Weight(1, 1))
     assert queue.footprint("out").size == 11
@@ -65,14 +65,14 @@ def test_headers_count_in_sizes_and_weights(make_queue: Maker) -> None:
     messages = [b"one", Message(b"three", headers=TEN), Message(b"known", headers=TEN, weight=Weight(2, 2))]
     queue.enqueue_messages("acme", messages)
     assert queue.footprint("acme").size == 3 + 15 + 15
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     # The sender's own weight stands; the ring's counts headers in its size part alone.
     assert block.planned == Weight(4 + 6 + 2, 6 + 30 + 2)
     batches = list(block.batches())
     assert [len(headers) for batch in batches for headers in batch.headers] == [0, 1, 1]
-    queue.report(block, [batch.answer() for batch in batches])
+    queue.blocks.report(block, [batch.answer() for batch in batches])
     assert queue.footprint("acme").size == 0
-    assert queue.settle_block(block).weight == block.planned
+    assert queue.blocks.settle(block).weight == block.planned
     assert queue.check() == []
 
 
@@ -81,12 +81,12 @@ def test_sizes_stay_right_whatever_becomes_of_messages(make_queue: Maker) -> Non
     heavy = Message(b"heavy", headers=TEN, weight=Weight(101, 1))
     queue.enqueue_messages("acme", [Message(b"again", headers=TEN), heavy, Message(b"gone", headers=TEN)])
     sizes = []
-    queue.release_block(queue.plan_block())
+    queue.blocks.release(queue.blocks.plan())
     for answer in (Yield(), Done()):
         queue.service_queues(lambda delivery, answer=answer: answer)  # type: ignore[misc]
         sizes.append(queue.footprint("acme").size)
-    queue.change_ring(service_weight=Weight(1_000, 1_000))
-    assert len(queue.judge_all_again().moved) == 1
+    queue.admin.change_ring(service_weight=Weight(1_000, 1_000))
+    assert len(queue.set_aside.requeue_all().moved) == 1
     sizes.append(queue.footprint("acme").size)
     queue.service_queues(lambda delivery: delivery.enqueue("birch", b"x", headers=TEN))
     assert sizes == [44, 15, 15]
@@ -99,7 +99,7 @@ def test_a_block_reads_no_more_headers_than_it_has_room_for(make_queue: Maker) -
     queue.enqueue_messages("acme", (Message(b"a", headers=large) for _ in range(2_000)))
     tracemalloc.start()
     try:
-        block = queue.plan_block(limit=Weight(600_000, 50_000))
+        block = queue.blocks.plan(limit=Weight(600_000, 50_000))
         read = [len(headers["x"]) for batch in block.batches() for headers in batch.headers]
         most = tracemalloc.get_traced_memory()[1]
     finally:

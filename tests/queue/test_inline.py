@@ -34,32 +34,32 @@ def executing(queue: MessageQueue, answer: Any = None) -> tuple[Inline, list[byt
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_it_is_enqueued_and_settled_in_the_usual_way(queue: MessageQueue, order: str) -> None:
-    queue.change_ring(order=order)
+    queue.admin.change_ring(order=order)
     inline, seen = executing(queue)
     for number in range(3):
         sent = queue.enqueue_message("a", b"%d" % number, inline=inline, priority="high" if number == 1 else None)
         assert (sent.count, sent.executed) == (1, 1)
     assert seen == [b"0", b"1", b"2"] and queue.footprint("a").count == 0
-    assert [(event.name, str(event.address), event.weight) for event in queue.events()] == [
+    assert [(event.name, str(event.address), event.weight) for event in queue.inspect.events()] == [
         ("Processed", "a:0:0", Weight(1, 1)),
         ("Processed", "a:0:0:high", Weight(1, 1)),
         ("Processed", "a:1:0", Weight(1, 1)),
     ]  # fmt: skip
-    assert [entry.messages for page in queue.ledger() for entry in page.entries] == [1, 1, 1]
+    assert [entry.messages for page in queue.inspect.ledger() for entry in page.entries] == [1, 1, 1]
     wrong, _ = executing(queue, Corrupt())
     assert queue.enqueue_message("a", b"x", inline=wrong).executed == 1
-    assert [event.name for event in queue.events()][-1] == "ProcessingFailed"
+    assert [event.name for event in queue.inspect.events()][-1] == "ProcessingFailed"
 
 
 @pytest.mark.parametrize("answer", [Yield(), Overweight(Weight(1 << 60, 1)), Overweight(Weight(11, 1)), OSError("no")])
 def test_what_is_not_done_stays_as_if_never_tried(queue: MessageQueue, answer: Any) -> None:
-    queue.change_ring(max_attempts=1, backoff=100.0)
+    queue.admin.change_ring(max_attempts=1, backoff=100.0)
     inline, seen = executing(queue, answer)
     assert queue.enqueue_message("a", b"x", inline=inline).executed == 0
-    (left,) = queue.peek("a")
+    (left,) = queue.inspect.peek("a")
     assert seen == [b"x"] and (left.state, left.attempts) == ("waiting", 0)
-    assert list(queue.events()) == [] and queue.ledger() == []
-    assert queue.plan_block().messages == 1, "nobody waits for a backoff, and nobody holds the ring"
+    assert list(queue.inspect.events()) == [] and queue.inspect.ledger() == []
+    assert queue.blocks.plan().messages == 1, "nobody waits for a backoff, and nobody holds the ring"
 
 
 def test_it_overtakes_nothing(queue: MessageQueue) -> None:
@@ -67,13 +67,13 @@ def test_it_overtakes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"first")
     assert queue.enqueue_message("a", b"second", inline=inline).executed == 0
     assert queue.enqueue_message("b", b"of another", inline=inline).executed == 0
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert queue.enqueue_message("c", b"beside a block", inline=inline).executed == 0
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     assert queue.enqueue_message("d", b"behind c", inline=inline).executed == 0
     queue.service_queues(lambda delivery: None)
-    queue.pause("e")
+    queue.admin.pause("e")
     assert queue.enqueue_message("e", b"paused", inline=inline).executed == 0
     assert seen == []
 
@@ -106,7 +106,7 @@ def test_a_busy_ring_is_no_reason_to_wait(queue: MessageQueue, store_uri: str) -
 def test_what_it_sends_waits_for_its_turn(queue: MessageQueue) -> None:
     inline, seen = executing(queue, Done(enqueue=[("a", b"again"), ("b", b"x", "high")]))
     assert queue.enqueue_message("a", b"first", inline=inline).executed == 1
-    assert seen == [b"first"] and [one.attempts for one in queue.peek("a")] == [0]
+    assert seen == [b"first"] and [one.attempts for one in queue.inspect.peek("a")] == [0]
     assert queue.footprint("b", "high").count == 1
 
 
@@ -119,7 +119,7 @@ def test_a_crash_leaves_it_queued(queue: MessageQueue) -> None:
 
     with pytest.raises(Killed):
         queue.enqueue_message("a", b"x", inline=Inline(process, LIGHT))
-    assert [one.state for one in queue.peek("a")] == ["waiting"]
+    assert [one.state for one in queue.inspect.peek("a")] == ["waiting"]
 
     def fail(name: str) -> None:
         if name == point:
@@ -131,7 +131,9 @@ def test_a_crash_leaves_it_queued(queue: MessageQueue) -> None:
         with pytest.raises(Killed):
             queue.enqueue_message("a", point.encode(), inline=Inline(lambda delivery: None, LIGHT))
         queue.store.probe = None
-        assert [one.payload for one in queue.peek("a")] == [point.encode()], "it was enqueued either way, and once"
+        assert [one.payload for one in queue.inspect.peek("a")] == [point.encode()], (
+            "it was enqueued either way, and once"
+        )
         assert queue.check() == []
 
 

@@ -44,7 +44,7 @@ def test_no_sender_uses_what_nobody_sees(sqlite_queue: MessageQueue, character: 
         lambda: queue.enqueue_messages(origin, [b"x"]),
         lambda: queue.enqueue_messages([("acme", b"x"), (origin, b"x")]),
         lambda: queue.enqueue_messages([("acme", b"x"), (origin, Message(b"x", "k"))]),
-        lambda: queue.enqueue_blob(origin, b"x"),
+        lambda: queue.payloads.enqueue(origin, b"x"),
     ):
         with pytest.raises(InvalidOrigin, match=f"U\\+{ord(character):04X}") as refused:
             send()
@@ -60,19 +60,19 @@ def test_names_of_all_languages_are_visible(sqlite_queue: MessageQueue) -> None:
 
 def test_what_is_stored_is_serviced_and_a_setting_permits_more(queue: MessageQueue) -> None:
     origin = "ac\u200bme"
-    queue.change_ring(invisible_origins=True)
+    queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_messages(origin, [b"one", b"two"])
-    queue.change_ring(invisible_origins=False)
+    queue.admin.change_ring(invisible_origins=False)
     with pytest.raises(InvalidOrigin, match="invisible_origins"):
         queue.enqueue_message(origin, b"three")
-    assert [one.payload for one in queue.peek(origin)] == [b"one", b"two"]
-    queue.pause(origin, "why")
-    queue.resume(origin)
+    assert [one.payload for one in queue.inspect.peek(origin)] == [b"one", b"two"]
+    queue.admin.pause(origin, "why")
+    queue.admin.resume(origin)
     seen: list[bytes] = []
     queue.service_queues(lambda delivery: seen.append(delivery.payload))
     assert seen == [b"one", b"two"] and queue.check() == []
     with pytest.raises(ConfigRefused, match="true or false"):
-        queue.change_ring(invisible_origins="yes")
+        queue.admin.change_ring(invisible_origins="yes")
 
 
 def test_a_landed_file_is_refused(sqlite_queue: MessageQueue, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_no_log_line_holds_what_nobody_sees(
     sqlite_queue: MessageQueue, character: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, origin = sqlite_queue, f"ac{character}me"
-    queue.change_ring(invisible_origins=True)
+    queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_message(origin, b"x")
     with caplog.at_level(logging.DEBUG):
         queue.service_queues(lambda delivery: 1 / 0)  # type: ignore[arg-type,return-value]

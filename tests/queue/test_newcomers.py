@@ -10,7 +10,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import Busy
-from airflow_mq.queue import base, foreseeing
+from airflow_mq.queue import foreseeing, session
 from airflow_mq.store.shelf import SqlShelf
 from airflow_mq.store.shelf import ring as shelf_ring
 from tests.model.clock import Clock
@@ -40,20 +40,20 @@ def story(queue: MessageQueue, chance: random.Random, at_once: list[int]) -> lis
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shelf_ring, "MEET_AT_ONCE", at_once[step % len(at_once)])
             if act < 3:
-                block = queue.plan_block(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
+                block = queue.blocks.plan(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
                 told.append([(claim.origin, claim.messages) for claim in block.claims])
                 if act < 2:
-                    queue.report(block, [batch.answer() for batch in block.batches()])
-                    queue.settle_block(block)
+                    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+                    queue.blocks.settle(block)
                 else:
-                    queue.release_block(block)
+                    queue.blocks.release(block)
             elif act == 3:
                 before = len(told)
                 queue.service_queues(lambda delivery: told.append(str(delivery.address)), limit=limit, seed=b"seed")
                 told.append(before)
             else:
-                told.append(queue.force_set_head(chance.choice(queue.ring_order() or ["none"])))
-            told.append(queue.ring_order(1_000))
+                told.append(queue.admin.force_set_head(chance.choice(queue.inspect.ring_order() or ["none"])))
+            told.append(queue.inspect.ring_order(1_000))
     return told
 
 
@@ -72,40 +72,40 @@ def test_a_block_takes_of_so_many_queues_and_the_next_one_goes_on_there(make_que
         queue = make_queue(order, order=order, max_block_queues=10)
         names = [f"o{number:02}" for number in range(25)]
         queue.enqueue_messages([(name, b"x") for name in names])
-        blocks = [queue.plan_block(seed=b"s" if order == "shuffle" else None) for _ in range(4)]
+        blocks = [queue.blocks.plan(seed=b"s" if order == "shuffle" else None) for _ in range(4)]
         assert [block.messages for block in blocks] == [10, 10, 5, 0]
         taken = [claim.origin for block in blocks for claim in block.claims]
         assert sorted(taken) == names and (order == "shuffle" or taken == names)
         for block in blocks:
-            queue.release_block(block)
+            queue.blocks.release(block)
 
 
 def test_high_queues_leave_room_for_regular_ones(make_queue: Maker) -> None:
     queue = make_queue(max_block_queues=10)
     queue.enqueue_messages([(f"h{number:02}", b"x") for number in range(20)], priority="high")
     queue.enqueue_messages([(f"r{number:02}", b"x") for number in range(20)])
-    blocks = [queue.plan_block() for _ in range(4)]
+    blocks = [queue.blocks.plan() for _ in range(4)]
     taken = [[claim.whose[0] for claim in block.claims] for block in blocks]
     assert taken == [["h"] * 5 + ["r"] * 5] * 4
     for block in blocks:
-        queue.release_block(block)
+        queue.blocks.release(block)
 
 
 def test_a_plan_meets_no_more_newcomers_than_it_needs(make_queue: Maker) -> None:
     queue = make_queue(max_block_queues=100)
     queue.enqueue_messages((f"o{number:05}", b"x") for number in range(5_000))
-    queue.release_block(queue.plan_block())
+    queue.blocks.release(queue.blocks.plan())
     tracemalloc.start()
     try:
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert [claim.origin for claim in block.claims] == [f"o{number:05}" for number in range(100, 200)]
     assert most < 8 << 20
-    queue.release_block(block)
+    queue.blocks.release(block)
     with queue.store.reading() as unit:
-        met = unit.rows("all_books", ring=queue.ring_id, after="", limit=100_000)
+        met = unit.rows("all_books", ring=queue.session.ring_id, after="", limit=100_000)
     assert len(met) <= 2 * shelf_ring.MEET_AT_ONCE
 
 
@@ -114,7 +114,7 @@ def test_newcomers_of_a_ring_that_is_looked_at_as_a_whole_enter_it_in_bounded_tr
     kind: str, make_queue: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shelf_ring, "MEET_AT_ONCE", 10)
-    monkeypatch.setattr(base, "MEET_IN_ALL", 30)
+    monkeypatch.setattr(session, "MEET_IN_ALL", 30)
     queue = make_queue(**KINDS[kind])
     names = [f"g/o{number:03}" for number in range(200)]
     queue.enqueue_messages([(name, b"x") for name in names])
@@ -127,16 +127,16 @@ def test_newcomers_of_a_ring_that_is_looked_at_as_a_whole_enter_it_in_bounded_tr
         return more
 
     monkeypatch.setattr(SqlShelf, "meet_newcomers", counted)
-    block = queue.plan_block(seed=b"seed")
+    block = queue.blocks.plan(seed=b"seed")
     assert block.messages == 200
     assert len(met) >= 6 and max(met) <= 40
-    queue.release_block(block)
-    assert sorted(queue.ring_order(1_000)) == names
+    queue.blocks.release(block)
+    assert sorted(queue.inspect.ring_order(1_000)) == names
 
 
 def test_dry_runs_are_made_one_at_a_time(make_queue: Maker) -> None:
     queue = make_queue(patience=0.01)
     queue.enqueue_message("acme", b"x")
     with foreseeing._LOOKING_AHEAD, pytest.raises(Busy, match="one runs at a time"):
-        queue.forecast(2)
-    assert queue.dry_run().messages == 1
+        queue.inspect.forecast(2)
+    assert queue.inspect.dry_run().messages == 1

@@ -38,7 +38,7 @@ def send(queue: MessageQueue, *origins: str, count: int = 5) -> None:
 
 def served(queue: MessageQueue) -> dict[str, int]:
     """What the next block takes, which is done then."""
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     do(queue, block)
     return dict(Counter({claim.origin: claim.messages for claim in block.claims if claim.messages}))
 
@@ -48,55 +48,55 @@ def served(queue: MessageQueue) -> dict[str, int]:
 
 def test_a_paused_group_is_passed_by_with_all_below_it(queue: MessageQueue) -> None:
     send(queue, "acme", "acme/orders", "acme/orders/eu", "acmes", "birch", count=2)
-    queue.pause("acme", "no", below=True)
+    queue.admin.pause("acme", "no", below=True)
     assert served(queue) == {"acmes": 2, "birch": 2}
     # Those who come later, too; sending goes on.
     send(queue, "acme/mail", "acme/orders", count=1)
     assert served(queue) == {}
-    assert queue.pulse().ready == ()
+    assert queue.inspect.pulse().ready == ()
     assert queue.footprint("acme", below=True).count == 8
-    (paused,) = queue.paused()
+    (paused,) = queue.admin.paused()
     assert (paused.origin, paused.below) == ("acme", True)
-    assert not queue.resume("acme/orders")
-    assert queue.resume("acme")
+    assert not queue.admin.resume("acme/orders")
+    assert queue.admin.resume("acme")
     assert set(served(queue)) == {"acme", "acme/orders", "acme/orders/eu", "acme/mail"}
 
 
 def test_a_group_within_a_group(queue: MessageQueue) -> None:
     send(queue, "acme/orders/eu", "acme/orders/us", "acme/mail", count=1)
-    queue.pause("acme/orders", below=True)
+    queue.admin.pause("acme/orders", below=True)
     assert served(queue) == {"acme/mail": 1}
-    queue.resume("acme/orders")
-    queue.pause("acme/orders")  # the queue of that name alone, which is empty
+    queue.admin.resume("acme/orders")
+    queue.admin.pause("acme/orders")  # the queue of that name alone, which is empty
     assert served(queue) == {"acme/orders/eu": 1, "acme/orders/us": 1}
 
 
 def test_a_pause_of_a_group_ends_at_its_time(queue: MessageQueue) -> None:
     send(queue, "acme/orders", count=1)
-    queue.pause("acme", until=0, below=True)
+    queue.admin.pause("acme", until=0, below=True)
     assert served(queue) == {"acme/orders": 1}
 
 
 def test_a_block_in_flight_is_not_stopped_by_a_pause_of_its_group(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=8)
-    block = queue.plan_block()
-    queue.pause("acme", below=True)
-    assert queue.plan_block().messages == 0, "birch is in flight, and all of acme is paused"
+    block = queue.blocks.plan()
+    queue.admin.pause("acme", below=True)
+    assert queue.blocks.plan().messages == 0, "birch is in flight, and all of acme is paused"
     held = sum(claim.messages for claim in block.claims)
     do(queue, block)
     assert queue.footprint("acme", below=True).count + queue.footprint("birch").count == 24 - held
     assert set(served(queue)) == {"birch"}
-    queue.resume("acme")
+    queue.admin.resume("acme")
     assert {"acme/a", "acme/b"} <= set(served(queue))
 
 
 def test_what_is_set_aside_in_a_paused_group_is_not_executed(queue: MessageQueue) -> None:
     queue.enqueue_message("acme/a", b"heavy", weight=Weight(50, 50))
-    do(queue, queue.plan_block())
-    queue.pause("acme", below=True)
+    do(queue, queue.blocks.plan())
+    queue.admin.pause("acme", below=True)
     with pytest.raises(QueuePaused):
         queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
-    queue.resume("acme")
+    queue.admin.resume("acme")
     queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
 
 
@@ -104,11 +104,11 @@ def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) 
     plain = make_queue("plain")
     with pytest.raises(ConfigRefused, match="no groups to pause"):
         plain.pause("acme", below=True)
-    queue.pause("acme", below=True)
+    queue.admin.pause("acme", below=True)
     with pytest.raises(ConfigRefused, match="'acme' is paused; resume it first"):
-        queue.change_ring(paths=False)
-    queue.resume("acme")
-    assert not queue.change_ring(paths=False).paths
+        queue.admin.change_ring(paths=False)
+    queue.admin.resume("acme")
+    assert not queue.admin.change_ring(paths=False).paths
 
 
 # Looking.
@@ -117,8 +117,8 @@ def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) 
 def test_the_footprint_of_a_group(queue: MessageQueue) -> None:
     send(queue, "acme", "acme/a", "acme/b/c", "acme-not", "acme/é", count=3)
     queue.enqueue_message("acme/z", b"heavy", weight=Weight(50, 50))
-    block = queue.plan_block()
-    queue.report(block, [batch.answer() for batch in block.batches()][:1])
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()][:1])
     names = [origin for origin, _ in queue.footprints() if is_below(origin, "acme")]
     assert len(names) == 5
     single = [queue.footprint(origin) for origin in names]
@@ -130,8 +130,8 @@ def test_the_footprint_of_a_group(queue: MessageQueue) -> None:
 
 def test_the_ledger_of_a_group(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=9)
-    do(queue, queue.plan_block())
-    (page,) = queue.ledger()
+    do(queue, queue.blocks.plan())
+    (page,) = queue.inspect.ledger()
     assert page.below("acme") == page.below("birch") == (6, Weight(6, 6))
     assert page.below("acme/a") == (3, Weight(3, 3))
     for entry in page.entries:
@@ -141,41 +141,41 @@ def test_the_ledger_of_a_group(queue: MessageQueue) -> None:
 
 def test_why_a_group_waits(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", count=30)
-    assert queue.explain("acme", below=True).block == 1
-    assert queue.explain("acme").reason == "empty"
+    assert queue.inspect.explain("acme", below=True).block == 1
+    assert queue.inspect.explain("acme").reason == "empty"
     send(queue, "birch")
-    told = queue.explain_message(Address("acme/b", 0, 20))
+    told = queue.inspect.explain_message(Address("acme/b", 0, 20))
     assert (told.reason, told.block) == ("behind", 4)
-    queue.set_origin("birch", most=Weight(2, 2))
-    told = queue.explain_message(Address("birch", 0, 2))
+    queue.admin.set_origin("birch", most=Weight(2, 2))
+    told = queue.inspect.explain_message(Address("birch", 0, 2))
     assert (told.reason, told.block) == ("behind", 2)
-    do(queue, queue.plan_block())
-    assert queue.explain("birch").block == 1
-    queue.pause("acme", "no money", below=True)
-    for asked in (queue.explain("acme", below=True), queue.explain("acme/b")):
+    do(queue, queue.blocks.plan())
+    assert queue.inspect.explain("birch").block == 1
+    queue.admin.pause("acme", "no money", below=True)
+    for asked in (queue.inspect.explain("acme", below=True), queue.inspect.explain("acme/b")):
         assert asked.reason == "paused"
         assert "acme, with all below it, is paused by tester: no money" in asked.sentence
         assert tuple(asked.remedies) == ("airflow-mq queue resume acme",)
-    assert queue.explain("nobody", below=True).reason == "empty"
+    assert queue.inspect.explain("nobody", below=True).reason == "empty"
 
 
 def test_the_share_of_a_group_can_be_tried(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=40)
     with untouched(queue):
-        told = queue.dry_run(shares={"acme": 3})
+        told = queue.inspect.dry_run(shares={"acme": 3})
     assert told.queue("birch").messages == 3
     assert told.queue("acme/a").messages + told.queue("acme/b").messages == 9
-    queue.set_origin("acme", share=3)
+    queue.admin.set_origin("acme", share=3)
     assert served(queue)["birch"] == 3
 
 
 def test_who_is_made_the_head_is_first(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=20)
     for _ in range(3):
-        first, *others = queue.dry_run().origins
+        first, *others = queue.inspect.dry_run().origins
         other = next(one for one in others if one != first)
-        assert queue.force_set_head(other)
-        assert queue.dry_run().origins[0] == other
+        assert queue.admin.force_set_head(other)
+        assert queue.inspect.dry_run().origins[0] == other
         served(queue)
 
 
@@ -195,12 +195,12 @@ class Tree(Life):
         super().__setattr__(name, value)
 
     def pause(self) -> None:
-        self.queue.pause(self.dice.choice(self.groups), below=self.dice.random() < 0.5)
+        self.queue.admin.pause(self.dice.choice(self.groups), below=self.dice.random() < 0.5)
 
     def set(self) -> None:
         if self.dice.random() < 0.5:
             return super().set()
-        self.queue.set_origin(self.dice.choice(self.groups), share=self.dice.choice([1, 2, 5]),
+        self.queue.admin.set_origin(self.dice.choice(self.groups), share=self.dice.choice([1, 2, 5]),
                               most=self.dice.choice([None, None, Weight(8, 8)]),
                               least=self.dice.choice([None, None, Weight(4, 4)]))  # fmt: skip
         return None
@@ -221,13 +221,13 @@ def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker) -> None:
     for number in range(40):
         queue = a_tree(make_queue, number)
         with untouched(queue):
-            foreseen = queue.forecast(8)
+            foreseen = queue.inspect.forecast(8)
         for one in foreseen:
-            block = queue.plan_block()
+            block = queue.blocks.plan()
             same(queue, one, block)
             do(queue, block)
         if len(foreseen) < 8:
-            assert taken(queue.plan_block()) == []
+            assert taken(queue.blocks.plan()) == []
 
 
 def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker) -> None:
@@ -282,19 +282,19 @@ def test_what_goes_back_is_paid_for(queue: MessageQueue) -> None:
     """Who fails again and again takes no more than its share, at any level."""
     send(queue, "failing/1", "failing/2", "fine/1", count=60)
     for _ in range(4):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         assert sum(claim.messages for claim in block.claims if is_below(claim.origin, "fine")) == 6
-        queue.report(
+        queue.blocks.report(
             block, [batch.answer(*([] if batch.origin == "fine/1" else [Yield("no")])) for batch in block.batches()]
         )
-        queue.settle_block(block)
+        queue.blocks.settle(block)
 
 
 def test_two_blocks_at_once_hold_different_queues(make_queue: Maker) -> None:
     queue = make_queue(paths=True, service_weight=Weight(6, 6), weigher=UNIT)
     send(queue, "a/1", "a/2", "b/1", "b/2", count=10)
-    first = queue.plan_block(limit=Weight(2, 2))
-    second = queue.plan_block(limit=Weight(2, 2))
+    first = queue.blocks.plan(limit=Weight(2, 2))
+    second = queue.blocks.plan(limit=Weight(2, 2))
     assert set(first.origins).isdisjoint(second.origins)
     assert [{origin[0] for origin in block.origins} for block in (first, second)] == [{"a", "b"}] * 2
     do(queue, second)
@@ -304,23 +304,23 @@ def test_two_blocks_at_once_hold_different_queues(make_queue: Maker) -> None:
 def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: MessageQueue) -> None:
     """A block settles while the ring is held by a service: what both charge counts."""
     send(queue, "a/1", "a/2", "b/1", count=10)
-    block = queue.plan_block(limit=Weight(1, 1))
+    block = queue.blocks.plan(limit=Weight(1, 1))
     (origin,) = block.origins
 
     def settle() -> None:
         with MessageQueue(queue.store.address, queue.ring) as other:
             other.report(block, [batch.answer(Done(used=Weight(13, 13))) for batch in block.batches()])
-            other.settle_block(block)
+            other.blocks.settle(block)
 
     def process(delivery: Delivery) -> Done:
-        if queue.block(block.token).state == "planned":
+        if queue.blocks.get(block.token).state == "planned":
             thread = threading.Thread(target=settle)
             thread.start()
             thread.join()
         return Done()
 
     queue.service_queues(process)
-    with queue._looking() as (_, shelf):
+    with queue.session.snapshot() as (_, shelf):
         shelf.load_branches()
         charged = {path: -branch.deficit / 2**30 for path, branch in shelf.branches.items()}
     # Twelve of the service, one that was planned and twelve beyond it: a group has its own, and what its sibling has not.

@@ -87,11 +87,11 @@ def test_what_a_processor_enqueues_is_confined_too(confined: MessageQueue, kind:
 
 def test_a_report_is_confined(confined: MessageQueue) -> None:
     confined.enqueue_message("acme", b"go")
-    block = confined.plan_block()
+    block = confined.blocks.plan()
     with pytest.raises(NotPermitted):
-        confined.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("birch", b"1")]))])
-    confined.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("acme/next", b"1")]))])
-    confined.settle_block(block)
+        confined.blocks.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("birch", b"1")]))])
+    confined.blocks.report(block, [Report("acme", 0, 0, 0, Done(enqueue=[("acme/next", b"1")]))])
+    confined.blocks.settle(block)
     assert confined.footprint("acme/next").count == 1
 
 
@@ -103,13 +103,13 @@ def test_a_job_is_told_of_the_permit(confined: MessageQueue) -> None:
     from airflow_mq.spark.store_side import terms_of
 
     confined.enqueue_message("acme", b"go")
-    block = confined.plan_block()
+    block = confined.blocks.plan()
     terms = pickle.loads(pickle.dumps(terms_of(confined, block)))  # noqa: S301 - our own
     of = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), terms)
     assert isinstance(of, MessageAttempts)
-    ((_, outcome),) = of.outcomes(items_of(confined.block(block.token).batches()), lambda call, items: call(items))
+    ((_, outcome),) = of.outcomes(items_of(confined.blocks.get(block.token).batches()), lambda call, items: call(items))
     assert isinstance(outcome, Yield) and outcome.reason.startswith("NotPermitted: this connection may send")
-    confined.release_block(block)
+    confined.blocks.release(block)
 
 
 def test_an_address_keeps_what_it_says_of_senders(tmp_path: Path) -> None:

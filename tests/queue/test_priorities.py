@@ -34,19 +34,19 @@ def queue(uri: str) -> Iterator[MessageQueue]:
 
 
 def ring(queue: MessageQueue, **settings: Any) -> MessageQueue:
-    name = f"ring-{len(queue.rings())}"
-    queue.create_ring(name, RingConfig(**{**HUNDRED, **settings}))
-    return MessageQueue(queue.store, name, listeners=queue.listeners)
+    name = f"ring-{len(queue.admin.rings())}"
+    queue.admin.create_ring(name, RingConfig(**{**HUNDRED, **settings}))
+    return MessageQueue(queue.store, name, listeners=queue.session.listeners)
 
 
 def run(queue: MessageQueue, seed: bytes | None = None) -> list[str]:
     """Plan a block, do it and settle it; tell what it processed, in order: origin, and a ! for high."""
-    block = queue.plan_block(seed=seed)
+    block = queue.blocks.plan(seed=seed)
     done = []
     for batch in block.batches():
         done += [batch.origin + "!" * (batch.priority == "high")] * len(batch)
-        queue.report(block, [batch.answer()])
-    queue.settle_block(block)
+        queue.blocks.report(block, [batch.answer()])
+    queue.blocks.settle(block)
     assert queue.check() == []
     return done
 
@@ -65,7 +65,7 @@ def test_high_messages_come_first_however_late_they_were_sent(queue: MessageQueu
     done = run(queue)
     assert set(done[:2]) == {"b!", "c!"}
     assert counts(done) == {"a": 40, "b": 20, "c": 1, "b!": 1, "c!": 1}
-    assert queue.pulse().ready == () and queue.footprint("b") == Footprint(0, 0, 0, 0)
+    assert queue.inspect.pulse().ready == () and queue.footprint("b") == Footprint(0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -103,11 +103,11 @@ def test_a_flood_of_regular_delays_a_high_message_by_the_block_in_flight_at_most
     for number in range(200):
         queue.enqueue_messages(f"flood/{number:03}", [b"x"] * 20)
     for _ in range(3):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         queue.enqueue_message("flood/007", b"x", priority="high")
         for batch in block.batches():
-            queue.report(block, [batch.answer()])
-        queue.settle_block(block)
+            queue.blocks.report(block, [batch.answer()])
+        queue.blocks.settle(block)
         assert run(queue)[0] == "flood/007!"
 
 
@@ -151,7 +151,7 @@ def test_messages_of_an_origin_and_priority_keep_their_order(queue: MessageQueue
     for number in range(30):
         queue.enqueue_message("a", b"%02d" % number, priority="high" if number % 3 == 0 else "regular")
     seen: list[tuple[str, bytes]] = []
-    while queue.pulse():
+    while queue.inspect.pulse():
         queue.service_queues(lambda delivery: seen.append((delivery.priority, delivery.payload)))
     for priority in ("high", "regular"):
         of_it = [payload for its, payload in seen if its == priority]
@@ -165,30 +165,34 @@ def test_a_head_of_its_own(queue: MessageQueue) -> None:
     for origin in ("a", "b", "c"):
         queue.enqueue_messages(origin, [b"x"] * 50)
         queue.enqueue_messages(origin, [b"x"] * 50, priority="high")
-    assert queue.force_set_head("c", priority="high") and queue.force_set_head("b")
-    assert queue.ring_order(priority="high") == ["c", "a", "b"] and queue.ring_order() == ["b", "c", "a"]
-    assert queue.force_set_head("b", priority="high")
-    assert queue.ring_order(priority="high") == ["b", "c", "a"] and queue.check() == []
+    assert queue.admin.force_set_head("c", priority="high") and queue.admin.force_set_head("b")
+    assert queue.inspect.ring_order(priority="high") == ["c", "a", "b"] and queue.inspect.ring_order() == [
+        "b",
+        "c",
+        "a",
+    ]
+    assert queue.admin.force_set_head("b", priority="high")
+    assert queue.inspect.ring_order(priority="high") == ["b", "c", "a"] and queue.check() == []
     assert counts(run(queue)) == {"b!": 50, "b": 50}
-    assert queue.ring_order(priority="high") == ["c", "a"]
+    assert queue.inspect.ring_order(priority="high") == ["c", "a"]
 
 
 def test_an_ordered_origin_is_never_in_two_blocks(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages("a", [b"x"] * 5)
-    first = queue.plan_block()
+    first = queue.blocks.plan()
     queue.enqueue_message("a", b"y", priority="high")
     queue.enqueue_message("b", b"z", priority="high")
-    second = queue.plan_block()
+    second = queue.blocks.plan()
     assert second.origins == ["b"]
-    assert queue.explain("a").reason == "in flight"
-    queue.release_block(first)
-    assert queue.plan_block().origins == ["a"]
-    queue.set_origin("c", ordered=False)
+    assert queue.inspect.explain("a").reason == "in flight"
+    queue.blocks.release(first)
+    assert queue.blocks.plan().origins == ["a"]
+    queue.admin.set_origin("c", ordered=False)
     queue.enqueue_message("c", b"x")
-    queue.plan_block()
+    queue.blocks.plan()
     queue.enqueue_message("c", b"y", priority="high")
-    assert queue.plan_block().origins == ["c"]
+    assert queue.blocks.plan().origins == ["c"]
     assert queue.check() == []
 
 
@@ -196,33 +200,33 @@ def test_what_goes_back_in_one_book_does_not_stop_the_other(queue: MessageQueue)
     queue = ring(queue)
     queue.enqueue_messages("a", [b"1", b"2"], priority="high")
     queue.enqueue_messages("a", [b"3", b"4"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     for batch in block.batches():
         outcome = Yield() if batch.priority == "high" else Done()
-        queue.report(block, [batch.answer(outcome)])
-    result = queue.settle_block(block)
+        queue.blocks.report(block, [batch.answer(outcome)])
+    result = queue.blocks.settle(block)
     assert (result.processed, result.went_back) == (2, 2)
-    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"1", "high"), (b"2", "high")]
+    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("a")] == [(b"1", "high"), (b"2", "high")]
 
 
 def test_pausing_and_sweeping_act_on_the_origin(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_message("a", b"x", priority="high")
     queue.enqueue_message("a", b"x")
-    queue.set_origin("a", share=3, most=Weight(1, 1))
-    queue.pause("a")
-    assert run(queue) == [] and queue.pulse().ready == () and queue.explain("a").reason == "paused"
-    queue.resume("a")
+    queue.admin.set_origin("a", share=3, most=Weight(1, 1))
+    queue.admin.pause("a")
+    assert run(queue) == [] and queue.inspect.pulse().ready == () and queue.inspect.explain("a").reason == "paused"
+    queue.admin.resume("a")
     assert run(queue) == ["a!"], "of both together, it gets no more than its most"
     queue.enqueue_message("a", b"x", priority="high")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     with pytest.raises(InFlight):
-        queue.sweep("a")
-    queue.release_block(block)
-    assert queue.sweep("a") == 2
-    assert {str(one.address) for one in queue.overweight("a")} == {"a:0:0", "a:1:0:high"}
-    assert [one.address for one in queue.overweight()] == [one.address for one in queue.overweight("a")]
-    assert [str(event.address) for event in queue.events(origin="a", name="Swept")] == ["a:1:0:high", "a:0:0"]
+        queue.sweep_queue("a")
+    queue.blocks.release(block)
+    assert queue.sweep_queue("a") == 2
+    assert {str(one.address) for one in queue.set_aside.list("a")} == {"a:0:0", "a:1:0:high"}
+    assert [one.address for one in queue.set_aside.list()] == [one.address for one in queue.set_aside.list("a")]
+    assert [str(event.address) for event in queue.inspect.events(origin="a", name="Swept")] == ["a:1:0:high", "a:0:0"]
     assert queue.check() == []
 
 
@@ -231,23 +235,23 @@ def test_what_is_set_aside_is_found_by_its_address(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"h" * 200, b"x"], priority="high")
     queue.enqueue_messages("a", [b"r" * 200])
     assert counts(run(queue)) == {"a!": 1}
-    high, regular = (Address.parse(str(one.address)) for one in queue.overweight("a"))
+    high, regular = (Address.parse(str(one.address)) for one in queue.set_aside.list("a"))
     assert (high.priority, regular.priority) == ("high", "regular") and high == Address("a", 0, 0, "high")
-    assert queue.overweight(after=high)[0].address == regular
-    assert queue.explain_message(high).reason == queue.explain_message(regular).reason == "set aside"
+    assert queue.set_aside.list(after=high)[0].address == regular
+    assert queue.inspect.explain_message(high).reason == queue.inspect.explain_message(regular).reason == "set aside"
     seen: list[bytes] = []
     queue.execute_overweight(high, lambda delivery: seen.append(delivery.payload[:1]))
-    block = queue.plan_overweight(regular, Weight(1000, 1000))
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
-    assert seen == [b"h"] and queue.overweight() == [] and queue.check() == []
-    assert {str(event.address): event.name for event in queue.events(name="Executed")} == {
+    block = queue.blocks.plan_overweight(regular, Weight(1000, 1000))
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
+    assert seen == [b"h"] and queue.set_aside.list() == [] and queue.check() == []
+    assert {str(event.address): event.name for event in queue.inspect.events(name="Executed")} == {
         "a:0:0:high": "Executed", "a:0:0": "Executed",
     }  # fmt: skip
-    assert queue.explain_message(high).sentence == "a:0:0:high is gone: Executed."
+    assert queue.inspect.explain_message(high).sentence == "a:0:0:high is gone: Executed."
     queue.enqueue_messages("a", [b"h" * 200], priority="high")
     run(queue)
-    assert queue.discard_overweight(queue.overweight()[0].address, "too much") == 1
+    assert queue.set_aside.discard(queue.set_aside.list()[0].address, "too much") == 1
 
 
 def test_everything_that_shows_an_origin_shows_it_as_it_was_sent(queue: MessageQueue) -> None:
@@ -259,20 +263,22 @@ def test_everything_that_shows_an_origin_shows_it_as_it_was_sent(queue: MessageQ
     assert [name for name, _ in queue.footprints(limit=1)] == ["a"]
     assert [name for name, _ in queue.footprints(after="a")] == ["b", "c/d"]
     assert [name for name, _ in queue.footprints(prefix="c")] == ["c/d"]
-    assert queue.pulse(10).ready == ("b", "a", "c/d")
-    foreseen = queue.dry_run()
+    assert queue.inspect.pulse(10).ready == ("b", "a", "c/d")
+    foreseen = queue.inspect.dry_run()
     assert foreseen.origins == ["b", "a", "c/d"] and foreseen.queue("b", "high").messages == 1
     assert [(one.origin, one.priority) for one in foreseen.queues][-1] == ("a", "regular")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert block.origins == ["b", "a", "c/d"] and {batch.origin for batch in block.batches(["a"])} == {"a"}
-    assert [(e.origin, e.priority) for e in queue.ledger()[0].entries] == [
+    assert [(e.origin, e.priority) for e in queue.inspect.ledger()[0].entries] == [
         ("b", "high"), ("a", "high"), ("c/d", "high"), ("a", "regular"),
     ]  # fmt: skip
-    queue.report(block, [batch.answer() for batch in block.batches(["a"])])
+    queue.blocks.report(block, [batch.answer() for batch in block.batches(["a"])])
     assert queue.footprint("a").count == 0, "what was reported is gone for every reader"
-    queue.settle_block(block)
-    told = [(event.name, event.origin, event.priority) for event in queue.events()]
-    assert "\x01" not in repr((sizes, foreseen.queues, told, queue.ledger(), queue.peek("b"), queue.explain("b")))
+    queue.blocks.settle(block)
+    told = [(event.name, event.origin, event.priority) for event in queue.inspect.events()]
+    assert "\x01" not in repr(
+        (sizes, foreseen.queues, told, queue.inspect.ledger(), queue.inspect.peek("b"), queue.inspect.explain("b"))
+    )
 
 
 def test_a_processor_may_send_with_priority(queue: MessageQueue) -> None:
@@ -287,11 +293,11 @@ def test_a_processor_may_send_with_priority(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"first")
     queue.service_queues(process)
     assert queue.check() == [] and queue.config.high
-    seen = [(one.payload, one.address.priority) for one in queue.peek("a")]
+    seen = [(one.payload, one.address.priority) for one in queue.inspect.peek("a")]
     assert seen == [(b"by call", "high"), (b"by outcome", "high")], "the regular one was met in the same call"
-    block = queue.plan_block()
-    queue.report(block, [batch.answer(Done(enqueue=[("b", b"x", "high")])) for batch in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer(Done(enqueue=[("b", b"x", "high")])) for batch in block.batches()])
+    queue.blocks.settle(block)
     assert queue.footprint("b", "high").count == 2
 
 
@@ -302,8 +308,8 @@ def test_due_keys_and_expiry_go_with_priority(queue: MessageQueue) -> None:
     assert queue.enqueue_message("a", b"once", key="k", priority="high").repeated == 0
     assert queue.enqueue_message("a", b"once", key="k").repeated == 1, "a key names one message, of whatever priority"
     assert counts(run(queue)) == {"a!": 1}
-    assert [(event.name, event.priority) for event in queue.events(name="Expired")] == [("Expired", "high")]
-    assert queue.explain("a").reason == "not due"
+    assert [(event.name, event.priority) for event in queue.inspect.events(name="Expired")] == [("Expired", "high")]
+    assert queue.inspect.explain("a").reason == "not due"
 
 
 def test_listeners_hear_of_the_origin(uri: str) -> None:
@@ -326,12 +332,12 @@ def test_what_is_foreseen_is_what_happens(queue: MessageQueue) -> None:
             )
         queue.enqueue_messages("o1", [b"x" * 70] * 3, priority="high")
         queue.enqueue_messages("o2", [b"x" * 80] * 3)
-        foreseen = queue.forecast(12, seed=b"seed")
+        foreseen = queue.inspect.forecast(12, seed=b"seed")
         for block in foreseen:
-            planned = queue.plan_block(seed=b"seed")
+            planned = queue.blocks.plan(seed=b"seed")
             assert list(planned.claims) == list(block.claims)
-            queue.report(planned, [batch.answer() for batch in planned.batches()])
-            queue.settle_block(planned)
+            queue.blocks.report(planned, [batch.answer() for batch in planned.batches()])
+            queue.blocks.settle(planned)
             assert queue.check() == []
 
 
@@ -342,15 +348,15 @@ def test_the_first_high_message_says_that_there_are_some(queue: MessageQueue, ur
         other.enqueue_message("a", b"x", priority="high")
         assert counts(run(queue)) == {"a!": 1} and queue.config.high
         with pytest.raises(ConfigRefused):
-            queue.change_ring(high=False)
-        queue.change_ring(kept_for_regular=0.25)
+            queue.admin.change_ring(high=False)
+        queue.admin.change_ring(kept_for_regular=0.25)
         assert other.config.changed(kept_for_regular=0.5).high
 
 
 @pytest.mark.parametrize("value", [1, 1.5, -0.1, True, "half", None])
 def test_a_share_is_a_fraction(queue: MessageQueue, value: Any) -> None:
     with pytest.raises(ConfigRefused, match="kept_for_regular"):
-        queue.change_ring(kept_for_regular=value)
+        queue.admin.change_ring(kept_for_regular=value)
 
 
 def test_bad_input(queue: MessageQueue) -> None:
@@ -359,10 +365,10 @@ def test_bad_input(queue: MessageQueue) -> None:
         lambda: queue.enqueue_messages("a", [b"x"], priority="urgent"),
         lambda: queue.enqueue_messages("a", [Message(b"x", priority="urgent")]),
         lambda: queue.footprint("a", "urgent"),
-        lambda: queue.ring_order(priority="urgent"),
-        lambda: queue.force_set_head("a", priority="urgent"),
-        lambda: queue.explain_message(Address("a", 0, 0, "urgent")),
-        lambda: queue.shuffled_order(b""),
+        lambda: queue.inspect.ring_order(priority="urgent"),
+        lambda: queue.admin.force_set_head("a", priority="urgent"),
+        lambda: queue.inspect.explain_message(Address("a", 0, 0, "urgent")),
+        lambda: queue.inspect.shuffled_order(b""),
     ):
         with pytest.raises(InvalidInput):
             call()
@@ -372,8 +378,8 @@ def test_bad_input(queue: MessageQueue) -> None:
             lambda: queue.enqueue_message(origin, b"x", priority="high"),  # noqa: B023
             lambda: queue.enqueue_messages([("a", Message(b"x", priority="high")), (origin, b"x")]),  # noqa: B023
             lambda: queue.footprint(origin),  # noqa: B023
-            lambda: queue.pause(origin),  # noqa: B023
-            lambda: queue.set_origin(origin, share=2),  # noqa: B023
+            lambda: queue.admin.pause(origin),  # noqa: B023
+            lambda: queue.admin.set_origin(origin, share=2),  # noqa: B023
         ):
             with pytest.raises(InvalidOrigin):
                 call()
@@ -386,14 +392,14 @@ def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
         queue.enqueue_message(f"o{number}", b"x")
         queue.enqueue_message(f"o{number}", b"x", priority="high")
     seed = bytes(range(16))
-    high, regular = queue.shuffled_order(seed, priority="high"), queue.shuffled_order(seed)
-    assert high == regular != queue.ring_order() and queue.shuffled_order(b"another") != regular
-    block = queue.plan_block()
-    drawn = queue.block(block.token)
+    high, regular = queue.inspect.shuffled_order(seed, priority="high"), queue.inspect.shuffled_order(seed)
+    assert high == regular != queue.inspect.ring_order() and queue.inspect.shuffled_order(b"another") != regular
+    block = queue.blocks.plan()
+    drawn = queue.blocks.get(block.token)
     assert drawn.seed is not None
-    queue.release_block(block)
-    expected = queue.shuffled_order(drawn.seed)
-    entries = queue.ledger(block=block.id)[0].entries
+    queue.blocks.release(block)
+    expected = queue.inspect.shuffled_order(drawn.seed)
+    entries = queue.inspect.ledger(block=block.id)[0].entries
     assert [entry.origin for entry in entries] == expected + expected
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
 
@@ -412,11 +418,11 @@ def test_the_share_is_kept_whatever_the_messages_weigh(make_queue: MakeQueue, or
             queue.enqueue_messages(origin, messages, priority=priority)
     got = {"high": 0, "regular": 0}
     for number in range(1, 25):
-        block = queue.plan_block(seed=b"seed")
+        block = queue.blocks.plan(seed=b"seed")
         for claim in block.claims:
             got[claim.priority] += claim.planned.time
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
         assert got["regular"] >= 100 * (kept * number - 1), (number, got)
     assert got["high"] >= 100 * 24 * (1 - kept) * 0.5 and queue.check() == []
 
@@ -430,13 +436,13 @@ def test_in_a_ring_with_paths_groups_share_among_regular_messages(queue: Message
     assert found.pop("acme/1!") == 30
     assert abs(found["birch/1"] - 35) <= 1 and abs(found["acme/1"] - found["acme/2"]) <= 1
     queue.enqueue_messages("acme/2", [b"x"] * 300, priority="high")
-    queue.pause("acme", below=True)
-    assert set(run(queue)) == {"birch/1"} and queue.pulse(9).ready == ("birch/1",)
-    queue.resume("acme")
+    queue.admin.pause("acme", below=True)
+    assert set(run(queue)) == {"birch/1"} and queue.inspect.pulse(9).ready == ("birch/1",)
+    queue.admin.resume("acme")
     assert counts(run(queue))["acme/2!"] == 50
-    block = queue.plan_block()
-    queue.report(block, [b.answer(Done(used=Weight(60, 60))) for b in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [b.answer(Done(used=Weight(60, 60))) for b in block.batches()])
+    queue.blocks.settle(block)
     assert queue.check() == []
 
 
@@ -467,11 +473,13 @@ def test_a_ring_that_only_looks_for_high_messages_services_as_before(queue: Mess
         for _ in range(40):
             one.enqueue_messages(chance.choice("abcd"), [b"x" * chance.randint(1, 60) for _ in range(5)])
         blocks = []
-        while block := one.plan_block(seed=b"seed"):
+        while block := one.blocks.plan(seed=b"seed"):
             if not block.messages:
                 break
-            blocks.append(([(claim.origin, claim.runs, claim.planned) for claim in block.claims], one.ring_order()))
-            one.report(block, [batch.answer() for batch in block.batches()])
-            one.settle_block(block)
+            blocks.append(
+                ([(claim.origin, claim.runs, claim.planned) for claim in block.claims], one.inspect.ring_order())
+            )
+            one.blocks.report(block, [batch.answer() for batch in block.batches()])
+            one.blocks.settle(block)
         found.append(blocks)
     assert found[0] == found[1] and len(found[0]) > 50

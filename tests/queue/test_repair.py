@@ -20,7 +20,7 @@ from airflow_mq.store.shelf.inbox import Cut, Inbox
 def queue(store_uri: str) -> Iterator[MessageQueue]:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
-        first.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+        first.admin.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
     with MessageQueue(store_uri, "small") as queue:
         yield queue
 
@@ -39,7 +39,7 @@ def last_id(queue: MessageQueue) -> int:
 def strand(queue: MessageQueue) -> None:
     """Three messages that were never cut, below the floor of their book; one lies in a page."""
     queue.enqueue_message("a", b"in a page")
-    queue.plan_block(limit=Weight(1, 1 << 20))
+    queue.blocks.plan(limit=Weight(1, 1 << 20))
     queue.enqueue_messages("b", [b"other"])
     for payload in (b"lost 1", b"lost 2", b"lost 3"):
         queue.enqueue_message("a", payload)
@@ -55,8 +55,8 @@ def processed(queue: MessageQueue, origin: str) -> list[bytes]:
 def test_a_repair_returns_stranded_messages_in_order(queue: MessageQueue) -> None:
     strand(queue)
     assert len([one for one in queue.check() if "would never be cut" in one.what]) == 3
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
     (found,) = queue.repair(dry_run=True)
     assert (found.book, found.messages, len(found.rows)) == ("a", 3, 3)
     assert len(queue.check()) == 3, "a dry run changes nothing"
@@ -84,14 +84,14 @@ def test_a_repaired_queue_enters_the_ring_again(queue: MessageQueue) -> None:
 
 def test_a_floor_above_the_last_id_is_a_violation(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"one")
-    queue.plan_block(limit=Weight(1, 1 << 20))
+    queue.blocks.plan(limit=Weight(1, 1 << 20))
     move_floor(queue, "a", last_id(queue) + 20)
     assert [one for one in queue.check() if "above the last id drawn" in one.what]
     queue.repair()
     assert queue.check() == []
     queue.enqueue_messages("a", [b"two", b"three"])
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
     assert processed(queue, "a") == [b"one", b"two", b"three"]
 
 
@@ -108,7 +108,7 @@ def test_a_save_that_would_strand_rows_fails_and_changes_nothing(
 
     monkeypatch.setattr(Inbox, "cut_now", past_all)
     with pytest.raises(StoreCorrupt, match="would strand messages of 'a': inbox rows .* nothing was changed"):
-        queue.plan_block(limit=Weight(1, 1 << 20))
+        queue.blocks.plan(limit=Weight(1, 1 << 20))
     monkeypatch.undo()
     assert queue.check() == []
     assert processed(queue, "a") == sent
@@ -118,8 +118,8 @@ def test_the_command_shows_the_repair_before_it_applies_it(
     queue: MessageQueue, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strand(queue)
-    for block in queue.blocks("planned"):
-        queue.release_block(block)
+    for block in queue.blocks.list("planned"):
+        queue.blocks.release(block)
     where = ["--store", queue.store.address.uri, "--ring", "small"]
     assert main(["check", *where]) == 1
     assert main(["check", "--repair", *where]) == 1
@@ -142,10 +142,10 @@ def test_a_last_id_that_is_read_ahead_fails_a_settle_and_strands_nothing(
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         queue.enqueue_message("parent", b"p")
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         children = [("children", b"%d" % number) for number in range(4)]
         reports = [Report("parent", 0, 0, 0, Done(enqueue=children))]
-        queue.report(block, reports)
+        queue.blocks.report(block, reports)
         real = PostgresUnit.rows
 
         def ahead(unit: PostgresUnit, statement: str, **values: Any) -> list[Any]:
@@ -154,9 +154,9 @@ def test_a_last_id_that_is_read_ahead_fails_a_settle_and_strands_nothing(
 
         monkeypatch.setattr(PostgresUnit, "rows", ahead)
         with pytest.raises(StoreCorrupt, match="was drawn below the horizon .* nothing was changed"):
-            queue.settle_block(block)
+            queue.blocks.settle(block)
         monkeypatch.undo()
         assert queue.check() == []
-        assert queue.settle_block(block).processed == 1
+        assert queue.blocks.settle(block).processed == 1
         assert queue.check() == []
         assert processed(queue, "children") == [b"0", b"1", b"2", b"3"]

@@ -35,7 +35,7 @@ def test_done(queue: MessageQueue, answer: Any) -> None:
     queue.enqueue_message("acme", b"a")
     result = queue.service_queues(lambda delivery: answer)
     assert (result.processed, result.weight) == (1, Weight(1, 1))
-    (event,) = queue.events()
+    (event,) = queue.inspect.events()
     assert (event.name, event.success, event.weight) == ("Processed", True, Weight(1, 1))
 
 
@@ -43,7 +43,7 @@ def test_done(queue: MessageQueue, answer: Any) -> None:
 def test_done_without_success(queue: MessageQueue, answer: Any) -> None:
     queue.enqueue_message("acme", b"a")
     queue.service_queues(lambda delivery: answer)
-    assert [event.success for event in queue.events()] == [False]
+    assert [event.success for event in queue.inspect.events()] == [False]
     assert queue.footprints() == []
 
 
@@ -51,7 +51,7 @@ def test_done_without_success(queue: MessageQueue, answer: Any) -> None:
 def test_wrong_for_good(queue: MessageQueue, answer: Outcome) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     assert len(serve(queue, lambda delivery: answer)) == 2
-    assert [event.error for event in queue.events()] == [type(answer).__name__] * 2
+    assert [event.error for event in queue.inspect.events()] == [type(answer).__name__] * 2
     assert queue.footprints() == []
 
 
@@ -68,7 +68,7 @@ def test_overweight_for_good_is_set_aside(queue: MessageQueue) -> None:
     seen = serve(queue, lambda delivery: Overweight(Weight(600_001, 0)) if delivery.payload == b"a" else None)
     assert seen == [("acme", b"a"), ("acme", b"b")]
     assert told(queue) == [("OverweightEnqueued", "acme", 0, 0), ("Processed", "acme", 0, 1)]
-    (aside,) = queue.overweight()
+    (aside,) = queue.set_aside.list()
     assert (aside.address, aside.weight, aside.limit, aside.reason) == (
         Address("acme", 0, 0), Weight(600_001, 0), Weight(600_000, 1 << 30), "overweight"
     )  # fmt: skip
@@ -95,7 +95,7 @@ def test_what_is_raised_means_not_now(queue: MessageQueue, caplog: pytest.LogCap
 
     assert serve(queue, fail)[0] == ("acme", b"a")
     assert "the processor failed on acme:0:0" in caplog.text
-    assert [one.attempts > 0 for one in queue.peek("acme")] == [True, False]
+    assert [one.attempts > 0 for one in queue.inspect.peek("acme")] == [True, False]
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
@@ -114,7 +114,7 @@ def test_stopped_in_the_middle_what_was_done_is_kept(queue: MessageQueue) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         serve(queue, stop)
-    assert [one.payload for one in queue.peek("acme")] == [b"c"]
+    assert [one.payload for one in queue.inspect.peek("acme")] == [b"c"]
     assert serve(queue) == [("acme", b"c")]
 
 
@@ -126,7 +126,7 @@ def test_a_service_commits_before_a_message_that_takes_long(queue: MessageQueue)
     def process(delivery: Delivery) -> None:
         if delivery.payload == b"slow":
             with MessageQueue(queue.store.address.uri, queue.ring) as other:
-                left.append([one.payload for one in other.peek("a")])
+                left.append([one.payload for one in other.inspect.peek("a")])
 
     queue.service_queues(process, slice_seconds=4.9)
 
@@ -182,7 +182,7 @@ def test_nothing_of_it_is_there_before_the_outcome_is(make_queue: Maker) -> None
         delivery.enqueue("globex", b"c")
         seen.append((other.footprint("acme").count, other.footprint("globex").count))
 
-    queue.pause("globex")
+    queue.admin.pause("globex")
     queue.service_queues(more, slice_messages=1, slice_seconds=600)
     # Each slice commits a message together with what it sent.
     assert seen == [(2, 0), (1, 1)]
@@ -192,18 +192,18 @@ def test_nothing_of_it_is_there_before_the_outcome_is(make_queue: Maker) -> None
 def test_it_may_do_nothing_else(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     calls = [
-        lambda: queue.plan_block(),
+        lambda: queue.blocks.plan(),
         lambda: queue.execute_overweight(Address("acme", 0, 0), lambda delivery: True),
-        lambda: queue.discard_overweight(Address("acme", 0, 0), "why"),
+        lambda: queue.set_aside.discard(Address("acme", 0, 0), "why"),
         lambda: queue.reap_page("acme", 0),
-        lambda: queue.pause("acme"),
-        lambda: queue.resume("acme"),
-        lambda: queue.sweep("acme"),
-        lambda: queue.force_set_head("acme"),
-        lambda: queue.set_origin("acme", share=2),
-        lambda: queue.change_ring(max_stale=3),
-        lambda: queue.create_ring("another"),
-        lambda: queue.housekeep(),
+        lambda: queue.admin.pause("acme"),
+        lambda: queue.admin.resume("acme"),
+        lambda: queue.sweep_queue("acme"),
+        lambda: queue.admin.force_set_head("acme"),
+        lambda: queue.admin.set_origin("acme", share=2),
+        lambda: queue.admin.change_ring(max_stale=3),
+        lambda: queue.admin.create_ring("another"),
+        lambda: queue.admin.housekeep(),
     ]
     refused: list[int] = []
 
@@ -217,13 +217,13 @@ def test_it_may_do_nothing_else(queue: MessageQueue) -> None:
 
     assert len(serve(queue, meddle)) == 1
     assert refused == list(range(len(calls)))
-    assert queue.rings() == ["default", "test"]
+    assert queue.admin.rings() == ["default", "test"]
 
 
 def test_it_may_look(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     found: list[Any] = []
-    serve(queue, lambda delivery: found.append((queue.footprint("acme").count, queue.peek("acme")[0].payload)))
+    serve(queue, lambda delivery: found.append((queue.footprint("acme").count, queue.inspect.peek("acme")[0].payload)))
     assert found == [(1, b"a")]
 
 
@@ -302,10 +302,10 @@ def test_a_second_service_waits_and_is_refused_by_name(make_queue: Maker) -> Non
 
     def slow(delivery: Delivery) -> None:
         def try_it() -> None:
-            other.busy_timeout = 0.1
+            other.session.busy_timeout = 0.1
             for call in (
                 lambda: other.service_queues(lambda inner: True),
-                lambda: other.plan_block(),
+                lambda: other.blocks.plan(),
                 lambda: other.reap_page("acme", 0),
                 lambda: other.execute_overweight(Address("acme", 0, 0), lambda inner: True),
             ):
@@ -340,7 +340,7 @@ def test_batches_with_an_answer_each(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
     answers: list[Any] = [Done(enqueue=[("globex", b"e")]), BadFormat(), False, None]
     queue.service_queues(batch_processor(lambda batch: answers if batch.origin == "acme" else None))
-    assert [(event.name, event.payload if hasattr(event, "payload") else event.index) for event in queue.events()] == [
+    assert [(event.name, event.payload if hasattr(event, "payload") else event.index) for event in queue.inspect.events()] == [
         ("Processed", 0), ("ProcessingFailed", 1), ("Processed", 2), ("Processed", 3), ("Processed", 0)
     ]  # fmt: skip
     assert queue.footprints() == []
@@ -349,14 +349,14 @@ def test_batches_with_an_answer_each(queue: MessageQueue) -> None:
 def test_a_batch_that_stops_in_the_middle(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     queue.service_queues(batch_processor(lambda batch: [Yield() if one == b"b" else None for one in batch.payloads]))
-    assert [one.payload for one in queue.peek("acme")] == [b"b"]
+    assert [one.payload for one in queue.inspect.peek("acme")] == [b"b"]
 
 
 def test_a_batch_that_raises_or_answers_too_few_goes_back(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.service_queues(batch_processor(lambda batch: [1 / 0]))
     queue.service_queues(batch_processor(lambda batch: []))
-    assert [one.payload for one in queue.peek("acme")] == [b"a", b"b"]
+    assert [one.payload for one in queue.inspect.peek("acme")] == [b"a", b"b"]
     assert len(serve(queue)) == 2
 
 
@@ -367,7 +367,7 @@ def test_attempts_and_backoff_in_place(make_queue: Maker, clock: Clock) -> None:
     assert serve(queue) == []
     clock.advance(10)
     assert serve(queue, lambda delivery: Yield() if delivery.payload == b"a" else None)
-    assert [(one.address.index, one.reason) for one in queue.overweight()] == [(0, "attempts")]
+    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "attempts")]
     clock.advance(20)
     assert queue.footprint("acme").count == 1 or serve(queue)
     assert ("AttemptsExhausted", "acme", 0, 0) in told(queue)
@@ -402,10 +402,10 @@ def test_listeners_are_told_of_blocks_when_they_settle(make_queue: Maker) -> Non
     calls: list[tuple[str, Footprint]] = []
     queue = make_queue(order="rotation", listeners=[lambda *call: calls.append(call)])
     queue.enqueue_messages("acme", [b"a", b"b"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     assert len(calls) == 1
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     assert calls[1:] == [("acme", Footprint(0, 0, 0, 0))]
 
 

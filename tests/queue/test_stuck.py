@@ -28,9 +28,9 @@ def stuck_queue(make_queue: Maker, order: str = "deficit", **settings: Any) -> M
 
 def end(queue: MessageQueue, limit: Weight | None = BLOCK, server: str | None = DAG) -> list[str]:
     """A block in which everything is done; return its origins."""
-    block = queue.plan_block(limit=limit, server=server)
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.settle_block(block)
+    block = queue.blocks.plan(limit=limit, server=server)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
     return block.origins
 
 
@@ -46,7 +46,7 @@ def test_a_plan_warns_and_the_ledger_records_why(
 
     (warning,) = caplog.messages
     assert "70,000/1 for 'acme'" in warning and "60,000/1,000,000" in warning and DAG in warning
-    (page,) = queue.ledger()
+    (page,) = queue.inspect.ledger()
     entries = {entry.origin: entry for entry in page.entries}
     assert (entries["acme"].reason, entries["acme"].needs, entries["beta"].needs) == ("limit", HEAVY, None)
     assert (page.server, page.limit) == (DAG, BLOCK)
@@ -58,7 +58,7 @@ def test_a_plan_that_carries_everything_warns_of_nothing(make_queue: Maker, capl
     assert end(queue, Weight(70_001, 1_000_000)) == ["acme"]
 
     assert caplog.messages == []
-    assert [entry.needs for page in queue.ledger() for entry in page.entries] == [None]
+    assert [entry.needs for page in queue.inspect.ledger() for entry in page.entries] == [None]
 
 
 def test_a_service_warns_and_the_ledger_records_why(make_queue: Maker, caplog: pytest.LogCaptureFixture) -> None:
@@ -67,7 +67,7 @@ def test_a_service_warns_and_the_ledger_records_why(make_queue: Maker, caplog: p
     assert serve(queue, limit=BLOCK) == []
 
     assert "70,000/1 for 'acme'" in caplog.messages[0] and "tester" in caplog.messages[0]
-    (page,) = queue.ledger()
+    (page,) = queue.inspect.ledger()
     assert [(entry.reason, entry.needs) for entry in page.entries] == [("limit", HEAVY)]
     assert (page.server, page.limit) == ("tester", BLOCK)
 
@@ -80,45 +80,45 @@ def test_what_a_processor_asks_for_counts_too(make_queue: Maker, batches: bool) 
 
     queue.service_queues(batch_processor(ask) if batches else ask, BLOCK)
 
-    assert [(one.reason, one.needs) for one in queue.ledger()[0].entries] == [("limit", HEAVY)]
+    assert [(one.reason, one.needs) for one in queue.inspect.ledger()[0].entries] == [("limit", HEAVY)]
 
 
 def test_explain_and_dry_run_use_the_limit_that_blocks_really_had(make_queue: Maker) -> None:
     queue = stuck_queue(make_queue)
-    assert (queue.explain("acme").reason, queue.dry_run().messages) == ("next", 3)
+    assert (queue.inspect.explain("acme").reason, queue.inspect.dry_run().messages) == ("next", 3)
 
     end(queue)
 
-    told_of = queue.explain("acme")
+    told_of = queue.inspect.explain("acme")
     assert (told_of.reason, told_of.address, told_of.block) == ("stuck", FRONT, None)
     assert told_of.sentence == (
         "the first message of acme, acme:0:0, needs 70,000/1, more than the 60,000/1,000,000 that blocks of "
         "DAG 'orders', task 'block.plan' can carry: it stays where it is."
     )
     assert told_of.remedies[0] == "a limit of at least 70,000/1,000,000 for these blocks"
-    behind = queue.explain_message(Address("acme", 0, 2))
+    behind = queue.inspect.explain_message(Address("acme", 0, 2))
     assert (behind.reason, "waits behind acme:0:0, which needs 70,000/1" in behind.sentence) == ("stuck", True)
-    block = queue.dry_run()
+    block = queue.inspect.dry_run()
     assert (block.messages, block.limit, block.server) == (0, BLOCK, DAG)
     assert [(one.origin, one.needs) for one in block.queues] == [("acme", HEAVY)]
-    assert queue.forecast(3) == [] or [one.messages for one in queue.forecast(3)] == [0, 0, 0]
+    assert queue.inspect.forecast(3) == [] or [one.messages for one in queue.inspect.forecast(3)] == [0, 0, 0]
     # A limit that the caller names counts as before.
-    assert (queue.dry_run(RING).messages, queue.dry_run(RING).server) == (3, None)
-    assert queue.explain("acme", limit=RING).reason == "next"
+    assert (queue.inspect.dry_run(RING).messages, queue.inspect.dry_run(RING).server) == (3, None)
+    assert queue.inspect.explain("acme", limit=RING).reason == "next"
 
 
 def test_explain_names_the_server_that_carries_the_message(make_queue: Maker) -> None:
     queue = stuck_queue(make_queue)
     end(queue, Weight(65_000, 1 << 30), "DAG 'night', task 'plan'")
     end(queue)
-    assert {one.name: one.limit for one in queue.servers()} == {
+    assert {one.name: one.limit for one in queue.inspect.servers()} == {
         "DAG 'night', task 'plan'": Weight(65_000, 1 << 30), DAG: BLOCK
     }  # fmt: skip
-    assert queue.explain("acme").reason == "stuck"
+    assert queue.inspect.explain("acme").reason == "stuck"
 
     queue.enqueue_message("beta", b"x", weight=Weight(64_000, 1))
 
-    assert queue.explain("beta").sentence.endswith("runs in the next block of DAG 'night', task 'plan'.")
+    assert queue.inspect.explain("beta").sentence.endswith("runs in the next block of DAG 'night', task 'plan'.")
 
 
 def test_a_server_that_leaves_the_limit_to_the_ring_follows_it(make_queue: Maker) -> None:
@@ -126,11 +126,11 @@ def test_a_server_that_leaves_the_limit_to_the_ring_follows_it(make_queue: Maker
     end(queue, Weight(0, 0))
     end(queue, None)
     queue.enqueue_message("acme", b"x", weight=Weight(500_000, 1))
-    assert queue.explain("acme").reason == "next"
+    assert queue.inspect.explain("acme").reason == "next"
 
-    queue.change_ring(service_weight=BLOCK)
+    queue.admin.change_ring(service_weight=BLOCK)
 
-    assert queue.explain("acme").reason == "overweight"
+    assert queue.inspect.explain("acme").reason == "overweight"
 
 
 def test_a_policy_sets_aside_what_is_heavier_than_the_block(make_queue: Maker) -> None:
@@ -139,7 +139,7 @@ def test_a_policy_sets_aside_what_is_heavier_than_the_block(make_queue: Maker) -
     assert end(queue) == ["acme"]
 
     assert [event[0] for event in told(queue)] == ["OverweightEnqueued", "Processed", "Processed"]
-    (aside,) = queue.overweight()
+    (aside,) = queue.set_aside.list()
     assert (aside.reason, aside.weight, aside.limit) == ("overweight", HEAVY, BLOCK)
 
 
@@ -148,9 +148,9 @@ def test_the_policy_holds_for_services_too(make_queue: Maker) -> None:
 
     assert len(serve(queue, limit=BLOCK)) == 2
 
-    assert [one.limit for one in queue.overweight()] == [BLOCK]
+    assert [one.limit for one in queue.set_aside.list()] == [BLOCK]
     with pytest.raises(ConfigRefused, match="set_aside_above is ring or block, not 'all'"):
-        queue.change_ring(set_aside_above="all")
+        queue.admin.change_ring(set_aside_above="all")
 
 
 @pytest.mark.parametrize("paths", [False, True])
@@ -166,7 +166,7 @@ def test_a_queue_that_no_block_carries_does_not_take_from_others(make_queue: Mak
     queue.enqueue_messages("new", [b"x"] * 24, weight=Weight(10_000, 1))
     end(queue)
 
-    granted = {entry.origin: entry.messages for entry in queue.ledger(limit=1)[0].entries}
+    granted = {entry.origin: entry.messages for entry in queue.inspect.ledger(limit=1)[0].entries}
     assert granted["old"] >= 2 and granted["new"] >= 2
 
 
@@ -174,10 +174,10 @@ def test_every_stuck_queue_is_found(make_queue: Maker) -> None:
     queue = stuck_queue(make_queue)
     for number in range(4):
         queue.enqueue_message(f"o{number}", b"x", weight=Weight(1, 1))
-    assert queue.stuck() == []
+    assert queue.inspect.stuck() == []
 
-    block = queue.plan_block(limit=BLOCK, server=DAG)
-    queue.release_block(block)
+    block = queue.blocks.plan(limit=BLOCK, server=DAG)
+    queue.blocks.release(block)
 
-    assert [one.origin for one in queue.stuck(most=1)] == ["acme"]
-    assert [one.reason for one in queue.stuck()] == ["stuck"]
+    assert [one.origin for one in queue.inspect.stuck(most=1)] == ["acme"]
+    assert [one.reason for one in queue.inspect.stuck()] == ["stuck"]

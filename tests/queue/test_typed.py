@@ -70,7 +70,7 @@ def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
         "Processed",
         "ProcessingFailed",
     ]
-    assert {event.error for event in queue.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
+    assert {event.error for event in queue.inspect.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
 
 
 def test_what_is_wrong_is_told_without_what_was_sent(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +111,7 @@ def test_a_codec_of_ones_own_says_what_becomes_of_it(queue: MessageQueue) -> Non
     assert typed.service(lambda it: seen.append(it.value)).processed == 1 and seen == [7]
     # A fault of the codec is a try that failed: nothing is dropped for it.
     assert queue.footprint("a").count == 1
-    assert [event.error for event in queue.events()][:3] == [None, "Unsupported", "BadFormat"]
+    assert [event.error for event in queue.inspect.events()][:3] == [None, "Unsupported", "BadFormat"]
     with pytest.raises(InvalidInput, match="wrong for good"):
         Undecodable("why", Done())
 
@@ -198,9 +198,9 @@ def test_a_block_hands_over_values(queue: MessageQueue) -> None:
     queue.typed(Order).enqueue_many([("acme", Order(id=1)), ("birch", Order(id=2))])
     queue.enqueue_message("acme", b"no order")
     routes = Processors([Processor("p", f"{__name__}:ship", where="in place", codec=f"{__name__}:Order")])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     (part,) = Processors.from_json(routes.to_json()).parts({"acme": 2, "birch": 1})
     SHIPPED.clear()
     tally = run_in_place(queue, block.token, routes, part)
     assert (tally.done, tally.failed) == (2, 1) and sorted(SHIPPED) == [("acme", 1), ("birch", 2)]
-    assert queue.settle_block(block).failed == 1
+    assert queue.blocks.settle(block).failed == 1

@@ -14,7 +14,7 @@ import pytest
 from airflow_mq import Done, MessageQueue, Yield
 from airflow_mq.core.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
 from airflow_mq.queue import ReferenceToken
-from airflow_mq.queue.base import holder_name
+from airflow_mq.queue.session import holder_name
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, serve, told
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ def taken(token: ReferenceToken | None) -> bytes:
 def test_over_one_origin_first_in_is_first_out(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2", b"3"])
     queue.enqueue_message("b", b"other")
-    view = queue.view("a")
+    view = queue.leases.view("a")
     seen = []
     for token in view:
         seen.append(token.fetch())
@@ -44,10 +44,20 @@ def test_over_the_ring_each_origin_gives_one_in_turn(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     for origin in "abc":
         queue.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(3)])
-    assert [taken(queue.pop()) for _ in range(9)] == [b"a0", b"b0", b"c0", b"a1", b"b1", b"c1", b"a2", b"b2", b"c2"]
-    assert queue.pop() is None
-    assert len(queue) == len(queue.view()) == 9 and len(queue.view("a")) == 3
-    assert queue.ring_order() == ["a", "b", "c"]
+    assert [taken(queue.leases.next()) for _ in range(9)] == [
+        b"a0",
+        b"b0",
+        b"c0",
+        b"a1",
+        b"b1",
+        b"c1",
+        b"a2",
+        b"b2",
+        b"c2",
+    ]
+    assert queue.leases.next() is None
+    assert len(queue) == len(queue.leases.view()) == 9 and len(queue.leases.view("a")) == 3
+    assert queue.inspect.ring_order() == ["a", "b", "c"]
 
 
 def test_the_turn_is_kept_in_the_store(make_queue: Maker) -> None:
@@ -55,25 +65,25 @@ def test_the_turn_is_kept_in_the_store(make_queue: Maker) -> None:
     for origin in "abc":
         one.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(2)])
     for queue in (one, two, one):
-        token = queue.pop()
+        token = queue.leases.next()
         assert token is not None
         token.complete()
-    assert [taken(two.pop()) for _ in range(3)] == [b"a1", b"b1", b"c1"]
+    assert [taken(two.leases.next()) for _ in range(3)] == [b"a1", b"b1", b"c1"]
 
 
 def test_an_ordered_origin_waits_and_a_paused_one_gives_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages([("a", b"a0"), ("a", b"a1"), ("b", b"b0"), ("c", b"c0")])
-    queue.pause("b")
-    first = queue.pop()
-    assert taken(first) == b"a0" and taken(queue.pop()) == b"c0" and queue.pop() is None
-    assert queue.view("b").try_next() is None
-    queue.resume("b")
-    assert taken(queue.pop()) == b"b0"
+    queue.admin.pause("b")
+    first = queue.leases.next()
+    assert taken(first) == b"a0" and taken(queue.leases.next()) == b"c0" and queue.leases.next() is None
+    assert queue.leases.view("b").try_next() is None
+    queue.admin.resume("b")
+    assert taken(queue.leases.next()) == b"b0"
     assert first is not None
     first.give_back()
-    again = queue.pop()
-    assert taken(again) == b"a0" and queue.peek("a")[0].attempts == 1
-    assert queue.view("nobody").try_next() is None
+    again = queue.leases.next()
+    assert taken(again) == b"a0" and queue.inspect.peek("a")[0].attempts == 1
+    assert queue.leases.view("nobody").try_next() is None
 
 
 def test_high_messages_come_first(make_queue: Maker) -> None:
@@ -81,51 +91,51 @@ def test_high_messages_come_first(make_queue: Maker) -> None:
     for origin in "ab":
         queue.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(2)])
         queue.enqueue_message(origin, f"{origin} now".encode(), priority="high")
-    assert taken(queue.view("b").try_next()) == b"b now"
-    token = queue.pop()
+    assert taken(queue.leases.view("b").try_next()) == b"b now"
+    token = queue.leases.next()
     assert taken(token) == b"a now" and token is not None and token.address.priority == "high"
-    assert queue.token(str(token)) == token
-    again = other.token(str(token))
+    assert queue.leases.token(str(token)) == token
+    again = other.leases.token(str(token))
     assert again.fetch() == b"a now" and again.headers == {}
     again.complete()
-    assert [taken(queue.pop()) for _ in range(4)] == [b"a0", b"b0", b"a1", b"b1"]
+    assert [taken(queue.leases.next()) for _ in range(4)] == [b"a0", b"b0", b"a1", b"b1"]
     assert told(queue) == [("Processed", "a", 0, 0)]
 
 
 def test_paused_groups_give_nothing(make_queue: Maker) -> None:
     queue = make_queue(paths=True)
     queue.enqueue_messages([("acme/a", b"1"), ("acme/b", b"2"), ("birch/a", b"3")])
-    queue.pause("acme", below=True)
-    assert taken(queue.pop()) == b"3"
-    assert queue.pop() is None and queue.view("acme/a").try_next() is None
+    queue.admin.pause("acme", below=True)
+    assert taken(queue.leases.next()) == b"3"
+    assert queue.leases.next() is None and queue.leases.view("acme/a").try_next() is None
 
 
 def test_blocks_and_services_leave_what_is_on_lease(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     queue.enqueue_messages("a", [b"0", b"1", b"2"])
-    token = queue.pop()
-    block = queue.plan_block()
+    token = queue.leases.next()
+    block = queue.blocks.plan()
     assert [payload for batch in block.batches() for payload in batch.payloads] == [b"1", b"2"]
-    assert queue.view("a").try_next() is None
-    queue.release_block(block)
+    assert queue.leases.view("a").try_next() is None
+    queue.blocks.release(block)
     assert taken(token) == b"0"
     strict = make_queue("strict")
     strict.enqueue_messages("a", [b"0", b"1"])
-    assert taken(strict.pop()) == b"0"
-    assert serve(strict) == [] and strict.plan_block().messages == 0
+    assert taken(strict.leases.next()) == b"0"
+    assert serve(strict) == [] and strict.blocks.plan().messages == 0
 
 
 def test_a_token_travels_as_text(make_queue: Maker) -> None:
     here, there = make_queue(), make_queue()
     here.enqueue_messages("a: b/ü", [b"1"], headers={"trace": "7"})
-    text = str(here.pop())
-    token = there.token(text)
+    text = str(here.leases.next())
+    token = there.leases.token(text)
     assert token.fetch() == b"1" and token.headers == {"trace": "7"}
-    assert str(token) == text and token == ReferenceToken.parse(text) == here.token(token)
+    assert str(token) == text and token == ReferenceToken.parse(text) == here.leases.token(token)
     assert token.secret not in repr(token)
     token.complete()
     with pytest.raises(TokenRefused, match="too late|was settled|is released"):
-        here.token(text).fetch()
+        here.leases.token(text).fetch()
     with pytest.raises(InvalidInput, match="have the queue read it"):
         ReferenceToken.parse(text).fetch()
 
@@ -133,52 +143,52 @@ def test_a_token_travels_as_text(make_queue: Maker) -> None:
 @pytest.mark.parametrize("text", ["", "a/b", "test/zz/a:0:0", f"test/{'0' * 32}/a", f"test/{'0' * 31}/a:0:0"])
 def test_text_that_is_no_token(queue: MessageQueue, text: str) -> None:
     with pytest.raises(InvalidInput):
-        queue.token(text)
+        queue.leases.token(text)
 
 
 def test_tokens_of_others_are_refused(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_messages("a", [b"1", b"2"])
-    token = queue.pop()
+    token = queue.leases.next()
     assert token is not None
     with pytest.raises(InvalidInput, match="is of ring 'test'"):
-        make_queue("other").token(str(token))
-    unknown = queue.token(f"test/{'0' * 32}/a:0:0")
+        make_queue("other").leases.token(str(token))
+    unknown = queue.leases.token(f"test/{'0' * 32}/a:0:0")
     for use in (unknown.fetch, unknown.complete, unknown.give_back, unknown.renew):
         with pytest.raises(UnknownBlock):
             use()
-    wrong = queue.token(f"test/{token.secret}/a:0:1")
+    wrong = queue.leases.token(f"test/{token.secret}/a:0:1")
     with pytest.raises(TokenRefused, match="not that of"):
         wrong.fetch()
     with pytest.raises(InvalidInput, match="not that of"):
         wrong.complete()
-    block = queue.token(f"test/{queue.blocks()[0].token}/a:0:0")
+    block = queue.leases.token(f"test/{queue.blocks.list()[0].token}/a:0:0")
     assert block.fetch() == b"1"
     with pytest.raises(InvalidInput, match="twice"):
-        queue.complete([token, str(token)])
-    queue.complete([token])
+        queue.leases.complete([token, str(token)])
+    queue.leases.complete([token])
     assert queue.footprint("a").count == 1
 
 
 def test_a_block_of_many_is_no_token(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2"])
-    block = queue.plan_block()
-    token = queue.token(f"test/{block.token}/a:0:0")
+    block = queue.blocks.plan()
+    token = queue.leases.token(f"test/{block.token}/a:0:0")
     for use in (token.fetch, token.complete):
         with pytest.raises((InvalidInput, TokenRefused), match="not that of"):
             use()
-    assert queue.block(block.token).state == "planned" and queue.reported(block) == {}
+    assert queue.blocks.get(block.token).state == "planned" and queue.blocks.reported(block) == {}
 
 
 def test_a_late_holder_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"1")
-    late = queue.view("a", lease=0.0).try_next()
+    late = queue.leases.view("a", lease=0.0).try_next()
     assert late is not None
     for use in (late.fetch, late.complete, late.give_back, late.renew):
         with pytest.raises(TokenRefused, match="past its deadline|is released"):
             use()
-    again = queue.view("a").try_next()
-    assert taken(again) == b"1" and queue.peek("a")[0].attempts == 1
+    again = queue.leases.view("a").try_next()
+    assert taken(again) == b"1" and queue.inspect.peek("a")[0].attempts == 1
     with pytest.raises(TokenRefused, match="released"):
         late.complete()
     assert again is not None
@@ -193,22 +203,22 @@ def test_a_late_holder_changes_nothing(queue: MessageQueue) -> None:
 
 def test_what_came_of_it_may_be_more(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1"])
-    token = queue.pop()
+    token = queue.leases.next()
     assert token is not None
     token.complete(Yield("not now"))
     assert told(queue) == [("WentBack", "a", 0, 0)]
-    assert taken(queue.pop()) == b"1"
+    assert taken(queue.leases.next()) == b"1"
 
 
 def test_expired_messages_are_not_given(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"old 1", b"old 2"], expires=0)
     queue.enqueue_message("a", b"new")
     queue.enqueue_messages("b", [b"old"], expires=0)
-    token = queue.view("a").try_next()
+    token = queue.leases.view("a").try_next()
     assert taken(token) == b"new"
     assert token is not None
     token.complete()
-    assert queue.view("b").try_next() is None
+    assert queue.leases.view("b").try_next() is None
     assert [name for name, *_ in told(queue)] == ["Expired", "Expired", "Processed"]
 
 
@@ -217,7 +227,7 @@ def test_over_many_pages(make_queue: Maker) -> None:
     payloads = [b"%020d" % number for number in range(20)]
     queue.enqueue_messages("a", payloads)
     seen = []
-    for token in queue.view("a"):
+    for token in queue.leases.view("a"):
         seen.append(token.fetch())
         token.complete()
     assert seen == payloads and queue.footprint("a").pages == 0
@@ -227,26 +237,28 @@ def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> No
     # Whoever waits here does so for longer than any machine takes.
     queue = make_queue(order="rotation", patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
-    token = queue.pop()
-    view = queue.view()
+    token = queue.leases.next()
+    view = queue.leases.view()
     began = time.monotonic()
     with queue.store.writing() as unit:
-        unit.lock(queue.ring_id)
+        unit.lock(queue.session.ring_id)
         found: list[object] = []
         # On a connection of its own: what waited here would wait for this very thread.
-        looker = threading.Thread(target=lambda: found.extend([view.try_next(), len(view), queue.pop()]))
+        looker = threading.Thread(target=lambda: found.extend([view.try_next(), len(view), queue.leases.next()]))
         looker.start()
         looker.join(60)
         assert not looker.is_alive() and found == [None, 2, None]
     with queue.store.writing() as unit:
         until = unit.now() + 60_000_000
-        unit.run("take_lease", ring=queue.ring_id, token=b"t" * 16, until=until, holder=holder_name("serviced", "x"))
+        unit.run(
+            "take_lease", ring=queue.session.ring_id, token=b"t" * 16, until=until, holder=holder_name("serviced", "x")
+        )
     assert view.try_next() is None
     assert token is not None
     token.complete()
     assert queue.footprint("a").count == 0, "reported at once, though nobody could settle it"
     with queue.store.writing() as unit:
-        unit.run("drop_lease", ring=queue.ring_id, token=b"t" * 16)
+        unit.run("drop_lease", ring=queue.session.ring_id, token=b"t" * 16)
     assert taken(view.try_next()) == b"2"
     assert time.monotonic() - began < 60
 
@@ -259,17 +271,17 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str, clock:
     """
     queue = Maker(pg_uri)(patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
-    token = queue.view("a", lease=10).try_next()
+    token = queue.leases.view("a", lease=10).try_next()
     assert token is not None
     with psycopg.connect(queue.store.address.uri) as connection:
         queue.commands(connection).complete(token).execute()
         clock.advance(10)
         began = time.monotonic()
-        assert queue.housekeep() == 0
-        assert taken(queue.pop()) == b"2"
-        assert queue.plan_block().messages == 0
+        assert queue.admin.housekeep() == 0
+        assert taken(queue.leases.next()) == b"2"
+        assert queue.blocks.plan().messages == 0
         assert time.monotonic() - began < 60
-    assert queue.housekeep() == 1
+    assert queue.admin.housekeep() == 1
     assert told(queue, origin="a") == [("Processed", "a", 0, 0)]
     assert queue.check() == []
     queue.close()
@@ -277,30 +289,30 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str, clock:
 
 def test_a_service_in_place_lets_blocks_and_what_is_on_lease_be(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
-    token, block = queue.view("a").try_next(), queue.plan_block(lease=1)
+    token, block = queue.leases.view("a").try_next(), queue.blocks.plan(lease=1)
     assert token is not None and block.messages == 1
     clock.advance(2)
     assert serve(queue) == [] and told(queue) == []
-    assert token.fetch() == b"1" and queue.block(block.token).state == "planned"
+    assert token.fetch() == b"1" and queue.blocks.get(block.token).state == "planned"
 
 
 @pytest.mark.parametrize("settler", ["plan", "view", "service", "housekeep"])
 def test_a_completion_is_settled_by_whoever_comes_next(queue: MessageQueue, settler: str) -> None:
     queue.enqueue_messages([("a", b"1"), ("a", b"2")])
-    token = queue.pop()
+    token = queue.leases.next()
     assert token is not None
     with queue.store.writing() as unit:
-        queue.complete_in(unit, token, Done())
-    assert queue.footprint("a").count == 1 and queue.peek("a")[0].state == "reported"
+        queue.leases.complete_in(unit, token, Done())
+    assert queue.footprint("a").count == 1 and queue.inspect.peek("a")[0].state == "reported"
     if settler == "plan":
-        assert queue.plan_block().messages == 1
+        assert queue.blocks.plan().messages == 1
     elif settler == "view":
-        assert taken(queue.pop()) == b"2"
+        assert taken(queue.leases.next()) == b"2"
     elif settler == "service":
         # It finds the queue in flight, and settles what it passes by.
         assert serve(queue) == []
     else:
-        assert queue.housekeep() == 1
+        assert queue.admin.housekeep() == 1
     assert told(queue) == [("Processed", "a", 0, 0)]
 
 
@@ -309,7 +321,7 @@ def test_not_from_within_a_processor(queue: MessageQueue) -> None:
     raised: list[type[BaseException]] = []
 
     def processor(delivery: object) -> None:
-        for use in (queue.pop, lambda: queue.complete([])):
+        for use in (queue.leases.next, lambda: queue.leases.complete([])):
             try:
                 use()
             except RecursiveDisallowed as error:
@@ -329,7 +341,7 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
         with MessageQueue(make_queue.uri, "test") as mine:
             until = time.monotonic() + 60
             while len(seen) < 60 and time.monotonic() < until:
-                token = mine.pop()
+                token = mine.leases.next()
                 if token is None:
                     time.sleep(0.002)
                     continue
@@ -342,7 +354,7 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
     for worker in workers:
         worker.join()
     assert sorted(seen) == sorted(f"{origin}{n}".encode() for origin in "abcd" for n in range(15))
-    eventually(lambda: queue.housekeep() == 0)
+    eventually(lambda: queue.admin.housekeep() == 0)
     assert len(queue) == 0 and queue  # a queue is a queue, also an empty one
 
 
@@ -353,9 +365,9 @@ def test_a_file_that_somebody_writes_is_not_waited_for(tmp_path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
-    assert queue.pop() is None and len(queue) == 1
+    assert queue.leases.next() is None and len(queue) == 1
     assert time.monotonic() - began < 60
     other.execute("ROLLBACK")
     other.close()
-    assert taken(queue.pop()) == b"1"
+    assert taken(queue.leases.next()) == b"1"
     queue.close()

@@ -16,7 +16,7 @@ from airflow_mq.store import parse, upgrade
 def queue(store_uri: str) -> Iterator[MessageQueue]:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
-        queue.change_ring(service_weight=Weight(1000, 100))
+        queue.admin.change_ring(service_weight=Weight(1000, 100))
         yield queue
 
 
@@ -25,13 +25,13 @@ def names(look: Look) -> list[str]:
 
 
 def settle(queue: MessageQueue) -> int:
-    block = queue.plan_block()
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    return queue.settle_block(block).processed
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    return queue.blocks.settle(block).processed
 
 
 def test_an_empty_ring(queue: MessageQueue) -> None:
-    look = Watcher(queue).look()
+    look = Watcher(queue.session).look()
 
     assert (look.turns, look.waits, look.blocks, look.oldest, look.rate_in, look.rate_out) == (
         [],
@@ -47,21 +47,21 @@ def test_an_empty_ring(queue: MessageQueue) -> None:
 def test_turns_are_those_of_the_ring_before_and_after_pages_were_cut(queue: MessageQueue) -> None:
     for number in range(30):
         queue.enqueue_messages(f"o{(number * 7) % 30:02}", [b"x" * 10] * (number + 1))
-    watcher = Watcher(queue)
+    watcher = Watcher(queue.session)
     before = watcher.look(100)
-    assert names(before) == queue.ring_order(100) and len(before.turns) == 30
+    assert names(before) == queue.inspect.ring_order(100) and len(before.turns) == 30
     assert {one.origin: (one.messages, one.size) for one in before.turns} == {
         origin: (footprint.count, footprint.size) for origin, footprint in queue.footprints()
     }
-    assert names(watcher.look(7)) == queue.ring_order(7)
+    assert names(watcher.look(7)) == queue.inspect.ring_order(7)
 
     settle(queue)
     queue.enqueue_message("late", b"x")
     queue.enqueue_message(before.turns[-1].origin, b"x")
 
     after = watcher.look(100)
-    assert names(after) == queue.ring_order(100) and names(after)[-1] == "late"
-    assert names(watcher.look(3)) == queue.ring_order(3)
+    assert names(after) == queue.inspect.ring_order(100) and names(after)[-1] == "late"
+    assert names(watcher.look(3)) == queue.inspect.ring_order(3)
     assert {one.origin: one.messages for one in after.turns} == {
         origin: footprint.count for origin, footprint in queue.footprints() if footprint.ready_pages
     }
@@ -75,32 +75,32 @@ def test_high_queues_come_first(queue: MessageQueue) -> None:
     queue.enqueue_message("b", b"x", priority="high")
     queue.enqueue_message("c", b"x", priority="high")
 
-    turns = Watcher(queue).look().turns
+    turns = Watcher(queue.session).look().turns
 
     assert [(one.origin, one.priority) for one in turns] == [("b", "high"), ("c", "high"), ("a", "regular")]
 
 
 def test_paths(queue: MessageQueue) -> None:
-    queue.change_ring(paths=True)
+    queue.admin.change_ring(paths=True)
     for origin in ("acme/a", "acme/b", "birch"):
         queue.enqueue_messages(origin, [b"x"] * 3)
-    queue.pause("acme", below=True)
+    queue.admin.pause("acme", below=True)
 
-    look = Watcher(queue).look()
+    look = Watcher(queue.session).look()
 
-    assert names(look) == queue.ring_order()
+    assert names(look) == queue.inspect.ring_order()
     assert {one.origin for one in look.turns if one.paused} == {"acme/a", "acme/b"}
 
 
 def test_every_sort_and_search(queue: MessageQueue) -> None:
     for origin, count in (("b", 1), ("a", 2), ("ab", 9)):
         queue.enqueue_messages(origin, [b"x"] * count)
-    watcher = Watcher(queue)
+    watcher = Watcher(queue.session)
 
     orders = {sort: names(watcher.look(sort=sort)) for sort in SORTS}
     assert orders == {"turn": ["b", "a", "ab"], "backlog": ["ab", "a", "b"], "oldest": ["b", "a", "ab"],
                       "name": ["a", "ab", "b"]}  # fmt: skip
-    queue.release_block(queue.plan_block())
+    queue.blocks.release(queue.blocks.plan())
     for sort in SORTS:
         assert set(names(watcher.look(sort=sort, search="b"))) == {"b", "ab"}
         assert set(names(watcher.look(sort=sort))) == {"a", "ab", "b"}
@@ -114,13 +114,13 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     queue.enqueue_messages("a", [b"x" * 10] * 20)
     queue.enqueue_message("heavy", b"x", weight=Weight(5000, 1))
     queue.enqueue_message("quiet", b"x")
-    queue.pause("quiet", "a reason")
-    watcher = Watcher(queue)
+    queue.admin.pause("quiet", "a reason")
+    watcher = Watcher(queue.session)
     first = watcher.look()
     assert first.totals is not None
     assert (first.totals.ready, first.totals.waiting, first.paused) == (3, 22, 1)
 
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     planned = watcher.look()
     assert planned.totals is not None and planned.totals.in_flight == block.messages > 0
     assert [(one.state, one.messages) for one in planned.blocks] == [("planned", block.messages)]
@@ -128,8 +128,8 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     assert flying["a"] == block.messages and flying["quiet"] == 0
     assert [one.origin for one in planned.turns if one.paused] == ["quiet"]
 
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    done = queue.settle_block(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    done = queue.blocks.settle(block)
     look = watcher.look()
     assert look.totals is not None
     assert (look.totals.set_aside, look.totals.in_flight) == (1, 0)
@@ -155,7 +155,7 @@ def test_all_that_ended_within_one_tick_of_the_clock_is_counted(queue: MessageQu
         for id_ in reversed(ids):
             execute(f"UPDATE {table} SET at = {now} WHERE id = {id_}")
 
-    assert Watcher(queue).look().rate_out == pytest.approx(9 / 60)
+    assert Watcher(queue.session).look().rate_out == pytest.approx(9 / 60)
 
 
 def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: MessageQueue) -> None:
@@ -163,9 +163,9 @@ def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: Messa
         queue.enqueue_message("a", b"%019d" % number)
     queue.enqueue_message("b", b"x")
     settle(queue)
-    first = queue.peek("a", limit=1)[0]
+    first = queue.inspect.peek("a", limit=1)[0]
 
-    look = Watcher(queue).look()
+    look = Watcher(queue.session).look()
 
     assert {one.origin: one.oldest for one in look.waits}["a"] == first.sent_at
     assert look.oldest == min(one.oldest for one in look.turns if one.oldest)
@@ -175,8 +175,8 @@ def test_looks_are_bounded(queue: MessageQueue) -> None:
     """However many origins there are, one look reads as many queues as it shows."""
     for number in range(300):
         queue.enqueue_message(f"o{number:03}", b"x")
-    queue.release_block(queue.plan_block())
-    watcher, asked = Watcher(queue), []
+    queue.blocks.release(queue.blocks.plan())
+    watcher, asked = Watcher(queue.session), []
     watcher.look(5)
     queue.store.probe = asked.append
     look = watcher.look(5, totals=False, waits=0)

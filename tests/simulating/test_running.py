@@ -48,7 +48,7 @@ def really(queue: MessageQueue, scenario: Scenario) -> list[Block]:
             if one.block == number:
                 message = bytes(one.size) if one.weight is None else Message(bytes(one.size), weight=one.weight)
                 queue.enqueue_messages(one.origin, [message] * one.count, priority=one.priority)
-        block = queue.plan_block(seed=scenario.block_seed(number))
+        block = queue.blocks.plan(seed=scenario.block_seed(number))
         blocks.append(block)
         do(queue, block)
     return blocks
@@ -56,12 +56,12 @@ def really(queue: MessageQueue, scenario: Scenario) -> list[Block]:
 
 def open_ring(uri: str, name: str, scenario: Scenario, policy: Policy) -> MessageQueue:
     with MessageQueue(uri) as first:
-        first.create_ring(name, policy.config(scenario.ring))
+        first.admin.create_ring(name, policy.config(scenario.ring))
     queue = MessageQueue(uri, name)
     for origin, one in scenario.standings.items():
-        queue.set_origin(origin, share=one.share, least=one.least, most=one.most, ordered=one.ordered)
+        queue.admin.set_origin(origin, share=one.share, least=one.least, most=one.most, ordered=one.ordered)
     for origin, share in policy.shares.items():
-        queue.set_origin(origin, share=share)
+        queue.admin.set_origin(origin, share=share)
     return queue
 
 
@@ -69,7 +69,7 @@ def compare(queue: MessageQueue, scenario: Scenario, told: Simulated) -> None:
     blocks = really(queue, scenario)
     for foreseen, block in zip(told.blocks, blocks, strict=True):
         same(queue, foreseen, block)
-    pages = {page.block: page.entries for page in queue.ledger()}
+    pages = {page.block: page.entries for page in queue.inspect.ledger()}
     for foreseen, block in zip(told.blocks, blocks, strict=True):
         assert {one.origin: one.granted for one in foreseen.queues} == {
             entry.origin: entry.granted for entry in pages.get(block.id, ())
@@ -79,7 +79,7 @@ def compare(queue: MessageQueue, scenario: Scenario, told: Simulated) -> None:
         held = footprints.get(one.origin)
         assert (held.count if held else 0) == one.left + one.set_aside
         assert one.arrived == one.done + one.left + one.set_aside
-    assert len(queue.overweight()) == sum(one.set_aside for one in told.origins)
+    assert len(queue.set_aside.list()) == sum(one.set_aside for one in told.origins)
     assert queue.check() == []
 
 
@@ -120,7 +120,7 @@ def test_priorities_too(store_uri: str, order: str) -> None:
             )
             assert {one.priority for one in told.origins} == {"high", "regular"}
             assert {(one.origin, one.priority) for one in told.fairness.origins} == {
-                (one.origin, one.priority) for one in queue.fairness().origins
+                (one.origin, one.priority) for one in queue.inspect.fairness().origins
             }
 
 

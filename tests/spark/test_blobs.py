@@ -31,46 +31,46 @@ def queue(tmp_path: Path) -> Any:
     upgrade(parse(uri))
     SEEN.clear()
     with MessageQueue(uri) as queue:
-        queue.change_ring(blob_path=str(tmp_path / "blobs"))
+        queue.admin.change_ring(blob_path=str(tmp_path / "blobs"))
         for payload in (LARGE, LOST):
-            queue.enqueue_blob("acme", payload)
+            queue.payloads.enqueue("acme", payload)
         queue.enqueue_message("acme", b"plain")
-        os.unlink(next(blob.path for blob in queue.blobs() if blob.size == len(LOST)))  # type: ignore[arg-type]
+        os.unlink(next(blob.path for blob in queue.payloads.list() if blob.size == len(LOST)))  # type: ignore[arg-type]
         yield queue
 
 
 def _fates(queue: MessageQueue) -> list[str]:
-    return [event.fate.name for event in queue.events()]
+    return [event.fate.name for event in queue.inspect.events()]
 
 
 def test_in_this_process(queue: MessageQueue) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     (part,) = PROCESSORS.parts({"acme": block.messages})
     run_in_place(queue, block.token, PROCESSORS, part)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert SEEN == [("acme", LARGE), ("acme", b"plain")]
-    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.blobs() == []
+    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.payloads.list() == []
 
 
 def test_what_a_ring_calls_too_large_stays_a_reference(queue: MessageQueue) -> None:
-    queue.change_ring(whole_payloads=len(LARGE) - 1)
-    block = queue.plan_block()
+    queue.admin.change_ring(whole_payloads=len(LARGE) - 1)
+    block = queue.blocks.plan()
     (part,) = PROCESSORS.parts({"acme": block.messages})
     run_in_place(queue, block.token, PROCESSORS, part)
     reference = next(payload for _, payload in SEEN if isinstance(payload, Reference))
-    with queue.open_blob(reference) as file:
+    with queue.payloads.open(reference) as file:
         assert file.read() == LARGE
     assert ("acme", LARGE) not in SEEN and ("acme", b"plain") in SEEN
 
 
 def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     (part,) = PROCESSORS.parts({"acme": block.messages})
     folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
     channel = exchange.FolderChannel(folder)
     for task in channel.tasks(PROCESSORS):
         run_share(task.processor, channel.open(task.share), channel.terms())
     exchange.take_back(queue, block.token, folder)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert SEEN == [("acme", LARGE), ("acme", b"plain")]
-    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.blobs() == []
+    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.payloads.list() == []

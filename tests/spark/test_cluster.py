@@ -124,7 +124,7 @@ def test_a_worker_that_is_killed_costs_nothing(
     for origin in ("a", "b", "c", "d"):
         queue.enqueue_messages(origin, [b"slow 0.05"] * 60)
     queue.enqueue_messages("arrow", [b"1", b"bad"])
-    block = queue.plan_block(lease=600)
+    block = queue.blocks.plan(lease=600)
     routes = processors(Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"))
     events = tmp_path / "events"
     events.mkdir()
@@ -140,9 +140,9 @@ def test_a_worker_that_is_killed_costs_nothing(
         assert job.wait() == 0, job.said()
     finally:
         job.end()
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
     assert (settled.processed, settled.failed, settled.went_back) == (241, 1, 0)
-    counts = Counter((event.origin, event.page, event.index) for event in queue.events())
+    counts = Counter((event.origin, event.page, event.index) for event in queue.inspect.events())
     assert set(counts.values()) == {1}
     password = parse(pg_uri).password
     assert password
@@ -159,7 +159,7 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
     queue.enqueue_messages("poisoned", [b"poison", b"behind it"])
     queue.enqueue_messages("deadly", [b"1", b"die", b"behind it"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
-    block = queue.plan_block(lease=600)
+    block = queue.blocks.plan(lease=600)
     routes = processors(Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"))
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path / "exchange"))
     command = job_command(
@@ -175,10 +175,10 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
     finally:
         job.end()
 
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
     exchange.clear(queue, block.token, str(tmp_path / "exchange"))
 
     assert (settled.processed, settled.failed, settled.went_back) == (17, 1, 4)
-    assert [(p.payload, p.attempts) for p in queue.peek("deadly")] == [(b"die", 1), (b"behind it", 0)]
+    assert [(p.payload, p.attempts) for p in queue.inspect.peek("deadly")] == [(b"die", 1), (b"behind it", 0)]
     assert queue.footprint("new").count == 6
     assert not list((tmp_path / "exchange").iterdir())

@@ -30,13 +30,13 @@ def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeR
     queue.enqueue_messages("{{ c }}", [b"bad", b"used"])
     queue.enqueue_messages("arrow", [b"1", b"bad"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
-    queue.set_origin("relaxed", ordered=False)
+    queue.admin.set_origin("relaxed", ordered=False)
     queue.enqueue_messages("relaxed", [b"later", b"1", b"2"])
     routes = processors(
         Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"),
         Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"),
     )
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     words = ["--ring", "test", "--routes", routes.routes_json(), "--processors", "arrow,frame,all"]
 
     code, said = run_job(
@@ -44,7 +44,7 @@ def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeR
     )
 
     assert code == 0, said
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
     assert (settled.processed, settled.failed, settled.went_back) == (7, 3, 5)
-    assert [p.payload for p in queue.peek("relaxed")] == [b"later"]
-    assert [(p.payload, p.attempts) for p in queue.peek("b")] == [(b"die", 1), (b"2", 0)]
+    assert [p.payload for p in queue.inspect.peek("relaxed")] == [b"later"]
+    assert [(p.payload, p.attempts) for p in queue.inspect.peek("b")] == [(b"die", 1), (b"2", 0)]

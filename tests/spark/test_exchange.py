@@ -33,12 +33,12 @@ def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     for origin in ODD:
         queue.enqueue_messages(origin, [bytes(range(1, 256)), b"used", b"enqueue new", b"bad", b"later", b"x"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
     tally = work(folder, routes)
     count = exchange.take_back(queue, block.token, folder)
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
 
     assert (tally.done, tally.failed, tally.back, count) == (12, 4, 4, 20)
     assert (settled.processed, settled.failed, settled.went_back) == (12, 4, 8)
@@ -51,7 +51,7 @@ def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
 def test_everything_may_be_done_twice(make_ring: MakeRing, tmp_path: Path, tried_folder: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"%d" % n for n in range(2000)])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
 
     folders = {exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path)) for _ in range(2)}
     (folder,) = folders
@@ -61,15 +61,15 @@ def test_everything_may_be_done_twice(make_ring: MakeRing, tmp_path: Path, tried
     for _ in range(2):
         exchange.take_back(queue, block.token, folder)
 
-    assert queue.settle_block(block).processed == 2000
+    assert queue.blocks.settle(block).processed == 2000
 
 
 def test_what_was_answered_before_is_not_handed_over(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1", b"2", b"3"])
     queue.enqueue_messages("b", [b"1", b"2"])
-    routes, block = processors(), queue.plan_block()
-    queue.report(block, [Report("a", 0, 0, 0), Report("b", 0, 0, 0, Yield())])
+    routes, block = processors(), queue.blocks.plan()
+    queue.blocks.report(block, [Report("a", 0, 0, 0), Report("b", 0, 0, 0, Yield())])
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
 
@@ -80,16 +80,16 @@ def test_both_priorities_go_there_and_back(make_ring: MakeRing, tmp_path: Path) 
     queue = make_ring(ordered=True)
     queue.enqueue_messages("a", [b"1", b"later", b"3"], priority="high")
     queue.enqueue_messages("a", [b"4", b"bad", b"6"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
     assert {batch.priority for batch in block.batches()} == {"high", "regular"}
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
     assert work(folder, routes).back == 1
     assert work(folder, routes).before == 5, "what is behind the one that went back is not tried"
     exchange.take_back(queue, block.token, folder)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
-    assert [(one.payload, str(one.address)) for one in queue.peek("a")] == [
+    assert [(one.payload, str(one.address)) for one in queue.inspect.peek("a")] == [
         (b"later", "a:0:1:high"),
         (b"3", "a:0:2:high"),
     ]
@@ -100,14 +100,14 @@ def test_a_part_of_both_priorities_in_this_process(make_ring: MakeRing) -> None:
     queue = make_ring(ordered=True)
     queue.enqueue_messages("a", [b"1", b"later", b"3"], priority="high")
     queue.enqueue_messages("a", [b"4", b"bad", b"6"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
 
     for again in range(2):
         tally = run_in_place(queue, block.token, routes, whole(routes))
         assert (tally.done, tally.failed, tally.back) == ((3, 1, 1), (0, 0, 0))[again]
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
-    assert [str(one.address) for one in queue.peek("a")] == ["a:0:1:high", "a:0:2:high"]
+    assert [str(one.address) for one in queue.inspect.peek("a")] == ["a:0:1:high", "a:0:2:high"]
 
 
 def test_parts_and_processors_lie_side_by_side(make_ring: MakeRing, tmp_path: Path) -> None:
@@ -116,24 +116,24 @@ def test_parts_and_processors_lie_side_by_side(make_ring: MakeRing, tmp_path: Pa
         queue.enqueue_messages(f"a/{n}", [b"x"] * 10)
         queue.enqueue_messages(f"b/{n}", [b"x"] * 10)
     routes = processors(Processor("first", "tests.spark.functions:arrow", ("a/*",), "arrow", split=3), split=2)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     for part in routes.parts({origin: 10 for origin in block.origins}, share_below=50):
         folder = exchange.hand_over(queue, block.token, routes, part, str(tmp_path))
         work(folder, routes)
         exchange.take_back(queue, block.token, folder)
 
-    assert queue.settle_block(block).processed == 400
+    assert queue.blocks.settle(block).processed == 400
 
 
 def test_folders_go_with_their_blocks(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring(service_weight=Weight(30_000, 1 << 20))
     queue.enqueue_messages("a", [b"x"])
     routes = processors()
-    old = queue.plan_block()
+    old = queue.blocks.plan()
     exchange.hand_over(queue, old.token, routes, whole(routes), str(tmp_path))
-    queue.release_block(old)
-    live = queue.plan_block()
+    queue.blocks.release(old)
+    live = queue.blocks.plan()
     exchange.hand_over(queue, live.token, routes, whole(routes), str(tmp_path))
     (tmp_path / "block-1-0123456789abcdef").mkdir()
     (tmp_path / "notes").mkdir()
@@ -148,10 +148,10 @@ def test_folders_go_with_their_blocks(make_ring: MakeRing, tmp_path: Path) -> No
 def test_a_block_that_ended_is_neither_handed_over_nor_reported_to(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"x"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
     work(folder, routes)
-    queue.release_block(block)
+    queue.blocks.release(block)
 
     with pytest.raises(TokenRefused):
         exchange.take_back(queue, block.token, folder)
@@ -162,14 +162,14 @@ def test_a_block_that_ended_is_neither_handed_over_nor_reported_to(make_ring: Ma
 def test_object_storage_by_its_address(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1", b"bad"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), "memory://bucket/exchange")
     work(folder, routes)
 
     assert exchange.take_back(queue, block.token, folder) == 2
     assert exchange.sweep(queue, "memory://bucket/exchange") == 0
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     assert exchange.sweep(queue, "memory://bucket/exchange") == 1
 
 
@@ -186,7 +186,7 @@ def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
 def test_the_manifest_is_written_last(make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
     monkeypatch.setattr(exchange, "_write_messages", _fail)
     with pytest.raises(OSError):
         exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))

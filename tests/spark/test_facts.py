@@ -85,10 +85,10 @@ def queue(either_store: str, make_ring: MakeRing) -> MessageQueue:
     queue = make_ring(either_store, ordered=False)
     queue.enqueue_messages("a", [b"tried", Message(b"with headers", headers={"order": "17"})])
     queue.enqueue_message("a", b"high", priority="high")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     (high,) = (batch for batch in block.batches() if batch.priority == "high")
-    queue.report(block, [high.answer()])
-    queue.settle_block(block)
+    queue.blocks.report(block, [high.answer()])
+    queue.blocks.settle(block)
     queue.enqueue_message("a", b"high again", priority="high")
     seen.clear()
     return queue
@@ -109,7 +109,7 @@ def check_seen(block: int | None) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_functions_of_a_part_get_the_facts(queue: MessageQueue, tmp_path: Path, name: str) -> None:
     routes, part = routes_of(name)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     assert run_in_place(queue, block.token, routes, part).done == 3
     check_seen(block.id)
@@ -118,7 +118,7 @@ def test_functions_of_a_part_get_the_facts(queue: MessageQueue, tmp_path: Path, 
 @pytest.mark.parametrize("name", SHAPES)
 def test_functions_of_a_job_get_the_facts_through_a_folder(queue: MessageQueue, tmp_path: Path, name: str) -> None:
     routes, part = routes_of(name)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     channel = FolderChannel(hand_over(queue, block.token, routes, part, str(tmp_path / "exchange")))
 
     for task in channel.tasks(routes):
@@ -132,7 +132,7 @@ def test_a_dataframe_has_the_facts(queue: MessageQueue) -> None:
     import pyarrow as pa
 
     routes, part = routes_of("frame")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     terms = terms_of(queue, block)
     channel = StoreChannel(queue.store.address.uri, queue.ring, block.token)
     tasks = tasks_of(block, terms, routes, part, 1)

@@ -60,7 +60,7 @@ def routes_of(name: str, shape: str = "message") -> tuple[Processors, Part]:
 
 
 def reasons(queue: MessageQueue) -> list[str]:
-    return [event.why for event in queue.events() if event.name == "WentBack"]
+    return [event.why for event in queue.inspect.events() if event.name == "WentBack"]
 
 
 CASES = [
@@ -80,12 +80,12 @@ def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [PAYLOAD] * 3)
     routes, part = routes_of(name, shape)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     terms = terms_of(queue, block)
     (task,) = tasks_of(block, terms, routes, part, 1)
 
     run_share(task.processor, StoreSide(queue, block.token, task.share, owned=False), terms, careful=careful)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
     assert [why[: len(reason)] for why in reasons(queue)] == [reason] * 3
     assert CANARY not in caplog.text + str(reasons(queue))
@@ -98,10 +98,10 @@ def test_a_log_shows_the_text_where_that_is_allowed(
     queue.enqueue_message("a", PAYLOAD)
     monkeypatch.setenv(VARIABLE, "1")
     routes, part = routes_of("leaky")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     run_in_place(queue, block.token, routes, part)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
     assert CANARY in caplog.text
     assert reasons(queue) == ["ValueError"]
@@ -111,9 +111,9 @@ def test_executors_hear_what_is_allowed(make_ring: MakeRing, tmp_path: Path, mon
     queue = make_ring()
     queue.enqueue_message("a", PAYLOAD)
     routes, part = routes_of("leaky")
-    assert not terms_of(queue, queue.plan_block("k")).log_texts
+    assert not terms_of(queue, queue.blocks.plan("k")).log_texts
     monkeypatch.setenv(VARIABLE, "1")
-    folder = hand_over(queue, queue.plan_block("k").token, routes, part, str(tmp_path / "exchange"))
+    folder = hand_over(queue, queue.blocks.plan("k").token, routes, part, str(tmp_path / "exchange"))
     monkeypatch.delenv(VARIABLE)
     assert FolderChannel(folder).terms().log_texts
 
@@ -131,7 +131,7 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     queue = make_ring()
     queue.enqueue_message("a", PAYLOAD)
     routes, part = routes_of("leaky_frame", "dataframe")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     terms = terms_of(queue, block)
     tasks = tasks_of(block, terms, routes, part, 1)
     channel = SimpleNamespace(open=lambda share: StoreSide(queue, block.token, share, owned=False))

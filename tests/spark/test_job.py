@@ -45,7 +45,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[Sequence[str], Mapping[str, str]
 
 
 def processed(queue: MessageQueue) -> Counter[tuple[str, int, int]]:
-    return Counter((e.origin, e.page, e.index) for e in queue.events() if e.name == "Processed")
+    return Counter((e.origin, e.page, e.index) for e in queue.inspect.events() if e.name == "Processed")
 
 
 def test_a_block_end_to_end(
@@ -65,14 +65,14 @@ def test_a_block_end_to_end(
     queue.enqueue_messages("arrow", [b"1", b"bad", b"used"])
     queue.enqueue_messages("frame", [b"1", b"bad"])
     queue.enqueue_messages("nothing", [b"1", b"2"])
-    queue.set_origin("relaxed", ordered=False)
+    queue.admin.set_origin("relaxed", ordered=False)
     queue.enqueue_messages("relaxed", [b"later", b"1", b"2"])
     routes = processors(
         Processor("arrow", "tests.spark.functions:arrow", ("arrow",), "arrow"),
         Processor("frame", "tests.spark.functions:frame", ("frame",), "dataframe"),
         Processor("nothing", "tests.spark.functions:frame_of_nothing", ("nothing",), "dataframe"),
     )
-    block = queue.plan_block(key="dag/{{ run }}/task", lease=600)
+    block = queue.blocks.plan(key="dag/{{ run }}/task", lease=600)
     (tmp_path / "events").mkdir()
     command = job_command(
         routes, "--lease", "120",
@@ -89,7 +89,7 @@ def test_a_block_end_to_end(
     assert job.wait() == 0, job.said()
     assert "airflow_mq: Spark application local-" in job.said()
     assert "airflow_mq: arrow + frame + nothing + all:" in job.said()
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
     tried = all_tried(tried_folder)
     for origin in ODD:
         # Some twice: a process died before it had reported them.
@@ -97,9 +97,9 @@ def test_a_block_end_to_end(
             origin.encode(), bytes(range(256)), b"{{ var.value.x }}"]  # fmt: skip
     assert settled.failed == 3
     assert settled.processed == 3 * len(ODD) + 1 + 1 + 3 + 2 + 1 + 2 + 2
-    assert [p.payload for p in queue.peek("poisoned")] == [b"poison {{ x }}", b"2"]
-    assert [p.payload for p in queue.peek("relaxed")] == [b"later"]
-    assert [(p.payload, p.attempts) for p in queue.peek("deadly")] == [(b"die", 1), (b"2", 0)]
+    assert [p.payload for p in queue.inspect.peek("poisoned")] == [b"poison {{ x }}", b"2"]
+    assert [p.payload for p in queue.inspect.peek("relaxed")] == [b"later"]
+    assert [(p.payload, p.attempts) for p in queue.inspect.peek("deadly")] == [(b"die", 1), (b"2", 0)]
     assert queue.footprint("later/new").count == 2
     for secret in (canary, block.token):
         assert secret not in job.said()
@@ -126,8 +126,8 @@ def test_a_job_that_comes_too_late_is_refused(make_ring: MakeRing, tmp_path: Pat
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     queue = make_ring(uri)
     queue.enqueue_messages("a", [b"1"])
-    block = queue.plan_block()
-    queue.release_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
 
     code, said = run_job(job_command(processors()), job_environment(uri, block.token))
 
@@ -143,11 +143,11 @@ def test_a_block_that_is_released_meanwhile_stops_its_job(
     queue = make_ring(uri)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"slow 0.5"] * 1000)
-    block = queue.plan_block(lease=600)
+    block = queue.blocks.plan(lease=600)
     job = watch(job_command(processors(), "--lease=9"), job_environment(uri, block.token))
     eventually(lambda: all_tried(tried_folder), 300)
 
-    queue.release_block(block)
+    queue.blocks.release(block)
 
     # Left alone, it would go on for eight minutes.
     assert job.wait(240) == REFUSED, job.said()
@@ -164,26 +164,26 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     queue = make_ring(uri)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"slow 0.2"] * 60)
-    block = queue.plan_block(lease=600)
+    block = queue.blocks.plan(lease=600)
     job = watch(job_command(processors(), "--lease=60"), job_environment(uri, block.token))
     # Some answers were reported, and most messages are still to be tried.
-    eventually(lambda: any(answers.items() for answers in queue.reported(block.token).values()), 300)
+    eventually(lambda: any(answers.items() for answers in queue.blocks.reported(block.token).values()), 300)
 
     job.process.kill()
     eventually(lambda: not job.left())
-    assert queue.block(block.token).state == "planned"
+    assert queue.blocks.get(block.token).state == "planned"
     # As if its lease were over by now: nobody is left who would renew it.
-    queue.renew_block(block.token, 0.2)
-    eventually(queue.release_dead_blocks)
+    queue.blocks.renew(block.token, 0.2)
+    eventually(queue.blocks.release_dead)
 
     done = sum(processed(queue).values())
     assert 0 < done < 120
     for process in tried_folder.iterdir():
         process.unlink()
-    again = queue.plan_block()
+    again = queue.blocks.plan()
     assert again.messages == 120 - done
     run_in_place(queue, again.token, processors(), whole(processors()))
-    queue.settle_block(again)
+    queue.blocks.settle(again)
     assert processed(queue) == Counter(processed(queue).keys())
     assert len(processed(queue)) == 120
 

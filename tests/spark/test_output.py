@@ -37,7 +37,7 @@ ROUTES = Processors([Processor("orders", "tests.spark.test_output:keep", shape="
 
 def run_part(spark: Any, queue: MessageQueue, token: str, part: int) -> None:
     mine = Part(name="orders", processors=["orders"], part=part, parts=3, messages=0, where="spark")
-    block = queue.block(token)
+    block = queue.blocks.get(token)
     terms = terms_of(queue, block)
     channel = StoreChannel(queue.store.address.uri, queue.ring, token)
     run_frames(spark, channel, tasks_of(block, terms, ROUTES, mine, 2), terms, mine)
@@ -58,7 +58,7 @@ def test_parts_of_a_block_write_side_by_side_and_a_repeated_one_replaces_its_row
     sent = [f"{name} {n}" for name in "abcdefghi" for n in range(3)]
     for text in sent:
         queue.enqueue_message(text[0], text.encode())
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     # All at once, as the jobs of a block: appended to one folder, they remove each other's _temporary.
     with ThreadPoolExecutor(3) as pool:
@@ -73,11 +73,11 @@ def test_parts_of_a_block_write_side_by_side_and_a_repeated_one_replaces_its_row
     for part in range(3):
         run_part(spark, queue, block.token, part)
     assert texts(spark, path) == sent
-    assert queue.settle_block(block).processed == len(sent)
+    assert queue.blocks.settle(block).processed == len(sent)
 
     # One that failed after it wrote is replaced; what a killed one left is neither seen nor kept.
     queue.enqueue_message("a", b"a 3")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     monkeypatch.setenv(FAILS, "1")
     failed = 0
     for part in range(3):
@@ -95,7 +95,7 @@ def test_parts_of_a_block_write_side_by_side_and_a_repeated_one_replaces_its_row
         run_part(spark, queue, block.token, part)
     assert texts(spark, path) == sorted([*sent, "a 3"])
     assert not left.exists()
-    assert queue.settle_block(block).processed == 1
+    assert queue.blocks.settle(block).processed == 1
 
 
 class Frame:

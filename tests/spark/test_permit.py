@@ -45,7 +45,7 @@ def test_files_tell_a_job_what_it_may_enqueue(uri: str, tmp_path: Path) -> None:
 
     with MessageQueue(uri) as queue:
         queue.enqueue_message("acme", b"1")
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         routes = Processors([Processor("p", "m:f")])
         (part,) = routes.parts({"acme": 1})
         folder = hand_over(queue, block.token, routes, part, str(tmp_path / "exchange"))
@@ -56,4 +56,4 @@ def test_files_tell_a_job_what_it_may_enqueue(uri: str, tmp_path: Path) -> None:
         manifest.write_text(json.dumps(plain))
         # Handed over by a version that knew nothing of it.
         assert FolderChannel(folder).terms().permit == Permit()
-        queue.release_block(block)
+        queue.blocks.release(block)

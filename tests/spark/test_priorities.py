@@ -24,7 +24,10 @@ def test_rows_are_written_and_read_with_a_priority(
 
     assert writer.write(iter([batch])).count == 2  # type: ignore[attr-defined]
 
-    assert [(one.payload, one.address.priority) for one in queue.peek("a")] == [(b"1", "high"), (b"2", "regular")]
+    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("a")] == [
+        (b"1", "high"),
+        (b"2", "regular"),
+    ]
     reader = source.LookReader(source.Options({"ring": queue.ring}))
     (share,) = reader.partitions()
     (found,) = reader.read(share)

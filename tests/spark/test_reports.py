@@ -23,7 +23,9 @@ SLOW = b"slow"
 
 
 def answered(queue: MessageQueue, block: Block) -> list[tuple[str, int]]:
-    return sorted((origin, item) for origin, answers in queue.reported(block).items() for _, item in answers.items())
+    return sorted(
+        (origin, item) for origin, answers in queue.blocks.reported(block).items() for _, item in answers.items()
+    )
 
 
 def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, Any]:
@@ -35,7 +37,7 @@ def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, A
 def test_a_finished_message_is_reported_while_the_next_one_runs(either_store: str, make_ring: MakeRing) -> None:
     queue = make_ring(either_store)
     queue.enqueue_messages("a", [b"quick", SLOW])
-    block, go_on = queue.plan_block(), threading.Event()
+    block, go_on = queue.blocks.plan(), threading.Event()
 
     def process(payload: bytes, origin: str) -> None:
         assert payload != SLOW or go_on.wait(60)
@@ -55,7 +57,7 @@ def test_a_finished_message_is_reported_while_the_next_one_runs(either_store: st
 def test_an_executor_reports_by_a_timer_of_its_own(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"quick", SLOW])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     processor, side, terms = share_of(queue, block)
     side.seconds = 0.05
 
@@ -69,7 +71,7 @@ def test_an_executor_reports_by_a_timer_of_its_own(make_ring: MakeRing) -> None:
 def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"quick", SLOW])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     processor, side, terms = share_of(queue, block)
     side.seconds = 0.05
     reported = tmp_path / "reported"
@@ -95,7 +97,7 @@ def test_before_a_message_that_takes_long_all_is_reported(
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"quick", b"quick"])
     queue.enqueue_messages("b", [SLOW], weight=Weight(5_000, 1))
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     processor, side, terms = share_of(queue, block)
     # No timer comes before this test ends.
     side.seconds = 4.9

@@ -29,11 +29,11 @@ MakeRing = Callable[..., MessageQueue]
 
 
 def events(queue: MessageQueue) -> list[tuple[str, str, int]]:
-    return [(event.name, event.origin, event.index) for event in queue.events() if event.name != "Processed"]
+    return [(event.name, event.origin, event.index) for event in queue.inspect.events() if event.name != "Processed"]
 
 
 def left(queue: MessageQueue, origin: str) -> list[bytes]:
-    return [peeked.payload for peeked in queue.peek(origin, limit=1000)]
+    return [peeked.payload for peeked in queue.inspect.peek(origin, limit=1000)]
 
 
 def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_ring: MakeRing) -> None:
@@ -42,17 +42,17 @@ def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_
         "a", [b"plain", b"poison {{ x }}", b"bad", b"later", b"exit", b"nonsense", b"false", b"used"]
     )
     queue.enqueue_messages("b", [b"enqueue c", b"heavy"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     tally = run_in_place(queue, block.token, processors(where="in place"), whole(processors()))
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
 
     assert (tally.done, tally.failed, tally.back) == (4, 1, 5)
     assert (settled.processed, settled.failed, settled.went_back, settled.set_aside) == (4, 1, 4, 1)
     assert left(queue, "a") == [b"poison {{ x }}", b"later", b"exit", b"nonsense"]
     assert left(queue, "c") == [b"sent along", b"sent with the outcome"]
-    assert [one.address.index for one in queue.overweight("b")] == [1]
-    assert queue.fits()[0].count == 1
+    assert [one.address.index for one in queue.set_aside.list("b")] == [1]
+    assert queue.inspect.fits()[0].count == 1
 
 
 def test_an_ordered_origin_stops_where_a_message_goes_back(make_ring: MakeRing, tried_folder: Path) -> None:
@@ -61,14 +61,14 @@ def test_an_ordered_origin_stops_where_a_message_goes_back(make_ring: MakeRing, 
     queue.enqueue_messages("b", [b"heavy", b"2"])
 
     for _ in range(2):
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         run_in_place(queue, block.token, processors(), whole(processors()))
-        queue.settle_block(block)
+        queue.blocks.settle(block)
 
     assert all_tried(tried_folder) == [
         ("a", b"1"), ("a", b"poison"), ("b", b"heavy"), ("b", b"2"), ("a", b"poison")]  # fmt: skip
     # The poison was tried as often as may be, and makes way for the one behind it.
-    assert [(str(one.address.origin), one.reason) for one in queue.overweight()] == [
+    assert [(str(one.address.origin), one.reason) for one in queue.set_aside.list()] == [
         ("a", "attempts"),
         ("b", "overweight"),
     ]
@@ -83,11 +83,11 @@ def work_through(queue: MessageQueue, way: str, folder: Path) -> None:
     if way == "service":
         queue.service_queues(lambda delivery: process(delivery.payload, delivery.origin))
         return
-    routes, block = processors(), queue.plan_block()
+    routes, block = processors(), queue.blocks.plan()
     part = whole(routes)
     # The settings that the plan read hold until the block ends.
     for origin in ("strict", "loose"):
-        queue.set_origin(origin)
+        queue.admin.set_origin(origin)
     if way == "in place":
         run_in_place(queue, block.token, routes, part)
     elif way == "pieces":
@@ -100,7 +100,7 @@ def work_through(queue: MessageQueue, way: str, folder: Path) -> None:
         for task in channel.tasks(routes):
             run_share(task.processor, channel.open(task.share), channel.terms())
         exchange.take_back(queue, block.token, place)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -108,7 +108,7 @@ def test_an_ordered_origin_of_a_relaxed_ring_stops_where_a_message_goes_back(
     either_store: str, make_ring: MakeRing, tried_folder: Path, tmp_path: Path, way: str
 ) -> None:
     queue = make_ring(either_store, ordered=False, heap_size=64)
-    queue.set_origin("strict", ordered=True)
+    queue.admin.set_origin("strict", ordered=True)
     for origin in ("strict", "other"):
         queue.enqueue_messages(origin, [b"later".ljust(50), *(b"%d".ljust(50) % number for number in range(3))])
     assert queue.footprint("strict").pages == 4
@@ -117,7 +117,7 @@ def test_an_ordered_origin_of_a_relaxed_ring_stops_where_a_message_goes_back(
 
     strict = [payload.split()[0] for origin, payload in all_tried(tried_folder) if origin == "strict"]
     assert strict == [b"later"]
-    assert [(one.payload.split()[0], one.attempts) for one in queue.peek("strict")] == [
+    assert [(one.payload.split()[0], one.attempts) for one in queue.inspect.peek("strict")] == [
         (b"later", 1), (b"0", 0), (b"1", 0), (b"2", 0)
     ]  # fmt: skip
     if way != "service":
@@ -130,7 +130,7 @@ def test_a_relaxed_origin_of_an_ordered_ring_goes_on(
     either_store: str, make_ring: MakeRing, tmp_path: Path, way: str
 ) -> None:
     queue = make_ring(either_store, heap_size=64)
-    queue.set_origin("loose", ordered=False)
+    queue.admin.set_origin("loose", ordered=False)
     for origin in ("loose", "strict"):
         queue.enqueue_messages(origin, [b"later".ljust(50), *(b"%d".ljust(50) % number for number in range(3))])
 
@@ -146,14 +146,14 @@ def test_an_ordered_origin_goes_on_behind_a_message_that_its_own_limit_sets_asid
 ) -> None:
     queue = make_ring(service_weight=Weight(10**13, 10**6), **settings)
     if not settings:
-        queue.set_origin("a", most=Weight(10**11, 10**6))
+        queue.admin.set_origin("a", most=Weight(10**11, 10**6))
     queue.enqueue_messages("a", [b"1", b"heavy", b"2"])
-    queue.change_ring(service_weight=Weight(int(1.5 * 10**12), 10**6))
+    queue.admin.change_ring(service_weight=Weight(int(1.5 * 10**12), 10**6))
 
     work_through(queue, way, tmp_path / "folder")
 
-    assert [one.reason for one in queue.overweight("a")] == ["fraction" if settings else "most"]
-    assert [one.payload for one in queue.peek("a") if one.state == "waiting"] == []
+    assert [one.reason for one in queue.set_aside.list("a")] == ["fraction" if settings else "most"]
+    assert [one.payload for one in queue.inspect.peek("a") if one.state == "waiting"] == []
 
 
 @pytest.mark.parametrize("function", ["batched", "arrow"])
@@ -161,10 +161,10 @@ def test_a_batch_that_fails_is_halved_until_the_poison_stands_alone(make_ring: M
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"%d" % n for n in range(50)] + [b"poison"] + [b"bad", b"used", b"later"])
     routes = processors(function=function, shape="arrow" if function == "arrow" else "message")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     tally = run_in_place(queue, block.token, routes, whole(routes))
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
     assert (tally.done, tally.failed, tally.back) == (51, 1, 2)
     assert left(queue, "a") == [b"poison", b"later"]
@@ -174,12 +174,12 @@ def test_silence_and_nonsense_of_a_record_batch_are_no_outcome(make_ring: MakeRi
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"1", b"silent", b"odd"])
     routes = processors(function="arrow", shape="arrow")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     run_in_place(queue, block.token, routes, whole(routes))
 
-    assert queue.settle_block(block).went_back == 2
-    assert [peeked.attempts for peeked in queue.peek("a")] == [1, 1]
+    assert queue.blocks.settle(block).went_back == 2
+    assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 1]
 
 
 @pytest.mark.parametrize("shape", ["message", "arrow"])
@@ -187,12 +187,12 @@ def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: Ma
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"1", b"die", b"2", b"die", b"poison", b"bad"])
     routes = processors(function="arrow" if shape == "arrow" else "process", shape=shape)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     terms = terms_of(queue, block)
     (task,) = tasks_of(block, terms, routes, whole(routes), 1)
 
     tally = run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
-    queue.settle_block(block)
+    queue.blocks.settle(block)
 
     assert (tally.done, tally.failed, tally.back) == (2, 1, 3)
     assert left(queue, "a") == [b"die", b"die", b"poison"]
@@ -203,45 +203,45 @@ def test_an_ordered_origin_stops_at_a_message_that_kills(make_ring: MakeRing, tr
     queue.enqueue_messages("a", [b"1", b"die", b"2"])
     queue.enqueue_messages("b", [b"later", b"3"])
     queue.enqueue_messages("c", [b"4"])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     terms = terms_of(queue, block)
     (task,) = tasks_of(block, terms, processors(), whole(processors()), 1)
 
     run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
-    settled = queue.settle_block(block)
+    settled = queue.blocks.settle(block)
 
     assert sorted(all_tried(tried_folder)) == [("a", b"1"), ("a", b"die"), ("b", b"later"), ("c", b"4")]
     assert (settled.processed, settled.went_back) == (2, 4)
-    assert [peeked.attempts for peeked in queue.peek("a")] == [1, 0]
+    assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 0]
 
 
 def test_what_was_answered_is_not_tried_again(make_ring: MakeRing, tried_folder: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1", b"2", b"3"])
     queue.enqueue_messages("b", [b"1", b"2"])
-    block = queue.plan_block()
-    queue.report(block, [Report("a", 0, 0, 1), Report("b", 0, 0, 0, Yield("before"))])
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [Report("a", 0, 0, 1), Report("b", 0, 0, 0, Yield("before"))])
 
     tally = run_in_place(queue, block.token, processors(), whole(processors()))
 
     assert all_tried(tried_folder) == [("a", b"3")]
     assert (tally.done, tally.before) == (1, 3)
-    assert queue.settle_block(block).processed == 3
+    assert queue.blocks.settle(block).processed == 3
 
 
 def test_the_first_answer_counts_whoever_gives_it(make_ring: MakeRing) -> None:
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"bad"] * 5)
-    block = queue.plan_block()
-    queue.report(block, [Report("a", 0, 0, 4, Done(success=False))])
+    block = queue.blocks.plan()
+    queue.blocks.report(block, [Report("a", 0, 0, 4, Done(success=False))])
     terms = terms_of(queue, block)
 
     for task in tasks_of(block, terms, processors(), whole(processors()), 1):
         for _ in range(2):  # a speculative twin
             run_share(task.processor, StoreSide(queue, block.token, task.share), terms)
 
-    assert queue.settle_block(block).processed == 5
-    assert [event.name for event in queue.events()] == ["Processed"] * 5
+    assert queue.blocks.settle(block).processed == 5
+    assert [event.name for event in queue.inspect.events()] == ["Processed"] * 5
 
 
 def test_parts_share_a_block_without_overlap(make_ring: MakeRing, tried_folder: Path) -> None:
@@ -249,14 +249,14 @@ def test_parts_share_a_block_without_overlap(make_ring: MakeRing, tried_folder: 
     for origin in range(30):
         queue.enqueue_messages(f"t{origin}", [b"%d" % n for n in range(3)])
     routes = processors(split=4, where="in place")
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     parts = routes.parts({origin: 3 for origin in block.origins}, share_below=10)
 
     assert len(parts) == 4
     for part in parts:
         run_in_place(queue, block.token, routes, part)
 
-    assert queue.settle_block(block).processed == 90
+    assert queue.blocks.settle(block).processed == 90
     assert len(all_tried(tried_folder)) == len(set(all_tried(tried_folder))) == 90
 
 
@@ -266,7 +266,7 @@ def test_pieces_are_even_and_cut_no_ordered_origin(make_ring: MakeRing) -> None:
         queue.enqueue_messages("large", [b"x" * 90] * 200)
         for n in range(20):
             queue.enqueue_messages(f"small {n}", [b"x" * 90] * 10)
-        block = queue.plan_block()
+        block = queue.blocks.plan()
 
         tasks = tasks_of(block, terms_of(queue, block), processors(), whole(processors()), 4)
 
@@ -279,8 +279,8 @@ def test_pieces_are_even_and_cut_no_ordered_origin(make_ring: MakeRing) -> None:
 def test_a_block_that_ended_is_refused(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
-    block = queue.plan_block()
-    queue.release_block(block)
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
 
     with pytest.raises(TokenRefused, match="it is too late"):
         run_in_place(queue, block.token, processors(), whole(processors()))
@@ -289,11 +289,11 @@ def test_a_block_that_ended_is_refused(make_ring: MakeRing) -> None:
 def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_folder: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"slow 0.2"] * 30)
-    block = queue.plan_block()
+    block = queue.blocks.plan()
 
     def release() -> None:
         eventually(lambda: len(all_tried(tried_folder)) > 1)
-        queue.release_block(block)
+        queue.blocks.release(block)
 
     releasing = threading.Thread(target=release)
     releasing.start()
@@ -302,7 +302,7 @@ def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_f
     releasing.join()
 
     assert 1 < len(all_tried(tried_folder)) < 29
-    assert queue.footprint("a").count + len([e for e in queue.events() if e.name == "Processed"]) == 30
+    assert queue.footprint("a").count + len([e for e in queue.inspect.events() if e.name == "Processed"]) == 30
 
 
 def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,27 +311,27 @@ def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(lease, "RENEWALS", 600)
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
-    block = queue.plan_block(lease=60)
+    block = queue.blocks.plan(lease=60)
 
     with keeping_lease(queue, block.token, 60) as keeper:
         for _ in range(3):
-            before = queue.block(block.token).deadline
-            eventually(lambda before=before: queue.block(block.token).deadline > before)
-        assert queue.release_dead_blocks() == 0
+            before = queue.blocks.get(block.token).deadline
+            eventually(lambda before=before: queue.blocks.get(block.token).deadline > before)
+        assert queue.blocks.release_dead() == 0
     assert keeper.refused is None
-    queue.renew_block(block.token, 0.3)
-    last = queue.block(block.token).deadline
-    assert eventually(queue.release_dead_blocks) == 1
-    assert queue.block(block.token).deadline == last, "nobody renews it any more"
+    queue.blocks.renew(block.token, 0.3)
+    last = queue.blocks.get(block.token).deadline
+    assert eventually(queue.blocks.release_dead) == 1
+    assert queue.blocks.get(block.token).deadline == last, "nobody renews it any more"
 
 
 def test_whoever_keeps_a_lease_hears_that_it_is_over(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
-    block, heard = queue.plan_block(), threading.Event()
+    block, heard = queue.blocks.plan(), threading.Event()
 
     with keeping_lease(queue, block.token, 1.0, heard.set) as keeper:
-        queue.release_block(block)
+        queue.blocks.release(block)
         assert heard.wait(10)
     assert isinstance(keeper.refused, TokenRefused)
 

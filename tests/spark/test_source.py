@@ -37,13 +37,13 @@ def test_a_look_touches_nothing(spark: Any, queue: MessageQueue) -> None:
         (f"odd/{origin}", payload, "{{ v }}") for origin in ODD for payload in (bytes(range(256)), b"{{ x }}")
     )
     assert queue.footprints() == before
-    assert queue.blocks() == []
+    assert queue.blocks.list() == []
 
 
 def test_a_block_is_read_in_the_order_of_each_origin(spark: Any, queue: MessageQueue) -> None:
     for origin in ("a", "b", "c"):
         queue.enqueue_messages(origin, [b"%s %05d" % (origin.encode(), n) for n in range(3000)])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     frame = options(queue, spark.read, block=block.token, partitions="3").load()
 
     def in_order(batches: Any) -> Any:
@@ -56,7 +56,7 @@ def test_a_block_is_read_in_the_order_of_each_origin(spark: Any, queue: MessageQ
 
     assert frame.rdd.getNumPartitions() == 3
     assert frame.mapInArrow(in_order, "item int").count() == 9000
-    queue.settle_block(block)
+    queue.blocks.settle(block)
     with pytest.raises(Exception, match="it is too late to work on it"):
         options(queue, spark.read, block=block.token).load().collect()
 
@@ -71,7 +71,7 @@ def test_writing_enqueues_each_row_once(spark: Any, queue: MessageQueue) -> None
         options(queue, frame.write, job="run 1").mode("append").save()
     options(queue, frame.write, job="run 2").mode("append").save()
 
-    sent = [peeked for origin in ("t0", "t1", "t2") for peeked in queue.peek(origin, limit=1000)]
+    sent = [peeked for origin in ("t0", "t1", "t2") for peeked in queue.inspect.peek(origin, limit=1000)]
     assert len(sent) == 120
     assert sorted((p.address.origin, p.payload, dict(p.headers)["n"]) for p in sent) == sorted(
         (origin, payload, said["n"]) for origin, payload, said in rows * 2
@@ -153,4 +153,4 @@ def test_a_stream_serves_the_queue(
     assert seen.count(b"c") == 1
     assert len(seen) == 101
     assert all(footprint.count == 0 for _, footprint in queue.footprints())
-    assert [b.state for b in queue.blocks() if b.messages].count("settled") == len([n for n in batches if n])
+    assert [b.state for b in queue.blocks.list() if b.messages].count("settled") == len([n for n in batches if n])

@@ -233,12 +233,12 @@ def test_damage_in_the_store_is_told_by_name(tmp_path: Path, damage: str) -> Non
         queue.enqueue_messages("acme", [b"a", b"bb"])
         if "attributes" not in damage:
             # Cut into pages; what a sender said is read when that happens.
-            queue.release_block(queue.plan_block())
+            queue.blocks.release(queue.blocks.plan())
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute(damage)
         connection.close()
         seen: list[bytes] = []
         with pytest.raises(StoreCorrupt):
             queue.service_queues(lambda delivery: seen.append(delivery.payload))
-            queue.peek("acme")
+            queue.inspect.peek("acme")
         assert seen == []

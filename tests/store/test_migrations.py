@@ -145,7 +145,7 @@ def test_keys_of_before_they_had_origins_still_refuse_what_was_sent(
         # Whose the key was is not known, so it does not stand in the way of another message.
         assert queue.enqueue_message("acme", b"other", key="fresh").count == 1
         clock.advance(90_000)
-        queue.housekeep()
+        queue.admin.housekeep()
         assert queue.enqueue_message("acme", b"order", key="fresh").count == 1
 
 

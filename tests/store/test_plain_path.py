@@ -30,7 +30,7 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         # What is kept no longer is looked for now and then; not while statements are counted.
-        queue.housekeep()
+        queue.admin.housekeep()
         yield queue
 
 
@@ -86,21 +86,21 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
 
 def test_a_block(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
-    block = queue.plan_block()
-    queue.release_block(block)
-    assert statements(queue, queue.plan_block) == " ".join([
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
+    assert statements(queue, queue.blocks.plan) == " ".join([
         "now dead_blocks", HOLD[kind], "guaranteed ready_books news_by_id pages mail news_by_id",
         "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids mail_between save_book save_state commit committed",
     ])  # fmt: skip
-    block = queue.block(queue.blocks(limit=1)[0].token)
+    block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)
     batches = list(block.batches())
     assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format(
         "books pages heaps mail_attributes sent_at"
     )
-    assert statements(queue, lambda: queue.report(block, [batch.answer() for batch in batches])) == (
+    assert statements(queue, lambda: queue.blocks.report(block, [batch.answer() for batch in batches])) == (
         f"begin {REPORT[kind]} commit committed"
     )
-    assert statements(queue, lambda: queue.settle_block(block)) == " ".join([
+    assert statements(queue, lambda: queue.blocks.settle(block)) == " ".join([
         HOLD[kind], "lock_block claims outcomes books pages heaps mail",
         "end_block delete_claims delete_outcomes delete_page delete_shared_mail mail_between save_book", EVENT[kind],
         "save_state commit committed",
@@ -111,13 +111,13 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
 def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:
     """A block has a hundred thousand answers: what is done for each is worth counting."""
     queue.enqueue_messages([(f"origin-{number}", b"one") for number in range(8)])
-    block = queue.plan_block()
+    block = queue.blocks.plan()
     batches = list(block.batches())
     reports = [batch.answer() for batch in batches]
-    queue.report(block, reports)
+    queue.blocks.report(block, reports)
     # The page and two places, the outcome twice (looked at, and written), the origin, and all of it together.
     # Where a server is slow to answer, its driver looks again and again: the fewest count.
-    whole = min(calls(lambda: queue.report(block, reports)) for _ in range(3))
-    half = min(calls(lambda: queue.report(block, reports[:4])) for _ in range(3))
+    whole = min(calls(lambda: queue.blocks.report(block, reports)) for _ in range(3))
+    half = min(calls(lambda: queue.blocks.report(block, reports[:4])) for _ in range(3))
     assert whole - half <= 7 * 4
     assert calls(lambda: batches[0].answer()) <= 4

@@ -160,7 +160,11 @@ def test_a_password_changed_under_a_queue(store: str) -> None:
 def test_a_server_that_is_read_only(store: str) -> None:
     set_for_all(store, "default_transaction_read_only = on")
     with MessageQueue(store) as queue:
-        for call in (lambda: queue.enqueue_message("a", b"x"), queue.plan_block, lambda: queue.pause("a", "why")):
+        for call in (
+            lambda: queue.enqueue_message("a", b"x"),
+            queue.blocks.plan,
+            lambda: queue.admin.pause("a", "why"),
+        ):
             with pytest.raises(StoreReadOnly) as caught:
                 call()
             assert str(caught.value) == known.READ_ONLY.text
@@ -190,8 +194,8 @@ def test_a_lock_on_a_table_is_not_the_ring(store: str, what: str) -> None:
         calls: dict[str, Callable[[], object]] = {
             "send": lambda: queue.enqueue_message("a", b"x"),
             "send a few": lambda: queue.enqueue_messages("a", [b"x", b"y"]),
-            "plan": lambda: queue.plan_block(limit=PLENTY),
-            "look": lambda: queue.rings(),
+            "plan": lambda: queue.blocks.plan(limit=PLENTY),
+            "look": lambda: queue.admin.rings(),
         }
         table = {"plan": "state", "look": "ring"}.get(what, "mail")
         other.execute(f"LOCK TABLE airflow_mq.{table} IN ACCESS EXCLUSIVE MODE".encode())
@@ -204,9 +208,9 @@ def test_a_lock_on_a_table_is_not_the_ring(store: str, what: str) -> None:
 def test_a_row_that_another_holds_is_the_ring(store: str) -> None:
     with MessageQueue(store) as holder, MessageQueue(store, busy_timeout=0.2) as queue:
         with holder.store.writing() as unit:
-            unit.lock(holder.ring_id)
+            unit.lock(holder.session.ring_id)
             with pytest.raises(Busy) as caught:
-                queue.plan_block(limit=PLENTY)
+                queue.blocks.plan(limit=PLENTY)
         assert str(caught.value) == known.LOCKED.text
 
 
@@ -245,10 +249,10 @@ def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(st
 
         begun(queue, at, wait_until_it_is_gone)
         with pytest.raises(StoreUnreachable) as caught:
-            queue.plan_block(limit=PLENTY)
+            queue.blocks.plan(limit=PLENTY)
         assert str(caught.value) == known.IDLE_TRANSACTION.text
-        assert queue.blocks("planned") == []
-        assert queue.plan_block(limit=PLENTY).messages == 1
+        assert queue.blocks.list("planned") == []
+        assert queue.blocks.plan(limit=PLENTY).messages == 1
 
 
 @pytest.mark.parametrize("how", ["settle", "send"])
@@ -282,14 +286,14 @@ def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
     with MessageQueue(store_uri) as holder, MessageQueue(store_uri, busy_timeout=patience) as queue:
         token = b"t" * 16
         with holder.store.writing() as unit:
-            until = unit.lock(holder.ring_id).now + 60_000_000
-            unit.run("take_lease", ring=holder.ring_id, token=token, until=until, holder="a service elsewhere")
+            until = unit.lock(holder.session.ring_id).now + 60_000_000
+            unit.run("take_lease", ring=holder.session.ring_id, token=token, until=until, holder="a service elsewhere")
         held, over = threading.Event(), threading.Event()
 
         def hold_the_row() -> None:
             time.sleep(patience * 0.7)
             with holder.store.writing() as unit:
-                unit.lock(holder.ring_id)
+                unit.lock(holder.session.ring_id)
                 held.set()
                 over.wait(30)
 
@@ -298,7 +302,7 @@ def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
         began = time.monotonic()
         try:
             with pytest.raises((Busy, StoreBusy)):
-                queue.plan_block(limit=PLENTY)
+                queue.blocks.plan(limit=PLENTY)
             took = time.monotonic() - began
         finally:
             over.set()

@@ -28,7 +28,7 @@ def test_a_store_and_its_payload_files(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.change_ring(blob_path=str(tmp_path / "blobs"))
+        queue.admin.change_ring(blob_path=str(tmp_path / "blobs"))
         written: dict[str, int] = {}
 
         def pieces() -> Iterator[bytes]:
@@ -36,7 +36,7 @@ def test_a_store_and_its_payload_files(tmp_path: Path) -> None:
                 yield b"x" * (5 << 20)
                 written.update(modes(tmp_path))
 
-        queue.enqueue_blob("acme", pieces())
+        queue.payloads.enqueue("acme", pieces())
         written.update(modes(tmp_path))
     assert written == dict.fromkeys((".db", ".db-wal", ".db-shm", ".part", ".blob"), 0o600)
 

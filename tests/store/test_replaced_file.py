@@ -39,7 +39,7 @@ def backup(queue: MessageQueue) -> Path:
 
 
 def payloads(queue: MessageQueue) -> list[bytes]:
-    return [message.payload for message in queue.peek("acme")]
+    return [message.payload for message in queue.inspect.peek("acme")]
 
 
 def delete(queue: MessageQueue) -> None:
@@ -58,7 +58,7 @@ def test_nothing_is_acknowledged_or_read(queue: MessageQueue, change: Callable[[
         lambda: queue.enqueue_message("acme", b"lost"),
         lambda: queue.enqueue_messages("acme", [b"lost"] * 200),
         lambda: queue.footprint("acme"),
-        queue.plan_block,
+        queue.blocks.plan,
     ):
         with pytest.raises(error, match=text):
             use()

@@ -31,12 +31,12 @@ def test_a_role_of_the_documentation_can_do_what_tasks_do_and_no_more(pg_uri: st
             with MessageQueue(user.uri) as queue:
                 queue.enqueue_messages("acme", [b"one", b"two"])
                 queue.enqueue_message("acme", b"three", key="3")
-                queue.enqueue_blob("acme", b"x" * 200_000)
-                queue.set_origin("acme", share=2)
-                block = queue.plan_block()
-                queue.report(block, [batch.answer() for batch in block.batches()])
-                assert queue.settle_block(block).processed == 4
-                queue.housekeep()
+                queue.payloads.enqueue("acme", b"x" * 200_000)
+                queue.admin.set_origin("acme", share=2)
+                block = queue.blocks.plan()
+                queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+                assert queue.blocks.settle(block).processed == 4
+                queue.admin.housekeep()
                 assert queue.check() == []
             with psycopg.connect(autocommit=True, **conninfo(user)) as theirs:
                 for refused in (

@@ -141,7 +141,7 @@ def use(queue: MessageQueue) -> set[str]:
         "rotation": RingConfig(order="rotation", max_attempts=2, ordered=False),
         "paths": RingConfig(paths=True, order="deficit", max_origins=1000, service_weight=Weight(1_000_000, 1 << 30)),
     }.items():
-        queue.create_ring(ring, config)
+        queue.admin.create_ring(ring, config)
         # The same store and so the same probe; it is closed by whoever opened it.
         _use_ring(MessageQueue(queue.store, ring))
     queue.store.identity(anew=True)
@@ -156,47 +156,73 @@ def _use_ring(queue: MessageQueue) -> None:
     queue.enqueue_messages([(f"b/{number}", b"x" * 100) for number in range(150)])
     queue.enqueue_messages([("a/one", Message(b"heavy", weight=Weight(1 << 60, 1)))])
     queue.enqueue_message("late", b"later", not_before=soon)
-    queue.enqueue_blob("a/blob", b"x" * 200_000)
-    queue.set_origin("a/one", share=2, least=Weight(1, 1))
-    queue.pause("b/1", reason="a reason", below=queue.config.paths)
-    queue.dry_run()
-    queue.resume("b/1")
+    queue.payloads.enqueue("a/blob", b"x" * 200_000)
+    queue.admin.set_origin("a/one", share=2, least=Weight(1, 1))
+    queue.admin.pause("b/1", reason="a reason", below=queue.config.paths)
+    queue.inspect.dry_run()
+    queue.admin.resume("b/1")
     queue.service_queues(lambda delivery: None if delivery.origin[0] == "a" else Yield())
     queue.enqueue_messages("a/two", [b"1", b"2", b"3"])
-    block = queue.plan_block(key="a block")
-    queue.renew_block(block)
-    queue.report(block, [batch.answer() for batch in block.batches()])
-    queue.reported(block)
-    queue.settle_block(block)
+    block = queue.blocks.plan(key="a block")
+    queue.blocks.renew(block)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.reported(block)
+    queue.blocks.settle(block)
     queue.enqueue_messages("c", [b"1", b"2"])
-    for finish in (queue.complete, queue.give_back, lambda token: queue.transfer(token, to="d")):
-        token = queue.view("c").try_next()
+    for finish in (queue.leases.complete, queue.leases.give_back, lambda token: queue.leases.transfer(token, to="d")):
+        token = queue.leases.view("c").try_next()
         assert token is not None and token.fetch()
         finish(token)
-    queue.release_block(queue.plan_block())
+    queue.blocks.release(queue.blocks.plan())
     _look_at(queue)
-    queue.force_set_head("d")
-    for aside in queue.overweight(limit=10):
-        queue.judge_again(aside.address)
-    queue.discard_all_overweight("not wanted", origin="a/one")
-    queue.sweep("d")
-    queue.cull()
-    queue.change_ring(keep_events=0.0)
-    queue.sweep_blobs()
-    queue.housekeep()
+    queue.admin.force_set_head("d")
+    for aside in queue.set_aside.list(limit=10):
+        queue.set_aside.requeue(aside.address)
+    queue.set_aside.discard_all("not wanted", origin="a/one")
+    queue.sweep_queue("d")
+    queue.set_aside.cull()
+    queue.admin.change_ring(keep_events=0.0)
+    queue.payloads.sweep()
+    queue.admin.housekeep()
     assert queue.check() == []
 
 
 def _look_at(queue: MessageQueue) -> None:
-    for look_at in (queue.footprint, queue.explain, queue.peek, queue.page_glances, queue.settings_of):
+    for look_at in (
+        queue.footprint,
+        queue.inspect.explain,
+        queue.inspect.peek,
+        queue.inspect.page_glances,
+        queue.inspect.settings_of,
+    ):
         look_at("c")
-    for overview in (queue.footprints, queue.ring_order, queue.glance, queue.glances, queue.block_glances, queue.blocks,
-                 queue.blobs, queue.fairness, queue.ledger, queue.oldest, queue.paused, queue.recent_events,
-                 queue.shares, queue.survey, queue.backlog, queue.pulse, queue.forecast, queue.count_set_aside,
-                 queue.fits, queue.rings, queue.latest_in_ledger, queue.pulse_of_ring):  # fmt: skip
+    for overview in (
+        queue.footprints,
+        queue.inspect.ring_order,
+        queue.inspect.glance,
+        queue.inspect.glances,
+        queue.inspect.block_glances,
+        queue.blocks.list,
+        queue.payloads.list,
+        queue.inspect.fairness,
+        queue.inspect.ledger,
+        queue.inspect.oldest,
+        queue.admin.paused,
+        queue.inspect.recent_events,
+        queue.inspect.shares,
+        queue.inspect.survey,
+        queue.inspect.backlog,
+        queue.inspect.pulse,
+        queue.inspect.forecast,
+        queue.set_aside.count,
+        queue.inspect.fits,
+        queue.admin.rings,
+        queue.inspect.latest_in_ledger,
+        queue.inspect.pulse_of_ring,
+    ):
         overview()
-    for event in list(queue.events(limit=3)):
-        queue.story(event.id, origin=event.origin)
+    for event in list(queue.inspect.events(limit=3)):
+        queue.inspect.history(event.id, origin=event.origin)
 
 
 def test_no_connection_of_ours_calls_them(hostile_uri: str) -> None:
@@ -220,15 +246,15 @@ def test_no_command_on_a_connection_of_the_callers_calls_them(shadowed_uri: str,
     caller.commit()
     with MessageQueue(address) as queue:
         queue.enqueue_messages("a", [b"1", b"2"])
-        queue.enqueue_blob("a", b"x" * 200_000)
-        with queue.put_blob(b"y" * 200_000) as blob:
+        queue.payloads.enqueue("a", b"x" * 200_000)
+        with queue.payloads.put(b"y" * 200_000) as blob:
             commands = queue.commands(caller.connection)
             caller.run("SHOW search_path")
             commands.push("b", b"x", blob.message(), Message(b"z", key="k"), headers={"x": "y"}).execute()
-        commands.complete(queue.pop() or "").execute()
+        commands.complete(queue.leases.next() or "").execute()
         caller.commit()
         for _ in range(2):
-            commands.transfer(queue.view("a").try_next() or "", to="c").execute()
+            commands.transfer(queue.leases.view("a").try_next() or "", to="c").execute()
             assert caller.run("SHOW search_path") == [("evil, public, pg_catalog",)]
             caller.commit()
         queue.service_queues(lambda delivery: None)

@@ -24,8 +24,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.create_ring("night")
-        queue.change_ring(service_weight=Weight(40, 2000))
+        queue.admin.create_ring("night")
+        queue.admin.change_ring(service_weight=Weight(40, 2000))
         queue.enqueue_message("acme/orders", b"x")
         queue.enqueue_message("acme/mail", b"x", weight=Weight(100, 1))
         queue.service_queues(lambda delivery: None)

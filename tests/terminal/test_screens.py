@@ -41,17 +41,17 @@ def environment() -> Iterator[dict[str, str]]:
 def _fill(uri: str) -> None:
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.change_ring(service_weight=Weight(40, 2000))
+        queue.admin.change_ring(service_weight=Weight(40, 2000))
         queue.enqueue_messages("loud", [b"x" * 10] * 100)
         time.sleep(0.05)  # who waits longest is told by the time of sending
         queue.enqueue_messages("acme/orders", [b"x" * 10] * 30)
         queue.enqueue_message("film", b"x" * 10, weight=Weight(60, 10))
-        block = queue.plan_block()
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
         queue.enqueue_messages("quiet", [b"x" * 10] * 20)
-        queue.pause("quiet", "their API is down")
-        queue.plan_block(limit=Weight(20, 2000))
+        queue.admin.pause("quiet", "their API is down")
+        queue.blocks.plan(limit=Weight(20, 2000))
 
 
 def timeless(screen: str) -> str:

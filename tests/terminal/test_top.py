@@ -27,7 +27,7 @@ def uri(tmp_path: Path) -> str:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
-        queue.change_ring(service_weight=Weight(40, 2000))
+        queue.admin.change_ring(service_weight=Weight(40, 2000))
         queue.enqueue_messages("loud", [b"x" * 10] * 40)
         queue.enqueue_messages("quiet", [b"x" * 10] * 10)
         queue.enqueue_message("other", b"x")
@@ -67,11 +67,11 @@ def test_it_is_live(top: Emulated, uri: str) -> None:
     with MessageQueue(uri) as queue:
         queue.enqueue_messages("newcomer", [b"x"] * 80)
         top.until("4 newcomer", "waiting 131")
-        block = queue.plan_block()
+        block = queue.blocks.plan()
         screen = top.until("planned", f"in flight {block.messages}")
         assert "▓" in screen
-        queue.report(block, [batch.answer() for batch in block.batches()])
-        queue.settle_block(block)
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
     screen = top.until("settled", "in flight 0", f"waiting {131 - block.messages}")
     assert "100 % time" in screen
 
@@ -86,7 +86,7 @@ def test_keys(top: Emulated, uri: str) -> None:
     top.press("s", "o", "q", "\r")
     top.until("quiet is paused", "paused 1", "▒")
     with MessageQueue(uri) as queue:
-        assert [(one.origin, one.reason) for one in queue.paused()] == [("quiet", "soq")]
+        assert [(one.origin, one.reason) for one in queue.admin.paused()] == [("quiet", "soq")]
     top.press("e")
     top.until("quiet is paused by", "would help: airflow-mq queue resume quiet")
     top.press("x", "p")
@@ -164,7 +164,7 @@ def test_a_store_that_goes_away_and_comes_back(top: Emulated, uri: str) -> None:
 
 def test_nothing_of_a_name_reaches_the_terminal(uri: str) -> None:
     with MessageQueue(uri) as queue:
-        queue.change_ring(invisible_origins=True)
+        queue.admin.change_ring(invisible_origins=True)
         queue.enqueue_message("漢字\u202eevil\u200b", b"x")
     with Emulated(TOP, {**os.environ, "AIRFLOW_MQ_STORE": uri}) as top:
         assert "\\u202eevil\\u200b" in top.until("漢字")

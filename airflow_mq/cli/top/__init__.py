@@ -67,7 +67,7 @@ def _print_frame(session: Session, args: Namespace) -> None:
     from .plain import print_frame
 
     with session.queue() as queue:
-        look = Watcher(queue).look(args.limit, search=args.search, sort=args.sort)
+        look = Watcher(queue.session).look(args.limit, search=args.search, sort=args.sort)
     print_frame(look, session.where or "", args.search, args.sort)
 
 

@@ -101,13 +101,13 @@ class Reader:
 
 def _done(queue: MessageQueue, wish: Wish) -> Told:
     if wish.what == "explain":
-        found = queue.explain(wish.origin, priority=wish.priority, ahead=_AHEAD)
+        found = queue.inspect.explain(wish.origin, priority=wish.priority, ahead=_AHEAD)
         lines = [shown(found.sentence), *(f"would help: {shown(one)}" for one in found.remedies)]
         return lambda view: view.answer(lines)
     if wish.what == "pause":
-        queue.pause(wish.origin, wish.reason)
+        queue.admin.pause(wish.origin, wish.reason)
         return _remark(f"{shown(wish.origin)} is paused; p resumes it")
-    was = queue.resume(wish.origin)
+    was = queue.admin.resume(wish.origin)
     return _remark(
         f"{shown(wish.origin)} {'goes on' if was else 'was not paused by itself: resume the group above it'}"
     )

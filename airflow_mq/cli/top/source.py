@@ -48,7 +48,7 @@ class Source:
                 queue.close()
 
     def _take(self, queue: MessageQueue) -> None:
-        self.queue, self._watcher, self._file = queue, Watcher(queue), _identity(queue)
+        self.queue, self._watcher, self._file = queue, Watcher(queue.session), _identity(queue)
 
 
 def _identity(queue: MessageQueue) -> tuple[int, int] | None:

@@ -91,7 +91,7 @@ class PlanBlockOperator(QueueOperator):
             if len(nobody) < len(block.origins):
                 # The others are served; what nobody takes goes back when the block settles.
                 return block
-            queue.release_block(block)
+            queue.blocks.release(block)
         return block and self._plan_patiently(queue, processors, key)
 
     def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
@@ -100,7 +100,7 @@ class PlanBlockOperator(QueueOperator):
         give_up = time.monotonic() + self.patience
         while True:
             try:
-                return queue.plan_block(
+                return queue.blocks.plan(
                     key, limit, lease=lease, server=self.server, origins=origins, reports_begin=True
                 )
             except Busy as error:
@@ -111,13 +111,13 @@ class PlanBlockOperator(QueueOperator):
     def _treat_unrouted(self, queue: MessageQueue, processors: Processors, block: Block, nobody: Sequence[str]) -> None:
         shown = ", ".join(map(quoted, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
         if processors.unrouted == "refuse":
-            queue.release_block(block)
+            queue.blocks.release(block)
             raise AirflowFailException(
                 f"no processor takes {shown}; the block was released. Add a processor for them, or let "
                 "Processors(unrouted='skip') leave such queues to other DAGs"
             )
         for origin in nobody:
-            queue.pause(origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+            queue.admin.pause(origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
         self.log.warning(
             "Paused %s: no processor takes them. The pauses end when one does, or when this DAG does not renew them.",
             shown,
@@ -125,15 +125,15 @@ class PlanBlockOperator(QueueOperator):
 
     def _end_pauses(self, queue: MessageQueue, processors: Processors, ours: str) -> None:
         """End the pauses of a rule that is gone, and renew those of the rule that this DAG still has."""
-        for one in queue.paused():
+        for one in queue.admin.paused():
             if one.reason != UNROUTED_PAUSE:
                 continue
             whose = one.who.rpartition(" by ")[2]
             if processors.route(one.origin) or (whose == ours and processors.unrouted != "pause"):
-                queue.resume(one.origin)
+                queue.admin.resume(one.origin)
                 self.log.info("Resumed %s, which %s paused because no processor took it.", quoted(one.origin), whose)
             elif whose == ours:
-                queue.pause(one.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+                queue.admin.pause(one.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
 
     def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
         counts: dict[str, int] = {}

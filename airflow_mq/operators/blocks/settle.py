@@ -109,7 +109,7 @@ class SettleBlockOperator(QueueOperator):
                 refusal = None if summary else error
             except UnknownBlock as error:
                 refusal = error
-        for block in queue.blocks("planned", limit=LOOKED_AT):
+        for block in queue.blocks.list("planned", limit=LOOKED_AT):
             # A plan that was cleared afterwards, or whose answer was lost: nobody processes it.
             if block.key == key_of(context, self.plan_task_id):
                 more = self._settle_one(queue, told(queue, block))
@@ -126,7 +126,7 @@ class SettleBlockOperator(QueueOperator):
         Releasing settles what was reported, so after a pause nothing is lost or repeated.
         """
         # The block has ended: releasing it again only returns what it came to.
-        result = queue.release_block(str(said["token"]))
+        result = queue.blocks.release(str(said["token"]))
         if result.went_back:
             return None
         summary = summary_of(said, result)
@@ -142,7 +142,7 @@ class SettleBlockOperator(QueueOperator):
     ) -> dict[str, Any]:
         watched = telemetry.Settling(queue, str(said["token"]), trace)
         self._touched = self._touched or telemetry.taken(queue, str(said["token"]))
-        summary = summary_of(said, queue.settle_block(said["token"], processor_of=self._processor_of()))
+        summary = summary_of(said, queue.blocks.settle(said["token"], processor_of=self._processor_of()))
         self.log.info("%s", readable(summary))
         watched.told(summary)
         return summary
@@ -157,7 +157,7 @@ class SettleBlockOperator(QueueOperator):
         """Emit the outlet while anything is ready; not after a block in which nothing moved, or it would spin."""
         if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
             return
-        pulse = queue.pulse()
+        pulse = queue.inspect.pulse()
         if pulse:
             context["outlet_events"][self._alias].add(self.outlet)
             ready = visible(str(list(pulse.ready))) if pulse.ready else None

@@ -64,7 +64,7 @@ def checked_part(given: Any, processors: Processors) -> Part:
 def refuse_ended(queue: MessageQueue, token: str) -> None:
     """Skip what belongs to a block that has ended; fail if it ended before its time."""
     try:
-        block = queue.block(token)
+        block = queue.blocks.get(token)
     except UnknownBlock:
         raise AirflowSkipException("the block is gone; plan again to process what went back to its queues") from None
     if block.state == "settled":

@@ -13,31 +13,31 @@ from ...store.blobs import stored_file
 from ...store.unit import Unit
 
 if TYPE_CHECKING:
-    from ..base import QueueBase
+    from ..session import RingSession
 
 #: A message: its mail, and its place there.
 Place = tuple[int, int]
 
 
-def check_blobs(queue: QueueBase, unit: Unit) -> Iterator[Violation]:
+def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     """Every violation, of the messages of one ring and of all payloads of its store."""
     uses = {(mail, place): (hash_, until) for mail, place, hash_, until in unit.rows("all_uses")}
-    mails = list(unit.rows("mail_blobs", ring=queue.ring_id))
+    mails = list(unit.rows("mail_blobs", ring=session.ring_id))
     live: dict[Place, str] = {}
     for origin in {origin for _, origin, _ in mails}:
         its = [(id_, attributes) for id_, whose, attributes in mails if whose == origin]
-        live.update(_still_there(queue, unit, origin, its))
-    delayed = unit.rows("delayed_blobs", ring=queue.ring_id)
+        live.update(_still_there(session, unit, origin, its))
+    delayed = unit.rows("delayed_blobs", ring=session.ring_id)
     live.update(_named((id_, attributes) for id_, _, attributes in delayed))
     blobs = unit.rows("all_blobs")
     yield from _check_references(live, uses, {row[0] for row in blobs})
     ours = {id_ for id_, _, _ in (*mails, *delayed)}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
-        yield from _check_bytes(queue, unit, hash_, size, path, stored)
+        yield from _check_bytes(session, unit, hash_, size, path, stored)
         if not count:
             yield Violation(f"payload {hash_}", "nobody refers to it, and no sweep would find it")
-    yield from _check_past_uploads(queue, unit)
+    yield from _check_past_uploads(session, unit)
 
 
 def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
@@ -50,9 +50,9 @@ def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
     return found
 
 
-def _still_there(queue: QueueBase, unit: Unit, origin: str, mails: list[tuple[int, Any]]) -> dict[Place, str]:
+def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[tuple[int, Any]]) -> dict[Place, str]:
     """The same without those that were processed."""
-    shelf = queue._fresh_shelf(unit)
+    shelf = session.fresh_shelf(unit)
     shelf.book(origin)
     cut = shelf.origins[origin].cut
     left: set[Place] = set()
@@ -92,19 +92,21 @@ def _check_uses(
             )
 
 
-def _check_past_uploads(queue: QueueBase, unit: Unit) -> Iterator[Violation]:
+def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
     for upload, path in unit.rows("past_uploads", now=unit.now(), limit=1 << 30):
         if path:
             try:
-                stored_file(queue.store, unit, path)
+                stored_file(session.store, unit, path)
             except StoreCorrupt as error:
                 yield Violation(f"upload {upload}", str(error))
 
 
-def _check_bytes(queue: QueueBase, unit: Unit, hash_: str, size: int, path: str, stored: int) -> Iterator[Violation]:
+def _check_bytes(
+    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int
+) -> Iterator[Violation]:
     if path:
         try:
-            there = stored_file(queue.store, unit, path).size()
+            there = stored_file(session.store, unit, path).size()
         except StoreCorrupt as error:
             yield Violation(f"payload {hash_}", str(error))
             return

@@ -19,7 +19,7 @@ from ...store.unit import Unit
 from .loans import Loans
 
 if TYPE_CHECKING:
-    from ..base import QueueBase
+    from ..session import RingSession
 
 #: Above every id of a row.
 _LAST = 1 << 62
@@ -67,44 +67,44 @@ def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds
         yield Violation(where, f"it is not in the ring, and no look would meet its mail {min(unseen)}")
 
 
-def find_repairs(queue: QueueBase, unit: Unit, origins: Iterable[str], horizon: int) -> Iterator[Repair]:
+def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horizon: int) -> Iterator[Repair]:
     """Return what is to be repaired in the inboxes of some books.
 
     :param horizon: every row with a smaller id is visible here, or will never be
     """
-    lent = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id)).let_go
+    lent = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id)).let_go
     for origin in origins:
-        repair = _find_repair(queue, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
+        repair = _find_repair(session, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
         if repair is not None:
             yield repair
 
 
-def _find_repair(queue: QueueBase, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
-    shelf = queue._fresh_shelf(unit)
+def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
+    shelf = session.fresh_shelf(unit)
     shelf.book(origin)
     cut = shelf.origins[origin].cut
     paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
-    ids = next((ids for _, ids in unit.mail_between(queue.ring_id, [(origin, 0, _LAST)])), [])
+    ids = next((ids for _, ids in unit.mail_between(session.ring_id, [(origin, 0, _LAST)])), [])
     # A row that only lends its bytes lies in no page, and is not stranded.
     lost = stranded(ids, cut, paged | lent)
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None
-    rows = unit.rows_for("mail_facts", {"id": lost}, ring=queue.ring_id) if lost else []
+    rows = unit.rows_for("mail_facts", {"id": lost}, ring=session.ring_id) if lost else []
     truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
     return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
 
 
-def repair_inboxes(queue: QueueBase, origins: Sequence[str], *, dry_run: bool) -> list[Repair]:
+def repair_inboxes(session: RingSession, origins: Sequence[str], *, dry_run: bool) -> list[Repair]:
     """Return stranded rows to their inboxes; a dry run only finds them."""
-    with queue._looking() as (unit, _):
-        beyond = inbox_bounds(unit, queue.ring_id).last + 1
-        found = list(find_repairs(queue, unit, origins, beyond))
+    with session.snapshot() as (unit, _):
+        beyond = inbox_bounds(unit, session.ring_id).last + 1
+        found = list(find_repairs(session, unit, origins, beyond))
     if dry_run or not found:
         return found
-    with queue._working() as (unit, shelf):
+    with session.transaction() as (unit, shelf):
         # Another process may have changed the books since: under the ring's lock they are looked over once more.
-        repaired = list(find_repairs(queue, unit, [repair.book for repair in found], shelf.horizon))
+        repaired = list(find_repairs(session, unit, [repair.book for repair in found], shelf.horizon))
         for repair in repaired:
             shelf.book(repair.book)
             shelf.origins[repair.book].cut = repair.cut

@@ -19,28 +19,28 @@ from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .loans import Loans, borrows
 
 if TYPE_CHECKING:
-    from ..base import QueueBase
+    from ..session import RingSession
 
 #: How many queues are looked over before it is told how far this is.
 _TOLD = 50
 
 
 def check_ring(
-    queue: QueueBase, unit: Unit, shelf: SqlShelf, origins: Sequence[str],
+    session: RingSession, unit: Unit, shelf: SqlShelf, origins: Sequence[str],
     tell: Callable[[int, int], object] | None = None,
 ) -> list[Violation]:  # fmt: skip
     """Every violation in a ring; `origins` are the names of all its books."""
-    found = list(_check_tickets(unit, queue.ring_id))
-    loans = Loans(queue.ring_id, unit.rows("all_loans", ring=queue.ring_id))
-    bounds = inbox_bounds(unit, queue.ring_id)
+    found = list(_check_tickets(unit, session.ring_id))
+    loans = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id))
+    bounds = inbox_bounds(unit, session.ring_id)
     for done, name in enumerate(origins):
         if tell is not None and done % _TOLD == 0:
             tell(done, len(origins))
-        found += _check_origin(queue, unit, name, loans, bounds)
+        found += _check_origin(session, unit, name, loans, bounds)
     found += _check_groups(shelf, origins)
     found += loans.check()
-    found += _check_claims(unit, queue.ring_id)
-    found += check_blobs(queue, unit)
+    found += _check_claims(unit, session.ring_id)
+    found += check_blobs(session, unit)
     return found
 
 
@@ -55,21 +55,21 @@ def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
 
 
 def _check_origin(
-    queue: QueueBase, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
+    session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
 ) -> list[Violation]:  # fmt: skip
-    shelf = queue._fresh_shelf(unit)
+    shelf = session.fresh_shelf(unit)
     book, known = shelf.book(origin), shelf.origins[origin]
     pages = dict(shelf.pages_of(origin))
-    found = list(check_book(book, pages, known.ticket is not None, queue.config.heap_size))
-    found += _check_level(queue.config, book, known.ticket)
-    mail = unit.mail(queue.ring_id, [(origin, -1)], LATEST)
+    found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
+    found += _check_level(session.config, book, known.ticket)
+    mail = unit.mail(session.ring_id, [(origin, -1)], LATEST)
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
     uncut = {row.id for row in mail if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
-    if queue.config.paths and book.deficit > 0 and not is_high(origin):
+    if session.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
     rows = unit.rows(
-        "asides_from", ring=queue.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
+        "asides_from", ring=session.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
         before=LATEST, limit=LATEST,
     )  # fmt: skip
     found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})

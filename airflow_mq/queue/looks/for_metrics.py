@@ -19,7 +19,7 @@ from ...core.weight import LARGEST, Weight
 from ...store import codec
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
-from ..reading import Reading
+from ..session import RingSession
 from .glances import facts
 
 
@@ -61,23 +61,23 @@ class Backlog:
     deepest: Sequence[Depth] = ()
 
 
-class Gauging(Reading):
-    """The part of the queue that is watched."""
+class Gauging:
+    """The backlog of a ring."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def backlog(self, deepest: int = 0) -> Backlog:
-        """How much waits in the ring, since when, and what it will cost.
-
-        :param deepest: tell of so many queues one by one, those with the most messages.
-        """
+        """See `Inspect.backlog`."""
         check_number(deepest, "a number of queues")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             return backlog_of(unit, shelf, deepest)
 
     def oldest(self, limit: int = 10) -> list[Depth]:
-        """The queues whose first message was sent longest ago."""
+        """See `Inspect.oldest`."""
         if not check_number(limit, "a number of queues"):
             raise InvalidInput("the oldest are at least 1 queue")
-        with self._looking() as (unit, _):
+        with self.session.snapshot() as (unit, _):
             rows, now = unit.rows("totals", ring=self.ring_id, oldest=True, limit=limit), unit.now()
         return [_depth(row, now) for row in rows]
 

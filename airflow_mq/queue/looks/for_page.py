@@ -16,8 +16,9 @@ from ...core.weight import ZERO, Weight
 from ...store import codec
 from ...store.rows import LATEST
 from ...store.thaw import page_of
-from ..accounting import Accounting, fairness_of
+from ..accounting import fairness_of
 from ..reading import SEQ_BITS, ledger_pages, origins_from
+from ..session import RingSession
 from ..values import moment
 from .glances import LATELY, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
 from .lines import in_turn, with_high
@@ -53,30 +54,33 @@ class Received:
     messages: int = 0
 
 
-class Glancing(Accounting):
-    """The part of the queue that is looked at again and again."""
+class Glancing:
+    """Bounded reads for the page."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def glances(
         self, prefix: str = "", after: str = "", limit: int = 50, *, lately: float = LATELY
     ) -> list[QueueGlance]:
-        """Queues by name, so many origins at a time: go on after the last one. An origin may have two queues."""
+        """See `Inspect.glances`."""
         for text in (prefix, after):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             names = origins_from(unit, shelf, prefix, after, limit)
             return queues_of(unit, shelf, with_high(shelf, names), lately=lately)
 
     def glance_at(self, queues: Sequence[tuple[str, str]], *, lately: float = LATELY) -> list[QueueGlance]:
-        """These queues, each an origin and a priority; those of which nothing is left are left out."""
+        """See `Inspect.glance_at`."""
         names = [book_name(origin, check_priority(priority)) for origin, priority in queues]
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             return queues_of(unit, shelf, names, lately=lately)
 
     def glance(self, most: int = 60) -> RingGlance:
-        """The ring from its head on: at most so many queues."""
+        """See `Inspect.glance`."""
         check_number(most, "a limit")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             _, floor, version = unit.only("floors", ring=self.ring_id)
             ready = unit.rows("count_before", ring=self.ring_id, ticket=0, low=-LATEST, top=LATEST)[0][1]
             in_flight = sum(block.messages for block in living(unit, self.ring_id))
@@ -85,7 +89,7 @@ class Glancing(Accounting):
             return RingGlance(moment(shelf.now), version, ready, found, in_flight)
 
     def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
-        """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
+        """See `Inspect.block_glances`."""
         check_number(limit, "a limit")
         top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
@@ -97,10 +101,10 @@ class Glancing(Accounting):
         return blocks_of(rows, pages)
 
     def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
-        """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
+        """See `Inspect.page_glances`."""
         name = book_name(check_origin(origin), check_priority(priority))
         check_number(limit, "a limit")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             begin = shelf.book(name).begin
             pages = [page_of(row) for row in unit.pages(self.ring_id, [(name, 0, LATEST)], limit)]
         found, head = [], next((page.index for page in pages if page.index >= begin), None)
@@ -111,19 +115,15 @@ class Glancing(Accounting):
         return found
 
     def settings_of(self, origin: str) -> Standing:
-        """How an origin is served, with the ring's defaults where nothing is set for it."""
-        with self._looking() as (_, shelf):
+        """See `Inspect.settings_of`."""
+        with self.session.snapshot() as (_, shelf):
             book = shelf.book(check_origin(origin))
             return replace(book.standing, ordered=shelf.is_ordered(book))
 
     def recent_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
     ) -> tuple[list[Event], int | None]:
-        """What became of messages, the latest first, and where to go on: before this `seq`; nothing at the end.
-
-        :param name: only those of this name, as far as they are found among some thousand rows: there may be more
-            of them where it says so, though none was found.
-        """
+        """See `Inspect.recent_events`."""
         check_number(limit, "a limit")
         if origin is not None:
             check_origin(origin)
@@ -151,36 +151,27 @@ class Glancing(Accounting):
             rows = unit.rows_for("recent_events_of", {"origin": list(books_of(origin))}, **values)
         return sorted(rows, reverse=True)[:EVENT_ROWS]
 
-    def count_set_aside(self, most: int = 10_000) -> int:
-        """How many messages wait for a person, of at most so many."""
-        check_number(most, "a limit")
-        with self.store.loose() as unit:
-            return min(int(unit.rows("count_asides", ring=self.ring_id, limit=most)[0][0]), most)
-
     def most_of_a_message(self) -> Weight | None:
-        """What a full block leaves for a message; nothing, where each call says its own limit."""
-        return None if self.config.service_weight is None else self.config.max_message_weight or ZERO
+        """See `Inspect.most_of_a_message`."""
+        return None if self.session.config.service_weight is None else self.session.config.max_message_weight or ZERO
 
     def has_many_news(self, most: int = 500) -> bool:
-        """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
+        """See `Inspect.has_many_news`."""
         with self.store.loose() as unit:
             after = unit.only("floors", ring=self.ring_id)[1] - 1
             news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
         return len({name for name, _ in news}) > most
 
     def latest_in_ledger(self) -> int | None:
-        """The block of the latest page of the ledger: while it is the same, so are the shares."""
+        """See `Inspect.latest_in_ledger`."""
         with self.store.loose() as unit:
             rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=1)
         return rows[0][0] if rows else None
 
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
-        """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
-
-        Of those that a block came to; `fairness` looks at those that wait, too.
-        """
+        """See `Inspect.shares`."""
         check_number(blocks, "a number of blocks")
-        with self._looking() as (unit, shelf):
+        with self.session.snapshot() as (unit, shelf):
             ledger = ledger_pages(unit, self.ring_id, blocks)
             told = fairness_of(shelf, ledger, most=0).origins if ledger else ()
             since = moment(shelf.now - int(LATELY * 1_000_000))

@@ -19,7 +19,7 @@ from ...core.weight import Weight
 from ...store import codec
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
-from ..base import QueueBase
+from ..session import RingSession
 from ..story import ENDS
 from ..values import moment
 from .for_metrics import backlog_of
@@ -104,8 +104,8 @@ class _Rates:
 class Watcher:
     """Looks at one ring, and remembers enough of the last looks to tell how quickly it moves."""
 
-    def __init__(self, queue: QueueBase) -> None:
-        self.queue = queue
+    def __init__(self, session: RingSession) -> None:
+        self.session = session
         self._totals: Totals | None = None
         self._cost, self._counted_at = 0.0, float("-inf")
         self._rates = _Rates()
@@ -125,10 +125,10 @@ class Watcher:
         """
         check_number(limit, "a limit")
         check_text(search, "what to search for")
-        queue = self.queue
-        with queue._looking() as (unit, shelf):
-            now, floor = shelf.now, unit.only("floors", ring=queue.ring_id)[1]
-            paused = len(unit.rows("paused", ring=queue.ring_id, now=now))
+        session = self.session
+        with session.snapshot() as (unit, shelf):
+            now, floor = shelf.now, unit.only("floors", ring=session.ring_id)[1]
+            paused = len(unit.rows("paused", ring=session.ring_id, now=now))
             names = _line(unit, shelf, limit, floor, search, sort)
             waiting = longest(unit, shelf, waits + paused, floor, search)
             wanted = list(dict.fromkeys([*names, *waiting]))
@@ -137,9 +137,9 @@ class Watcher:
             self._hear(unit, now)
             if totals and time.monotonic() - self._counted_at >= _REST * self._cost:
                 self._count(unit, shelf)
-            last = unit.blocks(queue.ring_id, limit=blocks)
+            last = unit.blocks(session.ring_id, limit=blocks)
             return Look(
-                moment(now), queue.ring, shelf.config.order, shelf.config.service_weight,
+                moment(now), session.ring, shelf.config.order, shelf.config.service_weight,
                 [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],
                 sorted(
                     (told[name] for name in waiting if name in told and told[name].oldest),
@@ -161,7 +161,7 @@ class Watcher:
 
     def _hear(self, unit: Unit, now: int) -> None:
         """Take note of messages that came to their end since the last look."""
-        rates, ring = self._rates, self.queue.ring_id
+        rates, ring = self._rates, self.session.ring_id
         if rates.last_event < 0:
             first = unit.rows("first_event", ring=ring, since=now - _SPAN)
             if not first:

@@ -18,7 +18,7 @@ from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
-from ..blocks import STATES
+from ..settlement import STATES
 from ..values import moment
 from ..waiting import first_mail
 

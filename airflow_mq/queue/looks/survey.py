@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...store import codec
 from ...store.rows import LATEST
-from ..base import QueueBase
+from ..session import RingSession
 
 #: Books, and mails, that are read at once.
 BOOKS, MAILS = 2_000, 10_000
@@ -54,14 +54,14 @@ class Survey:
         self.size += size
 
 
-class Surveying(QueueBase):
-    """The part of the queue that counts everything."""
+class Surveying:
+    """Counts over all queues."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def survey(self, into: Survey | None = None) -> Survey:
-        """Count what all queues hold.
-
-        :param into: filled on the way, for whoever looks on from another thread.
-        """
+        """See `Inspect.survey`."""
         found = Survey() if into is None else into
         with self.store.loose() as unit:
             floors: dict[str, tuple[int, frozenset[int]]] = {}
@@ -82,7 +82,7 @@ class Surveying(QueueBase):
         return found
 
     def pulse_of_ring(self) -> tuple[int, int]:
-        """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
+        """See `Inspect.pulse_of_ring`."""
         with self.store.loose() as unit:
             version = unit.only("floors", ring=self.ring_id)[2]
             return version, unit.rows("latest_id")[0][0]

@@ -102,9 +102,9 @@ def fill(uri: str) -> None:
 
     upgrade(parse(uri))
     with MessageQueue(uri) as first:
-        first.create_ring("full", RingConfig(service_weight=Weight(10_000, 100_000), high=True))
-        first.create_ring("empty", RingConfig())
-    with MessageQueue(uri, "full", who=SCRIPT) as queue:
+        first.admin.create_ring("full", RingConfig(service_weight=Weight(10_000, 100_000), high=True))
+        first.admin.create_ring("empty", RingConfig())
+    with MessageQueue(uri, "full", actor=SCRIPT) as queue:
         queue.enqueue_messages("loud/orders", (b'{"order": %d}' % number for number in range(500)))
         queue.enqueue_message(SCRIPT, SCRIPT.encode(), headers={"authorization": SECRET, "content-type": SCRIPT})
         queue.enqueue_messages(FORMULA, [b"a"], headers={"x": "tests.airflow.functions:process"})
@@ -113,14 +113,14 @@ def fill(uri: str) -> None:
         queue.enqueue_messages("archive", [Message(b"x" * 5_000, weight=Weight(90_000, 5_000))] * 3)
         queue.enqueue_messages(f"{FORMULA}/archive", [Message(b"x", weight=Weight(90_000, 1))])
         for _ in range(2):
-            block = queue.plan_block("orders/scheduled__2026/plan", limit=Weight(10_000, 2_000))
-            queue.report(block, [batch.answer() for batch in block.batches()])
-            queue.settle_block(block)
+            block = queue.blocks.plan("orders/scheduled__2026/plan", limit=Weight(10_000, 2_000))
+            queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue.blocks.settle(block)
         queue.enqueue_messages("loud/orders", [b"later"] * 200)
         queue.enqueue_messages(SCRIPT, [SCRIPT.encode()])
         queue.enqueue_messages("odd/json", ODD)
-        queue.pause("quiet", SCRIPT)
-        queue.plan_block("orders/manual__<b>/plan", limit=Weight(10_000, 200), lease=86_400)
+        queue.admin.pause("quiet", SCRIPT)
+        queue.blocks.plan("orders/manual__<b>/plan", limit=Weight(10_000, 200), lease=86_400)
 
 
 #: What is nearly JSON, or JSON that cannot be said again.
@@ -158,7 +158,7 @@ def ring(page: SimpleNamespace, request: pytest.FixtureRequest) -> Iterator[Mess
     """A ring of this test's own, in the same store."""
     name = "r" + str(abs(hash(request.node.nodeid)))[:12]
     with MessageQueue(page.uri) as first:
-        first.create_ring(name, RingConfig(service_weight=Weight(1_000, 1_000)))
+        first.admin.create_ring(name, RingConfig(service_weight=Weight(1_000, 1_000)))
     with MessageQueue(page.uri, name) as queue:
         yield queue
         assert queue.check() == []

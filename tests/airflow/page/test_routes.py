@@ -27,17 +27,21 @@ def of(queue: MessageQueue) -> str:
 def aside(queue: MessageQueue, origin: str, count: int = 1) -> None:
     """Set messages of an origin aside."""
     queue.enqueue_messages(origin, [Message(b"x%d" % number, weight=Weight(5_000, 1)) for number in range(count)])
-    queue.settle_block(queue.plan_block())
+    queue.blocks.settle(queue.blocks.plan())
 
 
 def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue) -> None:
     for origin in ("b", "a", "c"):
         ring.enqueue_messages(origin, [b"12345"] * 10)
-    ring.pause("c", "for a while")
-    block = ring.plan_block(limit=Weight(1_000, 20))
+    ring.admin.pause("c", "for a while")
+    block = ring.blocks.plan(limit=Weight(1_000, 20))
     told = ask("viewer", "GET", f"{of(ring)}/overview").json()
-    assert [one["origin"] for one in told["arcs"]] == ring.ring_order()
-    assert told["head"] == ring.ring_order()[0] and [one["is_head"] for one in told["arcs"]] == [True, False, False]
+    assert [one["origin"] for one in told["arcs"]] == ring.inspect.ring_order()
+    assert told["head"] == ring.inspect.ring_order()[0] and [one["is_head"] for one in told["arcs"]] == [
+        True,
+        False,
+        False,
+    ]
     assert (told["waiting_messages"], told["waiting_bytes"], told["queues"], told["exact"]) == (30, 150, 3, True)
     assert told["in_flight"] == block.messages == sum(one["in_flight"] for one in told["arcs"]) > 0
     assert told["paused"] == 1 and [one["origin"] for one in told["arcs"] if one["paused"]] == ["c"]
@@ -81,24 +85,24 @@ def test_a_cursor_that_is_none_is_refused(ask: Ask, ring: MessageQueue, after: s
 
 def test_a_queue_is_told_with_its_pages_and_why_it_waits(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages("acme", [b"x" * 100] * 50)
-    ring.set_origin("acme", share=3)
+    ring.admin.set_origin("acme", share=3)
     aside(ring, "acme")
     told = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
     assert told["settings"]["share"] == told["share"] == 3
     assert told["messages"] == ring.footprint("acme").count and told["pages"][0]["state"] == "head"
     # What no page holds yet comes on top.
     assert 0 < sum(page["remaining"] for page in told["pages"]) <= told["messages"]
-    assert told["explain"]["sentence"] == ring.explain("acme", ahead=20).sentence
+    assert told["explain"]["sentence"] == ring.inspect.explain("acme", ahead=20).sentence
     assert ask("viewer", "GET", f"{of(ring)}/queue?origin=nobody").status_code == 404
 
 
 def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: MessageQueue) -> None:
     # The message has to fit the ring: what no block of it carries is set aside, and nothing is stuck then.
-    ring.change_ring(service_weight=Weight(600_000, 1 << 20))
+    ring.admin.change_ring(service_weight=Weight(600_000, 1 << 20))
     ring.enqueue_message("acme", b"heavy", weight=Weight(70_000, 1))
     ring.enqueue_message("zebra", b"x")
-    ring.release_block(
-        ring.plan_block(limit=Weight(60_000, 1 << 20), server="DAG 'orders', task 'plan'", origins=["acme"])
+    ring.blocks.release(
+        ring.blocks.plan(limit=Weight(60_000, 1 << 20), server="DAG 'orders', task 'plan'", origins=["acme"])
     )
 
     acme, zebra = (ask("viewer", "GET", f"{of(ring)}/queue?origin={one}").json() for one in ("acme", "zebra"))
@@ -119,16 +123,16 @@ def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) ->
 
 def test_blocks_are_told_as_they_were(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
-    block = ring.plan_block("orders/manual__2026-01-01T00:00:00+00:00/plan")
-    ring.report(block, [batch.answer() for batch in block.batches()])
-    ring.settle_block(block)
+    block = ring.blocks.plan("orders/manual__2026-01-01T00:00:00+00:00/plan")
+    ring.blocks.report(block, [batch.answer() for batch in block.batches()])
+    ring.blocks.settle(block)
     (told,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
     assert (told["state"], told["messages"], told["processed"]) == ("settled", 30, 30)
     assert len(told["by_queue"]) == 21 and told["by_queue"][-1]["origin"] is None
     assert sum(one["messages"] for one in told["by_queue"]) == 30
     assert told["run"]["url"] == "/dags/orders/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
     for _ in range(3):
-        ring.settle_block(ring.plan_block())
+        ring.blocks.settle(ring.blocks.plan())
     first = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3").json()
     then = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3&before={first['next']}").json()
     assert [one["id"] for one in then["rows"]] == [block.id] and then["next"] is None
@@ -138,20 +142,20 @@ def test_a_dry_run_is_what_the_queue_foresees_and_changes_nothing(ask: Ask, ring
     ring.enqueue_messages((origin, b"x" * 100) for origin in ("a", "b") for _ in range(20))
     body = {"limit": {"time": 1_000, "size": 1_000}, "shares": {"a": 4}, "blocks": 3}
     told = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
-    foreseen = ring.forecast(3, limit=Weight(1_000, 1_000), shares={"a": 4})
+    foreseen = ring.inspect.forecast(3, limit=Weight(1_000, 1_000), shares={"a": 4})
     assert [one["messages"] for one in told] == [one.messages for one in foreseen]
     assert {one["origin"]: one["messages"] for one in told[0]["by_queue"]} == {
         one.origin: one.messages for one in foreseen[0].queues if one.messages
     }
     assert sum(one["share"] for one in told[0]["by_queue"]) == pytest.approx(1)
-    assert ring.blocks() == []
+    assert ring.blocks.list() == []
 
 
 def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number % 3}", b"x%d" % number) for number in range(30))
-    block = ring.plan_block()
-    ring.report(block, [batch.answer() for batch in block.batches()])
-    ring.settle_block(block)
+    block = ring.blocks.plan()
+    ring.blocks.report(block, [batch.answer() for batch in block.batches()])
+    ring.blocks.settle(block)
     seen, after = [], ""
     while True:
         told = ask("viewer", "GET", f"{of(ring)}/events", params={"limit": 7, "after": after}).json()
@@ -159,7 +163,7 @@ def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
         after = told["next"]
         if after is None:
             break
-    known = [(str(event.seq), event.origin, event.index) for event in ring.events()]
+    known = [(str(event.seq), event.origin, event.index) for event in ring.inspect.events()]
     assert seen == known[::-1]
     only = ask("viewer", "GET", f"{of(ring)}/events?origin=q1&kind=Processed").json()["rows"]
     assert len(only) == 10 and {row["origin"] for row in only} == {"q1"}
@@ -195,8 +199,8 @@ def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
     body = {"addresses": [*addresses, gone], "why": "nobody needs it"}
     told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
     assert told["discarded"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
-    assert {(event.who, event.why) for event in ring.events(name="Discarded")} == {("op", "nobody needs it")}
-    assert len(ring.overweight()) == 1
+    assert {(event.who, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
+    assert len(ring.set_aside.list()) == 1
 
 
 def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue) -> None:
@@ -205,17 +209,17 @@ def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue)
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
     stays = ask("admin", "POST", f"{of(ring)}/set-aside/judge", json={"addresses": [one]}).json()
     assert stays["judged"] == 0 and stays["refused"][0]["detail"]
-    ring.change_ring(service_weight=Weight(10_000, 1_000))
+    ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is True
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=body).json()["judged"] == 3
-    assert ring.overweight() == [] and {event.who for event in ring.events(name="Rejudged")} == {"admin"}
+    assert ring.set_aside.list() == [] and {event.who for event in ring.inspect.events(name="Rejudged")} == {"admin"}
     for nonsense in ({}, {"all": True, "addresses": [one]}):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=nonsense).status_code == 422
 
 
 def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> None:
-    ring.change_ring(max_attempts=1)
+    ring.admin.change_ring(max_attempts=1)
     ring.enqueue_message("acme", b"x")
     ring.service_queues(lambda delivery: Yield("KeyError"))
     ring.enqueue_message("globex", b"y")
@@ -229,20 +233,20 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
     for error, judged in (("ValueError", 0), ("KeyError", 1)):
         told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"error": error, "why": "fixed"}).json()
         assert (told["judged"], told["stayed"]) == (judged, 0)
-    assert [one.attempts for one in ring.peek("acme")] == [0]
+    assert [one.attempts for one in ring.inspect.peek("acme")] == [0]
 
 
 def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_message("acme", b"x")
     body = {"origin": "acme", "reason": "their receiver is down", "until": "2099-01-01T00:00:00+01:00"}
     assert ask("op", "POST", f"{of(ring)}/pause", json=body).status_code == 200
-    (paused,) = ring.paused()
+    (paused,) = ring.admin.paused()
     assert (paused.origin, paused.who, paused.reason) == ("acme", "op", "their receiver is down")
     (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
     assert row["paused"]["who"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00Z"
     assert row["why"] == "paused: their receiver is down"
     assert ask("op", "POST", f"{of(ring)}/resume", json={"origin": "acme"}).json()["was_paused"] is True
-    assert ring.paused() == []
+    assert ring.admin.paused() == []
     assert ask("op", "POST", f"{of(ring)}/pause", json={**body, "until": "2099-01-01"}).status_code == 422
     assert ask("op", "POST", f"{of(ring)}/pause", json={"origin": "acme", "below": True}).status_code == 422
 
@@ -284,7 +288,7 @@ def test_a_message_is_executed_by_a_run_of_whoever_asked(
     assert run["conf"] == {
         "address": row["text"], "connection": "mq_page", "ring": ring.ring, "time_limit": 5_000, "size_limit": 1,
     }  # fmt: skip
-    assert ring.overweight() != []
+    assert ring.set_aside.list() != []
 
 
 def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: MessageQueue) -> None:

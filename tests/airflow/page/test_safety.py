@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.queue.inspection import Inspect
 from tests.airflow.page.conftest import FORMULA, ROLES, SCRIPT, SECRET
 from tests.airflow.page.routes import MAY, OPEN, PEEK, READ, ROUTES, TRIGGER, WRITE, R, Route
 
@@ -220,11 +221,19 @@ def test_a_bearer_token_wants_json_too(ask: Ask) -> None:
 
 def test_nothing_is_changed_by_looking(page: SimpleNamespace, ask: Ask) -> None:
     with MessageQueue(page.uri, "full") as queue:
-        before = queue.pulse_of_ring(), queue.survey().messages, [one.origin for one in queue.paused()]
+        before = (
+            queue.inspect.pulse_of_ring(),
+            queue.inspect.survey().messages,
+            [one.origin for one in queue.admin.paused()],
+        )
         for route in ROUTES:
             if route.takes in (READ, PEEK):
                 ask("admin", route.method, route.path, json=route.json)
-        assert (queue.pulse_of_ring(), queue.survey().messages, [one.origin for one in queue.paused()]) == before
+        assert (
+            queue.inspect.pulse_of_ring(),
+            queue.inspect.survey().messages,
+            [one.origin for one in queue.admin.paused()],
+        ) == before
 
 
 # What is shown.
@@ -407,7 +416,7 @@ def test_a_fault_of_ours_tells_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(MessageQueue, "glance", fail)
+    monkeypatch.setattr(Inspect, "glance", fail)
     answer = ask("admin", "GET", f"{R}/overview")
     assert answer.status_code == 500 and SECRET not in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -40,8 +40,8 @@ def main() -> int:
         store = f"sqlite:///{place}/store.db"
         upgrade(parse(store))
         with MessageQueue(store) as queue:
-            queue.change_ring(service_weight=PLENTY)
-            queue.create_ring("events", RingConfig(service_weight=PLENTY))
+            queue.admin.change_ring(service_weight=PLENTY)
+            queue.admin.create_ring("events", RingConfig(service_weight=PLENTY))
         connection = {"conn_type": "airflow_mq", "extra": {"driver": "sqlite", "path": f"{place}/store.db"}}
         airflow = LiveAirflow(
             Path(place) / "airflow",

@@ -44,7 +44,7 @@ class Ours(Driver):
         if rounds is not None:
             settings["rounds_per_block"] = rounds
         with MessageQueue(self.dsn) as queue:
-            queue.create_ring(RING, RingConfig(**settings))
+            queue.admin.create_ring(RING, RingConfig(**settings))
         self.open()
         return {"version": f"airflow_mq {airflow_mq.__version__}"}
 
@@ -64,17 +64,17 @@ class Ours(Driver):
     def cut(self) -> None:
         """Cut all there is into pages: planning does it for all it meets, releasing forgets the claims."""
         with self._in_rotation():
-            self.queue.release_block(self.queue.plan_block(limit=Weight(1 << 40, 1 << 40)))
+            self.queue.blocks.release(self.queue.blocks.plan(limit=Weight(1 << 40, 1 << 40)))
 
     @contextmanager
     def _in_rotation(self) -> Iterator[None]:
         """In the order that leaves no deficits behind; the head is put back where it was."""
-        self.queue.change_ring(order="rotation")
-        first = self.queue.ring_order(1)
+        self.queue.admin.change_ring(order="rotation")
+        first = self.queue.inspect.ring_order(1)
         yield
-        self.queue.change_ring(order="deficit")
+        self.queue.admin.change_ring(order="deficit")
         for origin in first:
-            self.queue.force_set_head(origin)
+            self.queue.admin.force_set_head(origin)
 
     def fill(self, each: int, call: int, first: int = 0, last: int = ORIGINS) -> None:
         """`each` messages to each of the origins from `first` to before `last`, in calls of `call`, in turn."""
@@ -97,15 +97,15 @@ class Ours(Driver):
 
     def pause(self, first: int, last: int) -> None:
         for number in range(first, last):
-            self.queue.pause(origin_of(number), "measured")
+            self.queue.admin.pause(origin_of(number), "measured")
 
     def head(self, number: int = 0) -> None:
-        assert self.queue.force_set_head(origin_of(number))
+        assert self.queue.admin.force_set_head(origin_of(number))
 
     def claim(self, first: int, last: int) -> None:
         """Take all there is, the messages of these origins, in flight, and keep them there."""
         with self._in_rotation():
-            block = self.queue.plan_block(limit=Weight(1 << 40, 1 << 40), lease=1e6)
+            block = self.queue.blocks.plan(limit=Weight(1 << 40, 1 << 40), lease=1e6)
         assert block.messages == len(block.origins) == last - first, block.messages
 
     # -- in --
@@ -186,11 +186,11 @@ class Ours(Driver):
 
     def _one_block(self, limit: Weight | None) -> dict[str, float]:
         clock = [time.perf_counter()]
-        block = self.queue.plan_block(limit=limit)
+        block = self.queue.blocks.plan(limit=limit)
         clock.append(time.perf_counter())
-        self.queue.report(block, self._reports(block))
+        self.queue.blocks.report(block, self._reports(block))
         clock.append(time.perf_counter())
-        self.queue.settle_block(block)
+        self.queue.blocks.settle(block)
         clock.append(time.perf_counter())
         plan, process, settle = (after - before for before, after in pairwise(clock))
         parts = {"plan": plan, "process": process, "settle": settle}
@@ -212,8 +212,8 @@ class Ours(Driver):
     def plan(self, count: int) -> dict[str, float]:
         """Plan a block of `count` messages, then let it go."""
         with stopwatch() as told:
-            block = self.queue.plan_block(limit=Weight(count, 1 << 40))
-        self.queue.release_block(block)
+            block = self.queue.blocks.plan(limit=Weight(count, 1 << 40))
+        self.queue.blocks.release(block)
         return {**told, "count": block.messages}
 
     def baseline(self, each: int, payloads: bool, origins: int = ORIGINS) -> dict[str, float]:

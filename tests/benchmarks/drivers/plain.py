@@ -1,6 +1,7 @@
 """The plain path on an embedded store, step by step: CPU seconds of each, as JSON.
 
-Run by `tests.benchmarks.against` with the package of one commit or another in front, so it uses what both have.
+Run by `tests.benchmarks.against` with the package of one commit or another in front, so it uses what both have: where
+an older queue has no namespaces, `Calls` finds the methods under their older names.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.store import parse, upgrade
@@ -19,18 +21,30 @@ LIMIT = Weight(1 << 40, 1 << 40)
 PAYLOAD = b"x" * 100
 
 
+class Calls:
+    """The calls of the plain path whose names differ between commits."""
+
+    def __init__(self, queue: Any) -> None:
+        old = callable(queue.blocks)
+        self.housekeep = queue.housekeep if old else queue.admin.housekeep
+        self.plan = queue.plan_block if old else queue.blocks.plan
+        self.report = queue.report if old else queue.blocks.report
+        self.settle = queue.settle_block if old else queue.blocks.settle
+
+
 def main(uri: str, rounds: int) -> dict[str, float]:
     """The least that each step took, but for the first round."""
     upgrade(parse(uri))
     taken: dict[str, list[float]] = {}
     with MessageQueue(uri) as queue:
-        queue.housekeep()
+        Calls(queue).housekeep()
         for _ in range(rounds + 1):
             _round(queue, taken)
     return {step: min(seconds[1:]) for step, seconds in taken.items()}
 
 
 def _round(queue: MessageQueue, taken: dict[str, list[float]]) -> None:
+    calls = Calls(queue)
     names = [f"origin-{number:04}" for number in range(ORIGINS)]
     mail = [(name, PAYLOAD) for name in names for _ in range(EACH)]
 
@@ -46,12 +60,12 @@ def _round(queue: MessageQueue, taken: dict[str, list[float]]) -> None:
     with step("bulk"):
         queue.enqueue_messages(mail)
     with step("plan"):
-        block = queue.plan_block(limit=LIMIT)
+        block = calls.plan(limit=LIMIT)
     batches = list(block.batches())
     with step("report"):
-        queue.report(block, [batch.answer() for batch in batches])
+        calls.report(block, [batch.answer() for batch in batches])
     with step("settle"):
-        queue.settle_block(block)
+        calls.settle(block)
     queue.enqueue_messages(mail)
     with step("footprint"):
         for name in names[:CALLS]:

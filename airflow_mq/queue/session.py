@@ -1,4 +1,4 @@
-"""What every part of the queue stands on: the store, the ring, and the way to hold it."""
+"""Session of a ring: what every operation needs, and the ways to hold the ring."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _UNKNOWN = StateRow(0, -(1 << 62), 0, [], None, 0, "")
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
-class QueueBase:
-    """One ring of one store."""
+class RingSession:
+    """One ring of one store, opened by one actor. Internal: the queue's capabilities are given a session."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class QueueBase:
         *,
         listeners: Sequence[Listener] = (),
         busy_timeout: float = 10.0,
-        who: str | None = None,
+        actor: str | None = None,
         traces: bool | None = None,
     ) -> None:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
@@ -57,7 +57,7 @@ class QueueBase:
         #: Who may send.
         self.permit = self.store.address.permit
         self.listeners = list(listeners)
-        self.who = check_text(who or _somebody(), "who")
+        self.actor = check_text(actor or _somebody(), "the actor")
         #: Whether what is sent carries the trace that is active.
         self.traces = tracing.wanted(traces)
         self._config: tuple[Any, RingConfig] | None = None
@@ -67,7 +67,7 @@ class QueueBase:
         try:
             with self.store.loose() as unit:
                 row = unit.ring(ring)
-            self._remember_config(row.config)
+            self.remember_config(row.config)
         except BaseException:
             if not isinstance(store, Store):
                 self.store.close()
@@ -88,11 +88,13 @@ class QueueBase:
         checked = check_origin(origin) if self.permit is OPEN else self.permit.check_origin(origin)
         return checked if checked.isascii() or self.config.invisible_origins else check_visible(checked)
 
-    def close(self) -> None:
-        """Give back the connections."""
-        self.store.close()
+    def of_ring(self, ring: str | None) -> RingSession:
+        """Return a session of another ring of the store, for the same actor."""
+        if ring is None or ring == self.ring:
+            return self
+        return RingSession(self.store, ring, actor=self.actor, traces=self.traces)
 
-    def _remember_config(self, plain: Any) -> RingConfig:
+    def remember_config(self, plain: Any) -> RingConfig:
         if self._config is None or self._config[0] != plain:
             self._config = plain, config_of(plain)
         return self._config[1]
@@ -100,26 +102,26 @@ class QueueBase:
     # Holding the ring.
 
     @contextmanager
-    def _working(
+    def transaction(
         self, *, beside_lease: bool = False, passes_in_flight: bool = True, patience: float | None = None
     ) -> Iterator[tuple[Unit, SqlShelf]]:
         """One transaction that holds the ring; what the shelf changed is saved at its end."""
-        self._refuse_nested()
+        self.refuse_nested()
         with (
-            self._held(beside_lease, patience=patience) as (unit, locked),
+            self.hold(beside_lease, patience=patience) as (unit, locked),
             self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf,
         ):
             yield unit, shelf
         self.store.rest()
-        self._sweep_blobs(shelf)
-        self._tell(shelf.hooks)
+        self.sweep_payloads(shelf)
+        self.notify(shelf.hooks)
 
     @contextmanager
-    def _trying(
+    def try_transaction(
         self, *, beside_lease: bool = False, passes_in_flight: bool = True
     ) -> Iterator[tuple[Unit, SqlShelf] | None]:
         """The same without ever waiting: nothing, where somebody else holds the ring at the moment."""
-        self._refuse_nested()
+        self.refuse_nested()
         with ExitStack() as stack:
             unit = self._writing_at_once(stack)
             locked = None if unit is None else unit.try_lock(self.ring_id)
@@ -129,7 +131,7 @@ class QueueBase:
             self._take(unit, locked, beside_lease, None)
             with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
                 yield unit, shelf
-        self._tell(shelf.hooks)
+        self.notify(shelf.hooks)
 
     def _writing_at_once(self, stack: ExitStack) -> Unit | None:
         try:
@@ -140,7 +142,7 @@ class QueueBase:
     @contextmanager
     def _shelved(self, unit: Unit, locked: Locked, beside_lease: bool, passes_in_flight: bool) -> Iterator[SqlShelf]:
         """A shelf over a ring that is held; what it changed is saved."""
-        shelf = self._shelf(unit, locked, passes_in_flight)
+        shelf = self.shelf(unit, locked, passes_in_flight)
         shelf.beside = beside_lease and locked.state.lease_token is not None
         if self.listeners and not beside_lease:
             shelf.cut_everything()
@@ -150,7 +152,7 @@ class QueueBase:
         shelf.hooks = hooks
 
     @contextmanager
-    def _held(
+    def hold(
         self, beside_lease: bool = False, token: bytes | None = None, patience: float | None = None
     ) -> Iterator[tuple[Unit, Locked]]:
         give_up = time.monotonic() + (self.busy_timeout if patience is None else patience)
@@ -170,12 +172,12 @@ class QueueBase:
             # The lease and the lock of the row share one busy timeout.
             wait, left = min(wait * 2, _LONGEST_WAIT), max(give_up - time.monotonic(), 0.0)
 
-    def _take_lease(self, token: bytes, what: str, patience: float | None = None) -> Locked:
+    def take_lease(self, token: bytes, what: str, patience: float | None = None) -> Locked:
         """Hold the ring across transactions."""
         try:
-            with self._held(patience=patience) as (unit, locked):
+            with self.hold(patience=patience) as (unit, locked):
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
-                holder = holder_name(what, self.who)
+                holder = holder_name(what, self.actor)
                 unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
             return locked
         except Busy:
@@ -194,7 +196,7 @@ class QueueBase:
         self.store.promote_due(unit, self.ring_id, locked.now)
         unit.last_id = max(unit.last_id, locked.horizon - 1)
 
-    def _let_go(self, token: bytes) -> None:
+    def release_lease(self, token: bytes) -> None:
         """Let others have the ring, if the store can be reached; else they wait for the lease to run out."""
         self._given_up.add(token)
         with suppress(StoreError):
@@ -210,29 +212,29 @@ class QueueBase:
             return None
         return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
 
-    def _shelf(self, unit: Unit, locked: Locked, passes_in_flight: bool = True) -> SqlShelf:
+    def shelf(self, unit: Unit, locked: Locked, passes_in_flight: bool = True) -> SqlShelf:
         shelf = SqlShelf(
-            unit, self.ring_id, self._remember_config(locked.config), locked.state,
+            unit, self.ring_id, self.remember_config(locked.config), locked.state,
             now=locked.now, horizon=locked.horizon, listening=bool(self.listeners), passes_in_flight=passes_in_flight,
         )  # fmt: skip
         shelf.permit, shelf.traces = self.permit, self.traces
         return shelf
 
     @contextmanager
-    def _looking(self) -> Iterator[tuple[Unit, SqlShelf]]:
+    def snapshot(self) -> Iterator[tuple[Unit, SqlShelf]]:
         """Reads of one moment, through a shelf that is never saved."""
         with self.store.reading() as unit:
-            yield unit, self._fresh_shelf(unit)
+            yield unit, self.fresh_shelf(unit)
 
-    def _fresh_shelf(self, unit: Unit) -> SqlShelf:
+    def fresh_shelf(self, unit: Unit) -> SqlShelf:
         """A shelf that only looks."""
         ring = unit.ring(self.ring)
-        shelf = SqlShelf(unit, self.ring_id, self._remember_config(ring.config), _UNKNOWN, now=ring.now, horizon=0)
+        shelf = SqlShelf(unit, self.ring_id, self.remember_config(ring.config), _UNKNOWN, now=ring.now, horizon=0)
         shelf.looking = True
         unit.last_id = 0
         return shelf
 
-    def _forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
+    def forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
         """Let go of what a ring does not keep any longer; now and then is often enough."""
         if not at_once and time.monotonic() - self._forgot_at < FORGET_EVERY:
             return
@@ -246,11 +248,11 @@ class QueueBase:
         ):
             unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
 
-    def _meet_newcomers(self) -> None:
+    def meet_newcomers(self) -> None:
         """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
         config = self.config
         while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
-            with self._working(passes_in_flight=False) as (_, shelf):
+            with self.transaction(passes_in_flight=False) as (_, shelf):
                 more = shelf.meet_newcomers()
             self.store.rest()
             if not more:
@@ -261,19 +263,26 @@ class QueueBase:
             after = unit.only("floors", ring=self.ring_id)[1] - 1
             return len(unit.rows("first_news", ring=self.ring_id, after=after, limit=MEET_IN_ALL + 1)) > MEET_IN_ALL
 
-    def _sweep_blobs(self, shelf: SqlShelf) -> None:
+    def sweep_payloads(self, shelf: SqlShelf) -> None:
         """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""
         if shelf.let_go_blobs:
             shelf.let_go_blobs = False
             with suppress(StoreError, Refused):
                 sweep(self.store)
 
-    def _tell(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
+    def notify(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
         for origin, footprint in hooks:
             for listener in self.listeners:
                 listener(origin, footprint)
 
-    def _refuse_nested(self) -> None:
+    def tell_listeners(self) -> None:
+        """Cut what was sent by anybody into pages, and tell the listeners of it."""
+        if self.listeners:
+            # Where somebody services the ring at the moment, they will cut it, and tell.
+            with suppress(Busy), self.transaction(patience=0):
+                pass
+
+    def refuse_nested(self) -> None:
         if current_delivery.get() is not None:
             raise RecursiveDisallowed()
 
@@ -301,9 +310,9 @@ def _somebody() -> str:
         return f"uid {os.getuid()}"
 
 
-def holder_name(what: str, who: str) -> str:
+def holder_name(what: str, actor: str) -> str:
     """Who holds a ring, for those who wait, and for telling whether that process still lives."""
-    return f"{what} by {who}, process {os.getpid()} on {socket.gethostname()}"
+    return f"{what} by {actor}, process {os.getpid()} on {socket.gethostname()}"
 
 
 def _is_dead(holder: str) -> bool:

@@ -1,0 +1,110 @@
+"""Execution of a set-aside message, here and now, by a person's decision."""
+
+from __future__ import annotations
+
+import secrets
+
+from ..core import overweight as rules
+from ..core.claims import Scales
+from ..core.errors import (
+    InFlight,
+    InsufficientWeight,
+    NotFound,
+    Refused,
+    TemporarilyUnprocessable,
+)
+from ..core.message import Address, check_address
+from ..core.outcome import Outcome, Overweight
+from ..core.page import Page
+from ..core.weight import UNLIMITED, ZERO, Meter, Weight
+from ..store.shelf import SqlShelf
+from .attempts import Processor, deliver
+from .blocks import refuse_claimed_by_hand
+from .session import RingSession
+from .values import Delivery
+from .walking import renewing
+
+
+class Execution:
+    """Executes set-aside messages in this process."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def execute_overweight(
+        self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False
+    ) -> Weight:
+        """See `MessageQueue.execute_overweight`."""
+        self.session.refuse_nested()
+        check_address(address)
+        limit = Weight.of(limit)
+        if not for_everything:
+            return self._execute(address, processor, limit, keep_refusal=False)
+        left = limit.minus(self.session.config.costs.execution)
+        if left is None:
+            raise InsufficientWeight(
+                f"{limit} does not even pay {self.session.config.costs.execution} for keeping the books"
+            )
+        try:
+            return self._execute(address, processor, left, keep_refusal=True)
+        except TemporarilyUnprocessable as error:
+            raise Refused(str(error)) from error
+        except NotFound as error:
+            raise NotFound(str(error)) from error
+
+    def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
+        token = secrets.token_bytes(16)
+        locked = self.session.take_lease(token, "a message executed by hand")
+        try:
+            with self.store.loose() as unit, renewing(self.session, token):
+                shelf = self.session.shelf(unit, locked, passes_in_flight=False)
+                if self.session.listeners:
+                    shelf.cut_everything()
+                _, page = rules.find_set_aside(shelf, address)
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                meter = Meter(limit)
+                outcome = self._run(shelf, processor, address, page, meter)
+                sent = shelf.sent()
+                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
+            with self.session.hold(token=token) as (unit, locked):
+                if locked.state.lease_token != token:
+                    raise InFlight("the ring was taken over while the message was executed; look before you repeat")
+                if locked.state.version != shelf.state.version:
+                    # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
+                    shelf = self.session.shelf(unit, locked, passes_in_flight=False)
+                    shelf.book(address.book).passed_by = ""
+                    shelf.post_all(sent)
+                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
+                shelf.unit, shelf.state = unit, locked.state
+                hooks = shelf.hooks
+                shelf.save()
+        finally:
+            self.session.release_lease(token)
+        self.session.sweep_payloads(shelf)
+        self.session.notify(hooks)
+        if refusal:
+            raise refusal
+        return meter.consumed.plus(cost)
+
+    def _settle_execution(
+        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
+    ) -> tuple[Weight, Refused | None]:
+        book, page = rules.find_set_aside(shelf, address)
+        try:
+            return rules.settle_execution(
+                shelf, book, page, address.index, outcome, used, limit, self.session.actor
+            ), None
+        except TemporarilyUnprocessable as error:
+            if not (keep_refusal and shelf.events):
+                raise
+            # Nothing changed, but the event that gives the reason is kept.
+            return ZERO, error
+
+    def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
+        if not getattr(processor, "meters_itself", False):
+            weight = Scales(shelf).weight(address.book, page, address.index)
+            if not meter.consume(weight):
+                return Overweight(weight)
+        payload = shelf.payloads(address.book, page)[address.index]
+        delivery = Delivery(address.book, payload, page, address.index, meter, shelf)
+        return deliver(processor, delivery, shelf)
