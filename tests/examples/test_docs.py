@@ -29,9 +29,9 @@ PAGES = sorted(
     [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docker/README.md"]
 )
 #: Whose Python runs in a test of its own, which also looks at what came of it.
-TOLD_ELSEWHERE = {"commands.md", "fairness.md", "paths.md", "preimages.md", "set-aside.md"}
+TOLD_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
 #: Whose commands ask about what its Python sent, and run after it in that test.
-ASKED_ELSEWHERE = {"fairness.md", "paths.md", "preimages.md"}
+ASKED_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md"}
 #: Commands of ours that are read as the program reads them, and not run; and why.
 ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "a person puts something else there",

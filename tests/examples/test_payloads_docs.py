@@ -1,4 +1,4 @@
-"""What docs/preimages.md shows, as it stands there."""
+"""What docs/payloads.md shows, as it stands there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from airflow_mq.store import parse, upgrade
 from tests.examples.test_docs import run_console
 
-PAGE = Path(__file__).parents[2] / "docs" / "preimages.md"
+PAGE = Path(__file__).parents[2] / "docs" / "payloads.md"
 
 
 def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What docs/commands.md shows, as it stands there; and the same through SQLAlchemy, psycopg, and the hook of Airflow."""
+"""What docs/transactions.md shows, as it stands there; and the same through SQLAlchemy, psycopg, and the hook of Airflow."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from airflow_mq.queue import Commands
 from airflow_mq.store import parse, upgrade
 from tests.queue.callers import STYLES, calling
 
-PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
 
 
 def test_the_page_runs(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(store))
-    known: dict[str, Any] = {"STORE": store, "__name__": "commands.md"}
+    known: dict[str, Any] = {"STORE": store, "__name__": "transactions.md"}
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(examples) == 3
     for example in examples:
-        exec(compile(example, "commands.md", "exec"), known)  # noqa: S102 - our own page
+        exec(compile(example, "transactions.md", "exec"), known)  # noqa: S102 - our own page
     known["business"].close()
     assert known["queue"].check() == []
     known["queue"].close()
