@@ -13,8 +13,8 @@ from fastapi import APIRouter, HTTPException, Query
 
 from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance, Server
-from airflow_mq.queue.looks.for_page import Received
-from airflow_mq.queue.looks.glances import LATELY
+from airflow_mq.queue.inspect.page import Received
+from airflow_mq.queue.inspect.summaries import LATELY
 from airflow_mq.words import when
 
 from . import schemas, views

@@ -17,7 +17,7 @@ from .values import message_id, positive, words
 
 if TYPE_CHECKING:
     from ..queue import Enqueued, MessageQueue
-    from ..queue.blobs import StoredBlob
+    from ..queue.payloads import StoredBlob
 
 _PIECE = 1 << 20
 

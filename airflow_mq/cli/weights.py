@@ -19,7 +19,7 @@ from .values import positive, words
 
 if TYPE_CHECKING:
     from ..queue import MessageQueue
-    from ..queue.measures import Fit
+    from ..queue.blocks.measures import Fit
 
 #: What a ring may count time in, and how many of them are a millisecond.
 _UNITS = {"ms": 1, "us": 1000}
@@ -37,7 +37,7 @@ class Measured:
 
 def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
     """What was measured: per processor and origin, and everything together."""
-    from ..queue import measures
+    from ..queue.blocks import measures
     from ..store import codec
 
     sums: dict[str, int] = {}

@@ -15,7 +15,7 @@ from rich.text import Text
 from ..cli.top.drawing import blocks, ring
 from ..core.errors import MessageQueueError
 from ..queue import MessageQueue
-from ..queue.looks.for_top import Look, Watcher
+from ..queue.inspect.top import Look, Watcher
 from .story import Summary, by_hand_limit
 
 #: These only tell what goes on just now.

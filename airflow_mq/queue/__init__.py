@@ -19,33 +19,34 @@ from ..core.overweight import Judged
 from ..core.priority import REGULAR
 from ..core.weight import UNLIMITED, Weight
 from ..store import Store, StoreAddress
-from .asides import Judgement, SetAsides
+from .admin import Admin
 from .attempts import BatchProcessor, Processor, batch_processor
-from .blobs import Held, Payloads, StoredBlob
-from .blocks import Block, Blocks
-from .carrying import Carried
-from .checking.inboxes import Repair
-from .commanding import Commands, Push, TransferToken
-from .deciding import Admin
+from .blocks.blocks import Block, Blocks
+from .blocks.settlement import BlockSettler
 from .execution import Execution
-from .explaining import Explanation
-from .foreseeing import ForeseenBlock, ForeseenQueue
-from .inline import Inline
-from .inspection import Inspect
-from .looks.for_metrics import Backlog, Depth
-from .looks.for_page import RingGlance
-from .looks.glances import BlockGlance, PageGlance, QueueGlance
-from .looks.survey import QueueDepth, Survey
-from .reading import Footprints, Reader
-from .sending import Sender, When
+from .inspect.backlog import Backlog, Depth
+from .inspect.check.inboxes import Repair
+from .inspect.explain import Explanation
+from .inspect.forecast import ForeseenBlock, ForeseenQueue
+from .inspect.headers import Carried
+from .inspect.history import Step, Story
+from .inspect.inspect import Inspect
+from .inspect.page import RingGlance
+from .inspect.reading import Footprints, Reader
+from .inspect.summaries import BlockGlance, PageGlance, QueueGlance
+from .inspect.survey import QueueDepth, Survey
+from .leases import Leases, View
+from .payloads import Held, Payloads, StoredBlob
+from .sending.commands import Commands, Push, TransferToken
+from .sending.inline import Inline
+from .sending.sender import Sender, When
 from .servers import Server
-from .serving import InPlace
+from .service import InPlace
 from .session import Listener, RingSession
-from .settlement import BlockSettler
-from .story import Step, Story
+from .set_aside import Judgement, SetAsides
+from .tokens import ReferenceToken, Tokens
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
-from .viewing import Leases, ReferenceToken, View
 
 T = TypeVar("T")
 
@@ -95,9 +96,10 @@ class MessageQueue:
         self.session, self.store, self.ring = session, session.store, session.ring
         self._sender, self._footprints, self._reader = Sender(session), Footprints(session), Reader(session)
         self._in_place, self._execution = InPlace(session, settler), Execution(session)
+        self._tokens = Tokens(session)
         self.blocks = Blocks(session, settler)
         self.set_aside = SetAsides(session)
-        self.leases = Leases(session, settler, self.blocks, self._footprints, self._sender)
+        self.leases = Leases(session, settler, self.blocks, self._footprints, self._sender, self._tokens)
         self.admin = Admin(session, settler, self.set_aside)
         self.inspect = Inspect(session, self.blocks)
         self.payloads = Payloads(session, self._sender)
@@ -185,7 +187,7 @@ class MessageQueue:
 
         See `Commands`. The connection stays the caller's, and so does the transaction that is open on it.
         """
-        return Commands(self._sender, self.leases, connection)
+        return Commands(self._sender, self._tokens, connection)
 
     def service_queues(
         self,
@@ -292,7 +294,7 @@ class MessageQueue:
 
     def typed(self, codec: Any) -> TypedQueue[Any]:
         """The same queue with a type on both ends: a codec, or `bytes`, `str`, or a type that Pydantic validates."""
-        return TypedQueue(self, codec_of(codec))
+        return TypedQueue(self._sender, self._in_place, self.inspect, codec_of(codec))
 
     def __enter__(self) -> MessageQueue:
         return self

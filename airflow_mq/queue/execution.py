@@ -19,10 +19,10 @@ from ..core.page import Page
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.shelf import SqlShelf
 from .attempts import Processor, deliver
-from .blocks import refuse_claimed_by_hand
+from .blocks.blocks import refuse_claimed_by_hand
 from .session import RingSession
 from .values import Delivery
-from .walking import renewing
+from .walk import renewing
 
 
 class Execution:

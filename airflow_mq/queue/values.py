@@ -30,7 +30,7 @@ class Enqueued:
     size: int
     #: How many were not accepted because their idempotency key had been used for them before.
     repeated: int = 0
-    #: How many were executed at once (`airflow_mq.queue.inline`), and are settled.
+    #: How many were executed at once (`airflow_mq.queue.sending.inline`), and are settled.
     executed: int = 0
 
 

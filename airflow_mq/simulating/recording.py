@@ -24,7 +24,7 @@ from ..core.orders import Entry
 from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
-from ..queue.reading import SEQ_BITS, all_origins, ledger_pages
+from ..queue.inspect.reading import SEQ_BITS, all_origins, ledger_pages
 from ..store.shelf import SqlShelf
 from .scenario import Arrival, Scenario
 

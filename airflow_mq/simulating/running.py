@@ -20,8 +20,8 @@ from ..core.orders import parts_of
 from ..core.priority import HIGH, REGULAR, book_name, is_high, origin_of, priority_of, queue_name
 from ..core.weight import Weight
 from ..queue import ForeseenBlock, MessageQueue
-from ..queue.foreseeing import Conditions, Foresight
-from ..queue.packing import Packer
+from ..queue.inspect.forecast import Conditions, Foresight
+from ..queue.sending.packing import Packer
 from ..store import Outgoing, upgrade
 from ..store.address import sqlite_address
 from .scenario import Arrival, Policy, Scenario

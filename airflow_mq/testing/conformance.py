@@ -27,8 +27,8 @@ from ..core.message import Address, Footprint
 from ..core.page import PROCESSED
 from ..core.weight import Costs, Meter, Weight
 from ..queue import MessageQueue, Report
-from ..queue.deciding import insert_ring
-from ..queue.reading import all_origins
+from ..queue.admin import insert_ring
+from ..queue.inspect.reading import all_origins
 from ..store import open_store
 from ..store.rows import LATEST
 from ..store.store import Store

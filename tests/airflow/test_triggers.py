@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.queue.inspection import Inspect
+from airflow_mq.queue.inspect.inspect import Inspect
 from tests.airflow.stage import CONN_ID, Airflow, fill
 from tests.model.clock import stopped_clock
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.core.errors import ConfigRefused, MessageQueueError, StoreCorrupt
-from airflow_mq.queue.deciding import insert_ring
+from airflow_mq.queue.admin import insert_ring
 from airflow_mq.queue.values import Report
 from airflow_mq.store import parse, upgrade
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from airflow_mq import Delivery, Message, RingConfig, Weight
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import UploadGivenUp
-from airflow_mq.queue.blobs import Held
+from airflow_mq.queue.payloads import Held
 from airflow_mq.store import blobs
 from airflow_mq.store.blobs import Upload
 from tests.postgres_server import Server

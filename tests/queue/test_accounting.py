@@ -11,7 +11,7 @@ from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.fairness import Fairness, Promise, judge, rounds_of, together
 from airflow_mq.core.orders import parts_of
 from airflow_mq.core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
-from airflow_mq.queue.waiting import Waiting
+from airflow_mq.queue.inspect.waiting import Waiting
 from airflow_mq.store import codec
 from tests.core.test_clock import same
 from tests.crash.states import everything

@@ -223,7 +223,7 @@ def test_many_are_judged_at_once_all_or_none(queue: MessageQueue) -> None:
 
 
 def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.asides.AT_ONCE", 7)
+    monkeypatch.setattr("airflow_mq.queue.set_aside.AT_ONCE", 7)
     queue = make_queue(heap_size=60)
     queue.enqueue_messages([(f"o{number % 3}", b"%02d" % number) for number in range(30)], weight=HEAVY)
     first = settle(queue)

@@ -371,7 +371,7 @@ def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
         try:
             with queue.store.writing() as unit:
                 unit.connection.execute(statement.replace("mq_", prefix))
-                from airflow_mq.queue.checking.blobs import check_blobs
+                from airflow_mq.queue.inspect.check.payloads import check_blobs
 
                 found = list(check_blobs(queue.session, unit))
                 raise Back

@@ -13,7 +13,8 @@ import pytest
 from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
 from airflow_mq.core.errors import TokenRefused
-from airflow_mq.queue import Block, planning
+from airflow_mq.queue import Block
+from airflow_mq.queue.blocks import plan as planning
 from airflow_mq.store import StoreAddress, parse, upgrade, upgrade_sql
 from airflow_mq.store.statements import migrations
 from tests.store.test_migrations import run, table

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import LinearWeigher, Message, MessageQueue, Weight
-from airflow_mq.queue.looks.for_top import Watcher
+from airflow_mq.queue.inspect.top import Watcher
 from airflow_mq.store import parse, upgrade
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.queue.looks import glances as glancing
+from airflow_mq.queue.inspect import summaries as glancing
 from airflow_mq.store import parse, upgrade
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import Busy
-from airflow_mq.queue import foreseeing, session
+from airflow_mq.queue import session
+from airflow_mq.queue.inspect import forecast as foreseeing
 from airflow_mq.store.shelf import SqlShelf
 from airflow_mq.store.shelf import ring as shelf_ring
 from tests.model.clock import Clock

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.queue.looks import for_top as watching
-from airflow_mq.queue.looks.for_top import SORTS, Look, Watcher
+from airflow_mq.queue.inspect import top as watching
+from airflow_mq.queue.inspect.top import SORTS, Look, Watcher
 from airflow_mq.store import parse, upgrade
 
 

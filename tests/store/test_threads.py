@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.queue import walking
+from airflow_mq.queue import walk as walking
 from airflow_mq.store import parse, upgrade
 from tests.waiting import eventually
 

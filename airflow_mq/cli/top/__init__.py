@@ -17,7 +17,7 @@ from ..values import age, positive, words
 
 if TYPE_CHECKING:
     from ...queue import BlockGlance, QueueGlance
-    from ...queue.looks.for_top import Look
+    from ...queue.inspect.top import Look
 
 _SORTS = ("turn", "backlog", "oldest", "name")
 
@@ -63,7 +63,7 @@ def _stream(session: Session, args: Namespace, interval: float) -> None:
 
 
 def _print_frame(session: Session, args: Namespace) -> None:
-    from ...queue.looks.for_top import Watcher
+    from ...queue.inspect.top import Watcher
     from .plain import print_frame
 
     with session.queue() as queue:

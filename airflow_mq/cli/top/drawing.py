@@ -13,7 +13,7 @@ from rich.text import Text
 from ...core.priority import queue_name
 from ...core.weight import Weight
 from ...queue import BlockGlance, QueueGlance
-from ...queue.looks.for_top import Look
+from ...queue.inspect.top import Look
 from ..output import shown
 from .view import View
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.message import read_number
-from ...queue.looks.for_top import Look
+from ...queue.inspect.top import Look
 from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
 from .view import View
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ...core.errors import MessageQueueError
 from ...queue import MessageQueue
-from ...queue.looks.for_top import Look, Watcher
+from ...queue.inspect.top import Look, Watcher
 from ...store import open_store
 from ...store.bounded import within
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...core.priority import REGULAR
 from ...queue import QueueGlance
-from ...queue.looks.for_top import SORTS, Look
+from ...queue.inspect.top import SORTS, Look
 from ..output import shown
 
 #: A queue, as it is chosen.

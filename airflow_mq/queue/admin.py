@@ -1,0 +1,231 @@
+"""What people decide: overweight messages, pauses, sweeps, the head, how an origin is served."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from ..core import overweight as rules
+from ..core.config import RingConfig
+from ..core.errors import (
+    ConfigRefused,
+    InFlight,
+    RingExists,
+)
+from ..core.events import Fate, decided
+from ..core.message import Address, check_address, check_origin, check_seconds, check_text
+from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high
+from ..core.weight import Meter, Weight
+from ..store import codec
+from ..store.blobs import sweep
+from ..store.shelf import SqlShelf, level_of, ticket_of
+from ..store.unit import Unit
+from .blocks.settlement import BlockSettler
+from .sending.sender import When
+from .session import RingSession
+from .set_aside import SetAsides, refuse_claimed_page
+from .values import Paused, instant, moment
+
+
+class Admin:
+    """Decisions about a ring: pauses, origins, settings, old pages, the head, housekeeping."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler, set_asides: SetAsides) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler, self._set_asides = settler, set_asides
+
+    def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
+        """Remove an old page of an origin, with what it still holds."""
+        check_address(Address(origin, page, 0, priority))
+        check_text(why, "a reason")
+        name = book_name(origin, priority)
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            refuse_claimed_page(unit, self.ring_id, name, page)
+            rules.reap_page(shelf, name, page, why, self.session.actor)
+
+    def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
+        """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
+
+        :param below: of a ring with paths, pass by all below this origin as well, also what comes later.
+        """
+        self.session.refuse_nested()
+        check_text(reason, "a reason")
+        with self.store.writing() as unit:
+            now = unit.now()
+            if below and not self.session.remember_config(unit.ring(self.session.ring).config).paths:
+                raise ConfigRefused(
+                    f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
+                    "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
+                )
+            ends = None if until is None else _instant(until, now)
+            unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.session.actor,
+                     now=now, until=ends, below=below)  # fmt: skip
+
+    def resume(self, origin: str) -> bool:
+        """Service an origin again; tell whether it was paused."""
+        self.session.refuse_nested()
+        with self.store.writing() as unit:
+            return unit.run("resume", ring=self.ring_id, origin=check_origin(origin)) > 0
+
+    def paused(self) -> list[Paused]:
+        """The origins that are paused."""
+        with self.store.loose() as unit:
+            return [
+                Paused(origin, reason, who, moment(at), None if until is None else moment(until), bool(below))
+                for origin, reason, who, at, until, below in unit.rows("paused", ring=self.ring_id, now=unit.now())
+            ]
+
+    def sweep_queue(self, origin: str) -> int:
+        """Move the windows past everything: what is left waits for a person. Tell how much that is."""
+        check_origin(origin)
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            names = books_of(origin) if shelf.config.high else (origin,)
+            if unit.claims_of(self.ring_id, names) and self._is_in_flight(shelf, origin):
+                raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
+            return sum(self._sweep(unit, shelf, name) for name in names)
+
+    def _is_in_flight(self, shelf: SqlShelf, origin: str) -> bool:
+        shelf.book(origin)
+        return shelf.origins[origin].row.in_flight
+
+    def _sweep(self, unit: Unit, shelf: SqlShelf, name: str) -> int:
+        book = shelf.book(name)
+        while shelf.pull(book):
+            pass
+        if not book.is_ready:
+            return 0
+        first, book.begin = book.begin, book.end
+        shelf.unknit(book)
+        swept = decided(f"pages {first} to {book.end - 1}", self.session.actor)
+        shelf.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
+        shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=name, first=first))
+        return book.message_count
+
+    def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
+        """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay.
+
+        :param priority: the head of which books; high ones come first in any case.
+        """
+        self.session.refuse_nested()
+        name = book_name(check_origin(origin), check_priority(priority))
+        if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
+            return None
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
+            ring = shelf.circle(name)
+            found = ring.head()
+            while found is not None and found != name:
+                found = ring.next_in_line(found)
+            if found is None:
+                return False
+            if shelf.config.paths and not is_high(name):
+                # Deficits say whose turn it is; the head only decides between equals.
+                shelf.put_first(name)
+            shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, name))
+        return True
+
+    def set_origin(
+        self, origin: str, *, share: int | None = None, least: Weight | None = None, most: Weight | None = None,
+        ordered: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Say how an origin is served; what is not said goes back to the ring's default."""
+        self.session.refuse_nested()
+        if share is not None:
+            check_share(share)
+        if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
+            raise ConfigRefused(f"an origin cannot be promised {Weight.of(least)} and get {Weight.of(most)} at most")
+        said = {"share": share, "least": Weight.of(least) if least is not None else None,
+                "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip
+        settings = {name: value for name, value in said.items() if value is not None}
+        with self.store.writing() as unit:
+            unit.run("set_standing", ring=self.ring_id, origin=check_origin(origin), settings=settings,
+                     guaranteed=least is not None)  # fmt: skip
+
+    def housekeep(self) -> int:
+        """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
+        dead = self._settler.release_dead()
+        with self.session.transaction(beside_lease=True) as (unit, shelf):
+            self.session.forget_old(unit, shelf.now, at_once=True)
+        sweep(self.store)
+        self._set_asides.expire()
+        return dead
+
+    # Rings.
+
+    def change_ring(self, **changes: Any) -> RingConfig:
+        """Set the ring differently, for everybody; checked against what is stored."""
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            config = shelf.config.changed(**changes)
+            if config.heap_size != shelf.config.heap_size:
+                # What was sent before lies in pages of the old size, whether it was cut yet or not.
+                shelf.cut_everything()
+            if config.paths != shelf.config.paths:
+                self._refuse_paused_groups(unit, shelf.now)
+                # Deficits count otherwise now; nobody has used anything yet.
+                for statement in ("forget_deficits", "forget_branches"):
+                    shelf.after_save.append(partial(unit.run, statement, ring=self.ring_id))
+            unit.run("change_ring", ring=self.ring_id, config=config.to_json())
+        self.session.remember_config(config.to_json())
+        return config
+
+    def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
+        """Without paths there would be no groups any more, and what is below them would run."""
+        paused = [row[0] for row in unit.rows("paused_groups", ring=self.ring_id, now=now)]
+        if paused:
+            raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
+
+    def create_ring(self, name: str, config: RingConfig | None = None) -> None:
+        """Make another ring in the same store."""
+        self.session.refuse_nested()
+        with self.store.writing() as unit:
+            insert_ring(unit, name, (config or RingConfig()).check())
+
+    def rings(self) -> list[str]:
+        """The names of all rings of the store."""
+        with self.store.loose() as unit:
+            return [row[0] for row in unit.rows("ring_names")]
+
+
+def check_share(share: object) -> None:
+    """Refuse what is no share of an origin."""
+    if type(share) is not int or not 1 <= share <= 1 << 20:
+        raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+
+
+def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
+    """Write a new ring."""
+    check_text(name, "the name of a ring")
+    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+        raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
+    rows = unit.rows("insert_ring", name=name, config=codec.write_json(config.to_json()).decode())
+    if not rows:
+        raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
+    unit.run("insert_state", ring=rows[0][0])
+
+
+def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
+    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
+
+    Who has yet to enter the ring stands behind all others, and goes nowhere: then those before the head move.
+    """
+    ticket = shelf.origins[origin].ticket
+    low, top = level_of(origin)
+    before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0]
+    if before <= count - before or (not is_high(origin) and shelf.news_left()):
+        moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
+        if moved:
+            tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]
+            unit.run_for("set_ticket", {"origin": moved, "ticket": tickets}, ring=ring)
+    else:
+        shift = highest - lowest + 1
+        unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift, top=top)
+        if not is_high(origin):
+            unit.run("lower_floor", ring=ring, ticket=ticket - shift)
+
+
+def _instant(when: When, now: int) -> int:
+    if isinstance(when, datetime):
+        return instant(when)
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    return now + int(check_seconds(seconds, "how long from now") * 1_000_000)

@@ -1,0 +1,1 @@
+"""Blocks: plan, report, settle, release."""

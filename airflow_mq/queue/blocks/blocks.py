@@ -1,0 +1,317 @@
+"""Blocks that take time: plan, report from anywhere, settle; or release what died."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from ...core.claims import Claim, ClaimRun, Decision, Scales
+from ...core.errors import (
+    InFlight,
+    InvalidInput,
+    TokenRefused,
+    UnknownBlock,
+)
+from ...core.message import Address, check_address, check_key, check_seconds
+from ...core.outcome import BEGUN, Mark, NotBegun
+from ...core.overweight import find_set_aside
+from ...core.page import Page
+from ...core.settle import Answers
+from ...core.taking import OriginPatterns
+from ...core.weigher import WeighPayloads
+from ...core.weight import ZERO, Weight
+from ...store import codec
+from ...store.rows import RELEASED, SETTLED, BlockRow
+from ...store.unit import Unit
+from ..session import RingSession
+from ..values import Batch, Facts, Report, Serviced, moment
+from .plan import Planner, claims_of, new_block, planned_under
+from .reports import answers_of, plain_reports
+from .settlement import STATES, BlockSettler, refusal
+
+#: How often a plan is begun anew because the ring changed while a user's weigher ran.
+PLANS = 5
+#: Payload bytes that are fetched together when a block's batches are read.
+FETCHED = 16 << 20
+
+
+@dataclass
+class Block:
+    """What a plan claimed. It lives until it is settled or released, or its deadline passes."""
+
+    id: int
+    key: str | None
+    token: str
+    state: str
+    deadline: datetime
+    limit: Weight
+    planned: Weight
+    #: What servicing itself costs, beside the messages.
+    overhead: Weight
+    messages: int
+    claims: Sequence[Claim] = field(default=(), repr=False)
+    #: Of a ring that shuffles: what decided whose turn came when (`MessageQueue.shuffled_order`).
+    seed: bytes | None = None
+    _blocks: Any = field(default=None, repr=False)
+    planned_at: datetime | None = None
+    #: Whether its workers report what they begin; what none began goes back without an attempt.
+    reports_begin: bool = False
+
+    @property
+    def origins(self) -> list[str]:
+        """The queues of which the block holds something, in the order of service."""
+        return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
+
+    def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
+        """The messages to process: neighbours of one origin together, in the order of service.
+
+        Where workers report what they begin, these messages are begun from here on.
+        """
+        wanted = None if origins is None else set(origins)
+        claims = [one for one in self.claims if wanted is None or one.whose in wanted]
+        if self.reports_begin:
+            with suppress(TokenRefused, UnknownBlock):
+                self._blocks.mark_begun(self, claims)
+        yield from self._blocks.batches(claims, self.id)
+
+
+class Blocks:
+    """Blocks of a ring: plan, report, renew, settle and release."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler = settler
+
+    def plan(
+        self,
+        key: str | None = None,
+        limit: Weight | None = None,
+        *,
+        lease: float | None = None,
+        weigher: WeighPayloads | None = None,
+        seed: bytes | None = None,
+        server: str | None = None,
+        origins: Iterable[str] | None = None,
+        reports_begin: bool = False,
+    ) -> Block:
+        """Claim what fits a block, and move nothing else.
+
+        :param key: unique per attempt to do this work (a DAG run and task): asked again while the
+            block lives, the same block is returned.
+        :param limit: what the block may cost; the ring's service weight where it is not said.
+        :param lease: seconds until anybody may release the block, unless it is renewed.
+        :param weigher: tells the weights of one origin's payloads, instead of the ring's.
+        :param origins: shell patterns of the origins to service; others keep their places and what they have earned.
+        :param server: the DAG that plans, as `explain` and `doctor` name it; without it, the queue's `who`.
+        :param reports_begin: the block's workers report what they begin, as those of this package and readers of
+            `batches()` do. What none began goes back without an attempt.
+        """
+        self.session.refuse_nested()
+        seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        patterns = OriginPatterns.of(origins)
+        if key is not None:
+            check_key(key)
+            with self.store.reading() as unit:
+                known = planned_under(unit, self.ring_id, key)
+                if known is not None and known.row.deadline > unit.now():
+                    return self._block(*known)
+        self._settler.release_dead()
+        self.session.meet_newcomers()
+        if weigher is None:
+            planner = Planner(self.session, key, limit, seconds, None, seed, server, patterns, reports_begin)
+            return self._block(*planner.plan_at_once())
+        for left in reversed(range(PLANS)):
+            try:
+                planner = Planner(self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
+                return self._block(*planner.plan_holding())
+            except InFlight:
+                # Another block settled while the weigher ran: what it looked at is not what is there now.
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def get(self, token: str) -> Block:
+        """A block that was planned before, by its token."""
+        with self.store.reading() as unit:
+            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            if row is None:
+                raise UnknownBlock()
+            return self._block(row, claims_of(unit, row))
+
+    def list(self, state: str | None = None, limit: int = 100) -> builtins.list[Block]:
+        """Blocks, the latest first, without what they hold."""
+        if state is not None and state not in STATES:
+            raise InvalidInput(f"a block is {', '.join(STATES)}, not {str(state)[:40]!r}")
+        wanted = None if state is None else STATES.index(state)
+        with self.store.reading() as unit:
+            return [self._block(row) for row in unit.blocks(self.ring_id, wanted, limit=limit)]
+
+    def report(self, token: str | Block, reports: Iterable[Report]) -> None:
+        """Say what became of messages of a block; counts at once, and is settled later.
+
+        May be called from anywhere, any number of times; the first answer for a message counts.
+        """
+        raw = _bytes(token)
+        plain = plain_reports(reports, self.session.config, self.session.permit)
+        if not plain:
+            return
+        with self.store.writing() as unit:
+            data = codec.write_json(plain)
+            values = {"ring": self.ring_id, "token": raw, "data": data, "now": unit.now()}
+            if self.store.address.driver == "sqlite":
+                values["id"] = unit.fresh_ids(1)[0]
+            if not unit.run("report", **values):
+                raise refusal(unit, self.ring_id, raw, "report to")
+
+    def mark_begun(self, token: str | Block, claims: Iterable[Claim]) -> None:
+        """Record that a worker begins the messages of some of a block's claims."""
+        self._mark(token, claims, BEGUN)
+
+    def mark_not_begun(self, token: str | Block, claims: Iterable[Claim], error: str) -> None:
+        """Record the reason for which no worker began the messages of some of a block's claims."""
+        self._mark(token, claims, NotBegun(error))
+
+    def _mark(self, token: str | Block, claims: Iterable[Claim], mark: Mark) -> None:
+        runs = [(claim, run) for claim in claims for run in claim.runs if run.count]
+        self.report(token, [
+            Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority)
+            for claim, run in runs
+        ])  # fmt: skip
+
+    def reported(self, token: str | Block) -> dict[str, Answers]:
+        """What was answered so far for messages of a live block, by origin: whoever goes on need not repeat it."""
+        with self.store.reading() as unit:
+            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            if row is None:
+                raise UnknownBlock()
+            return answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+
+    def renew(self, token: str | Block, lease: float | None = None) -> datetime:
+        """Let a block live for longer, and tell until when."""
+        raw, seconds = _bytes(token), self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        with self.store.writing() as unit:
+            now = unit.now()
+            deadline = now + int(seconds * 1_000_000)
+            if not unit.run("renew_block", ring=self.ring_id, token=raw, deadline=deadline, now=now):
+                raise refusal(unit, self.ring_id, raw, "renew")
+            return moment(deadline)
+
+    def settle(self, token: str | Block, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
+        """Give each message of a block its outcome, all in one transaction.
+
+        What nobody reported on goes back to its queue. Done twice, the second does nothing.
+
+        :param processor_of: the name of who processed an origin, under which measured use is kept (`fits`).
+        """
+        return self._settler.end(_bytes(token), SETTLED, processor_of)
+
+    def release(self, token: str | Block) -> Serviced:
+        """Give a block up: what was reported is settled, the rest goes back."""
+        return self._settler.end(_bytes(token), RELEASED)
+
+    def release_dead(self) -> int:
+        """Release every block whose deadline has passed, and return how many there were."""
+        return self._settler.release_dead()
+
+    def settle_completed(self, *, only_tokens: bool = False) -> int:
+        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
+
+        :param only_tokens: leave planned blocks alone.
+        """
+        return self._settler.settle_completed(only_tokens=only_tokens)
+
+    def plan_overweight(
+        self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
+    ) -> Block:
+        """Claim one set-aside message for execution by a block of its own."""
+        check_address(address)
+        limit = Weight.of(limit)
+        seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            known = planned_under(unit, self.ring_id, key)
+            if known is not None:
+                return self._block(*known)
+            book, page = find_set_aside(shelf, address)
+            refuse_claimed_by_hand(unit, self.ring_id, address)
+            weight = Scales(shelf).weight(address.book, page, address.index)
+            claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight, shelf.is_ordered(book))
+            row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
+                "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.session.actor,
+            })  # fmt: skip
+            unit.insert_block(self.ring_id, row, shelf.claims([claim]))
+            return self._block(row, [claim])
+
+    # Reading a block.
+
+    def _block(self, row: BlockRow, claims: Sequence[Claim] = ()) -> Block:
+        said = row.details_json
+        return Block(
+            row.number, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
+            said["limit"], said["planned"], said["overhead"], said["messages"],
+            claims, bytes.fromhex(said["seed"]) if "seed" in said else None, self,
+            moment(row.planned_at), bool(said.get("reports_begin")),
+        )  # fmt: skip
+
+    def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
+        """The messages of some of a block's claims, as they lie in the store."""
+        runs = [(claim.origin, run) for claim in claims for run in claim.runs]
+        while runs:
+            with self.session.snapshot() as (_, shelf):
+                shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])
+                now: list[tuple[str, ClaimRun, Page]] = []
+                later, size = [], 0
+                for origin, run in runs:
+                    page = shelf.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
+                    if size < FETCHED and len(now) < 256 and page is not None:
+                        now.append((origin, run, page))
+                        size += page.held(run.first, run.first + run.count)
+                    elif size >= FETCHED or len(now) >= 256:
+                        later.append((origin, run))
+                shelf.fetch_payloads((origin, page) for origin, _, page in now)
+                headers = [shelf.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
+                sent = shelf.sent_of((origin, page) for origin, _, page in now)
+                scales = Scales(shelf)
+            for (origin, run, page), said in zip(now, headers):
+                attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+                facts = partial(Facts, attempts, sent[origin, page.index])
+                for first, stop in _stretches(run):
+                    times = [weight.time for weight in scales.weights(origin, page, first, stop)]
+                    yield Batch(
+                        origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times,
+                        block=block, _facts=facts,
+                    )  # fmt: skip
+            runs = later
+
+
+def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
+    """A set-aside message that a block executes right now is nobody else's."""
+    for origin, data in unit.claims_of(ring, [address.book]):
+        for run in codec.unpack_claim(origin, data).runs:
+            if run.page == address.page and run.first <= address.index < run.first + run.count:
+                raise InFlight(f"message {address} is being executed by a block; wait until it ends")
+
+
+def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:
+    """The neighbours of a run that go to a processor: from, and up to."""
+    start: int | None = None
+    decisions: Mapping[int, Decision] = run.decisions
+    for item in range(run.first, run.first + run.count + 1):
+        inside = item < run.first + run.count and item not in decisions
+        if inside and start is None:
+            start = item
+        elif not inside and start is not None:
+            yield start, item
+            start = None
+
+
+def _bytes(token: str | Block) -> bytes:
+    text = token.token if isinstance(token, Block) else token
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise UnknownBlock("this is no token of a block") from None

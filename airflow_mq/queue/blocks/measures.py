@@ -1,0 +1,70 @@
+"""What was measured of processors' work, as the sums from which a straight line is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.weigher import PER, LinearWeigher
+from ...core.weight import Weight
+from ...store import codec
+from ...store.unit import Unit
+
+#: From so many measurements on, a prediction that is off by this factor is worth a warning.
+ENOUGH, DRIFT = 20, 1.25
+_SUMS = ("count", "length", "length2", "time", "time_length", "size", "size_length", "predicted")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A straight line through what was measured."""
+
+    processor: str
+    origin: str
+    count: int
+    weigher: LinearWeigher
+    #: Measured time per predicted time; far from 1, the ring's weigher is off.
+    drift: float | None
+
+
+def remember(
+    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str
+) -> float | None:
+    """Add measured uses of messages of one origin; tell how far the prediction is off, if it is."""
+    if not measured:
+        return None
+    known = [row for row in unit.rows("measure", ring=ring, processor=processor) if row[1] == origin]
+    sums = _sums(known[0][2]) if known else dict.fromkeys(_SUMS, 0)
+    for length, used, told in measured:
+        fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, told[0])
+        for name, value in zip(_SUMS, fresh):
+            sums[name] += value
+    unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=sums)
+    drift = fit(processor, origin, sums).drift
+    return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
+
+
+def fit(processor: str, origin: str, data: Any) -> Fit:
+    """The least-squares line for time and for size; never below nothing."""
+    sums = _sums(data)
+    time, size = (_line(sums, part) for part in ("time", "size"))
+    weigher = LinearWeigher(Weight(time[0], size[0]), Weight(time[1], size[1]))
+    drift = sums["time"] / sums["predicted"] if sums["predicted"] else None
+    return Fit(processor, origin, sums["count"], weigher, drift)
+
+
+def _line(sums: dict[str, int], part: str) -> tuple[int, int]:
+    count, length, length2 = sums["count"], sums["length"], sums["length2"]
+    spread = count * length2 - length * length
+    if spread == 0:
+        return -(-sums[part] // max(count, 1)), 0
+    slope = max((count * sums[f"{part}_length"] - length * sums[part]) / spread, 0.0)
+    base = max((sums[part] - slope * length) / count, 0.0)
+    return round(base), round(slope * PER)
+
+
+def _sums(data: Any) -> dict[str, int]:
+    with codec.reading("what was measured of a queue's messages"):
+        plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
+        return {name: int(plain[name]) for name in _SUMS}

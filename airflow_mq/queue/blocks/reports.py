@@ -1,0 +1,63 @@
+"""What was reported on a block's messages, as it is stored until the block is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...core.config import RingConfig
+from ...core.errors import InvalidInput
+from ...core.message import check_number, check_origin
+from ...core.outcome import Begun, Mark, NotBegun, check_outcome
+from ...core.permit import OPEN, Permit
+from ...core.priority import REGULAR, book_name, check_priority
+from ...core.service import MOST_WHY
+from ...core.settle import Answers
+from ...store import codec
+from ..values import Report
+
+
+def plain_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> list[list[Any]]:
+    """Reports as they are stored, checked: what does not settle would keep the block for ever."""
+    items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
+    return [_plain_report(report, items, bounds) for report in reports]
+
+
+def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
+    if not isinstance(report, Report):
+        raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
+    page, first, last = report.page, report.first, report.last
+    for place in (page, first, last):
+        check_number(place, "a place in a report")
+    # No page has as many items as it has bytes.
+    if not first <= last < items:
+        raise InvalidInput(f"a page of this ring has no messages {first} to {last}")
+    outcome = report.outcome
+    outcome = _checked_mark(outcome) if isinstance(outcome, (Begun, NotBegun)) else check_outcome(outcome, *bounds)
+    name = check_origin(report.origin)
+    if report.priority != REGULAR:
+        name = book_name(name, check_priority(report.priority))
+    return [name, page, first, last, *codec.plain_outcome(outcome)]
+
+
+def _checked_mark(mark: Mark) -> Mark:
+    if isinstance(mark, Begun):
+        return mark
+    return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
+
+
+def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
+    """What was reported, by origin."""
+    found: dict[str, Answers] = {}
+    for data in rows:
+        with codec.reading("a report"):
+            _read_report(found, data)
+    return found
+
+
+def _read_report(found: dict[str, Answers], data: bytes) -> None:
+    plain = codec.read_json(bytes(data))
+    if not isinstance(plain, list):
+        raise TypeError("it is no list")
+    for origin, page, first, last, *outcome in plain:
+        found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))

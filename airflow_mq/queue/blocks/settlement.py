@@ -1,0 +1,174 @@
+"""Ends of blocks: settle or release them, with the ring or as far as that goes without waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from ...core.characters import quoted
+from ...core.claims import Claim
+from ...core.errors import InsufficientWeight, TemporarilyUnprocessable, TokenRefused, UnknownBlock
+from ...core.orders import parts_of
+from ...core.outcome import Done, Outcome
+from ...core.overweight import settle_execution
+from ...core.page import PROCESSED
+from ...core.paths import charge_overrun
+from ...core.service import overweight_limit
+from ...core.settle import Answers, ClaimSettler, Settlement
+from ...core.weight import Weight
+from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow
+from ...store.shelf import SqlShelf
+from ...store.unit import Unit
+from ..session import RingSession
+from ..values import Serviced
+from . import measures
+from .plan import VIEWED, claims_of
+from .reports import answers_of
+
+log = logging.getLogger("airflow_mq.blocks")
+
+STATES = ("planned", "settled", "released")
+
+
+class BlockSettler:
+    """Settles and releases the blocks of a ring."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def release_dead(self) -> int:
+        """Release every block whose deadline has passed; tell how many there were."""
+        released = 0
+        for row in self.dead_blocks():
+            # Whoever holds it may have settled it since, late as it was, and it may be forgotten by now.
+            with suppress(TokenRefused, UnknownBlock):
+                self.end(bytes(row.token), RELEASED)
+                released += 1
+        return released
+
+    def settle_completed(self, *, only_tokens: bool = False) -> int:
+        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
+
+        :param only_tokens: leave alone what somebody planned.
+        """
+        dead = [row for row in self.dead_blocks() if not only_tokens or row.details_json.get("order") == VIEWED]
+        return sum(self.end_at_once(bytes(row.token)) for row in dead)
+
+    def dead_blocks(self) -> list[BlockRow]:
+        """Return the blocks that live on paper only: completed, or past their deadline."""
+        with self.store.loose() as unit:
+            return [BlockRow(*row) for row in unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())]
+
+    def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
+        """Settle or release a block; of one that ended so before, return the same result again."""
+        with self.session.transaction(beside_lease=True) as (unit, shelf):
+            row = unit.block("lock_block", ring=self.ring_id, token=token)
+            if row is None:
+                raise UnknownBlock()
+            if row.state != PLANNED:
+                return self._ended_before(row, state)
+            return self._end_held(unit, shelf, row, state, processor_of)
+
+    def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
+        """Give a block up without ever waiting for the ring; tell whether that went.
+
+        :param sweeping: remove payloads kept apart that nobody needs then, which may wait; else housekeeping does.
+        """
+        with self.session.try_transaction(beside_lease=True) as held:
+            row = held and held[0].block("lock_free_block", ring=self.ring_id, token=token)
+            if not held or not row or row.state != PLANNED:
+                return False
+            unit, shelf = held
+            self._end_held(unit, shelf, row, RELEASED)
+        if sweeping:
+            self.session.sweep_payloads(shelf)
+        return True
+
+    def _end_held(
+        self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
+    ) -> Serviced:
+        claims = claims_of(unit, row)
+        answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+        if row.by_hand:
+            total = self.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+        else:
+            total = self.settle_claims(unit, shelf, claims, answers, row, processor_of)
+        weight = row.details_json["overhead"].plus(total.used)
+        result = Serviced(
+            weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
+        )
+        shelf.block = row.number
+        details = {**row.details_json, "result": result.__dict__}
+        unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
+        unit.run("delete_claims", block=row.id)
+        unit.run("delete_outcomes", block=row.id)
+        self.session.forget_old(unit, shelf.now)
+        return result
+
+    def settle_claims(
+        self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow,
+        processor_of: Callable[[str], str] | None = None,
+    ) -> Settlement:  # fmt: skip
+        """Give each message of these claims its outcome."""
+        said = row.details_json
+        config, limit = shelf.config, said["limit"]
+        shelf.expect(claims)
+        begins = bool(said.get("reports_begin"))
+        settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims, reports_begin=begins)
+        parts = parts_of(config.service_weight or limit)
+        total = Settlement()
+        for claim in claims:
+            result = settler.settle(claim, answers.get(claim.origin, Answers()))
+            book = shelf.book(claim.origin)
+            if said["order"] == "deficit":
+                # What was planned was spent, whatever became of it; what went beyond is charged now.
+                charge_overrun(shelf, book, parts(result.overrun))
+            processor = processor_of(claim.whose) if processor_of else ""
+            drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured, processor)
+            if drifting is not None:
+                log.warning(
+                    "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
+                    quoted(claim.whose), drifting,
+                )  # fmt: skip
+            total.add(result)
+        return total
+
+    def settle_by_hand(
+        self, shelf: SqlShelf, claim: Claim, answers: Mapping[str, Answers], limit: Weight
+    ) -> Settlement:
+        """Give the set-aside message of a block of its own its outcome."""
+        run = claim.runs[0]
+        book, page = shelf.book(claim.origin), shelf.page(claim.origin, run.page)
+        outcome: Outcome | None = answers.get(claim.origin, Answers()).get(run.page, run.first)
+        if outcome is None or page is None or page.marks[run.first] == PROCESSED:
+            return Settlement(went_back=1)
+        used = getattr(outcome, "used", None) or claim.planned
+        try:
+            cost = settle_execution(shelf, book, page, run.first, outcome, used, limit, self.session.actor)
+        except (InsufficientWeight, TemporarilyUnprocessable):
+            # Told by a report, not by a call: it goes back to where it waited for a person.
+            return Settlement(went_back=1)
+        used = used.plus(cost)
+        if not isinstance(outcome, Done):
+            return Settlement(used=used, failed=1)
+        shelf.post_all(outcome.enqueue)
+        return Settlement(used=used, processed=1)
+
+    def _ended_before(self, row: BlockRow, state: int) -> Serviced:
+        if row.state != state:
+            done, wanted = STATES[row.state], "settled" if state == SETTLED else "released"
+            raise TokenRefused(
+                f"block {row.number} was {done} before; it cannot be {wanted} any more, and nothing was changed"
+            )
+        plain = dict(row.details_json.get("result", {}))
+        return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
+
+
+def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:
+    """Return the error that says why a block cannot be reported to, renewed or completed any more."""
+    row = unit.block("block_by_token", ring=ring, token=token)
+    if row is None:
+        return UnknownBlock()
+    fate = STATES[row.state] if row.state else "past its deadline"
+    return TokenRefused(f"block {row.number} is {fate}; it is too late to {what} it, and nothing was changed")

@@ -1,0 +1,1 @@
+"""Inspection of a ring: queues, blocks, messages, events, history, fairness, forecast, checks."""

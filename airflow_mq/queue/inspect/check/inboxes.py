@@ -1,0 +1,111 @@
+"""Inboxes, looked over and repaired: no row is stranded, and none will be.
+
+A row is stranded when its book counts it as cut and no page holds it: no look would ever bring it. A repair lowers
+the book's floor to the first stranded row and records the rows above it that do lie in pages. The next operation that
+comes to the queue cuts the stranded rows, in the order in which they were sent, behind what lies in pages already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....core.invariants import Violation
+from ....core.priority import is_high, told
+from ....store.shelf.inbox import Cut, stranded
+from ....store.shelf.known import Origin
+from ....store.unit import Unit
+from ...session import RingSession
+from .loans import Loans
+
+#: Above every id of a row.
+_LAST = 1 << 62
+
+
+class InboxBounds(NamedTuple):
+    """How far a ring's inboxes go: the first id that later looks for new origins read, and the last id drawn."""
+
+    look_floor: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Changes that a repair makes to one book."""
+
+    book: str
+    #: The rows that were counted as cut and lie in no page.
+    rows: Sequence[int]
+    #: How many messages these hold.
+    messages: int
+    #: Which rows lie in pages in truth.
+    cut: Cut
+
+    def __str__(self) -> str:
+        rows = f"{len(self.rows)} stranded inbox rows ({self.messages} messages) are cut again" if self.rows else ""
+        return f"book {told(self.book)}: {rows or f'its floor returns to {self.cut.floor}'}"
+
+
+def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
+    """Return how far a ring's inboxes go."""
+    return InboxBounds(unit.only("floors", ring=ring)[1], int(unit.rows("latest_id")[0][0]))
+
+
+def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
+    """A book's floor against the ids drawn, and its uncut rows against the looks for new origins."""
+    where = f"book {told(origin)}"
+    if known.cut.floor > bounds.last + 1:
+        yield Violation(
+            where, f"its floor is {known.cut.floor}, above the last id drawn ({bounds.last}): what is sent next "
+            "would never be cut",
+        )  # fmt: skip
+    unseen = [id_ for id_ in uncut if id_ < bounds.look_floor]
+    if unseen and known.ticket is None and not is_high(origin):
+        yield Violation(where, f"it is not in the ring, and no look would meet its mail {min(unseen)}")
+
+
+def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horizon: int) -> Iterator[Repair]:
+    """Return what is to be repaired in the inboxes of some books.
+
+    :param horizon: every row with a smaller id is visible here, or will never be
+    """
+    lent = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id)).let_go
+    for origin in origins:
+        repair = _find_repair(session, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
+        if repair is not None:
+            yield repair
+
+
+def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
+    shelf = session.fresh_shelf(unit)
+    shelf.book(origin)
+    cut = shelf.origins[origin].cut
+    paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
+    ids = next((ids for _, ids in unit.mail_between(session.ring_id, [(origin, 0, _LAST)])), [])
+    # A row that only lends its bytes lies in no page, and is not stranded.
+    lost = stranded(ids, cut, paged | lent)
+    floor = min([cut.floor, horizon, *lost])
+    if floor == cut.floor:
+        return None
+    rows = unit.rows_for("mail_facts", {"id": lost}, ring=session.ring_id) if lost else []
+    truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
+    return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
+
+
+def repair_inboxes(session: RingSession, origins: Sequence[str], *, dry_run: bool) -> list[Repair]:
+    """Return stranded rows to their inboxes; a dry run only finds them."""
+    with session.snapshot() as (unit, _):
+        beyond = inbox_bounds(unit, session.ring_id).last + 1
+        found = list(find_repairs(session, unit, origins, beyond))
+    if dry_run or not found:
+        return found
+    with session.transaction() as (unit, shelf):
+        # Another process may have changed the books since: under the ring's lock they are looked over once more.
+        repaired = list(find_repairs(session, unit, [repair.book for repair in found], shelf.horizon))
+        for repair in repaired:
+            shelf.book(repair.book)
+            shelf.origins[repair.book].cut = repair.cut
+            shelf.changed_books.add(repair.book)
+            shelf.look_cursor = min(shelf.look_cursor, repair.cut.floor)
+    return repaired

@@ -1,0 +1,64 @@
+"""Loans, looked over: what was handed on without its bytes finds them where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from ....core.invariants import Violation
+from ....core.page import Page
+from ....store.rows import LoanRow, MailRow
+from ....store.thaw import notes_of
+
+
+class Loans:
+    """The loans of a ring, given or taken."""
+
+    def __init__(self, ring: int, rows: Iterable[Any]) -> None:
+        self.ring = ring
+        self.entries = [(LoanRow(*row[:7]), *row[7:]) for row in rows]
+        taken = [loan for loan, *_ in self.entries if loan.ring == ring]
+        given = [loan for loan, *_ in self.entries if loan.lender_ring == ring]
+        #: The mails of this ring that borrow, that lend, and that are only there because they lend.
+        self.borrowed = {(loan.origin, loan.mail) for loan in taken}
+        self.lent = {(loan.lender_origin, loan.lender_mail) for loan in given}
+        self.let_go = {(loan.lender_origin, loan.lender_mail) for loan in given if loan.let_go}
+
+    def check(self) -> Iterator[Violation]:
+        """Both ends of each loan."""
+        for loan, start, size, whole in self.entries:
+            where = f"mail {loan.mail} of {loan.origin!r} in ring {loan.ring}"
+            if size is None:
+                yield Violation(where, "it is gone, though a loan of it is kept")
+            elif whole is None:
+                yield Violation(
+                    where, f"mail {loan.lender_mail} of {loan.lender_origin!r} is gone, and its bytes with it"
+                )
+            elif start + size > whole:
+                yield Violation(where, f"its bytes lie beyond those of mail {loan.lender_mail}")
+
+    def check_pages(
+        self, origin: str, pages: Mapping[int, Page], uncut: Collection[int], said: Collection[int]
+    ) -> Iterator[Violation]:
+        """The pages of an origin: they know of the loans of what they hold."""
+        where = f"book {origin!r}"
+        for id_ in said:
+            if (origin, id_) not in self.borrowed:
+                yield Violation(where, f"mail {id_} has no bytes, and borrows none")
+        cut: set[int] = set()
+        for page in pages.values():
+            mails = {part.mail for part in page.slices}
+            cut |= mails
+            if not page.has_loans and any((origin, id_) in self.borrowed for id_ in mails):
+                yield Violation(where, f"page {page.index} does not know that it holds what is borrowed")
+        for whose, id_ in self.let_go:
+            if whose == origin and (id_ in cut or id_ in uncut):
+                yield Violation(where, f"mail {id_} was let go of, and is still needed")
+        for whose, id_ in self.lent - self.let_go:
+            if whose == origin and id_ not in cut:
+                yield Violation(where, f"mail {id_} is lent, in no page, and would be kept for ever")
+
+
+def borrows(mail: MailRow) -> bool:
+    """Whether a mail says of itself that it has no bytes of its own."""
+    return any(note.loan for note in notes_of(mail.attributes, mail.items).values())

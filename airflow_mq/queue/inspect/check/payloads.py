@@ -1,0 +1,116 @@
+"""What must be true of payloads kept apart: those who refer to them are counted exactly, and all bytes are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ....core.errors import StoreCorrupt
+from ....core.invariants import Violation
+from ....core.page import PROCESSED
+from ....store import codec
+from ....store.blobs import stored_file
+from ....store.unit import Unit
+from ...session import RingSession
+
+#: A message: its mail, and its place there.
+Place = tuple[int, int]
+
+
+def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
+    """Every violation, of the messages of one ring and of all payloads of its store."""
+    uses = {(mail, place): (hash_, until) for mail, place, hash_, until in unit.rows("all_uses")}
+    mails = list(unit.rows("mail_blobs", ring=session.ring_id))
+    live: dict[Place, str] = {}
+    for origin in {origin for _, origin, _ in mails}:
+        its = [(id_, attributes) for id_, whose, attributes in mails if whose == origin]
+        live.update(_still_there(session, unit, origin, its))
+    delayed = unit.rows("delayed_blobs", ring=session.ring_id)
+    live.update(_named((id_, attributes) for id_, _, attributes in delayed))
+    blobs = unit.rows("all_blobs")
+    yield from _check_references(live, uses, {row[0] for row in blobs})
+    ours = {id_ for id_, _, _ in (*mails, *delayed)}
+    yield from _check_uses(unit, uses, live, ours)
+    for hash_, size, _, path, stored, count in blobs:
+        yield from _check_bytes(session, unit, hash_, size, path, stored)
+        if not count:
+            yield Violation(f"payload {hash_}", "nobody refers to it, and no sweep would find it")
+    yield from _check_past_uploads(session, unit)
+
+
+def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
+    """The messages of some mails that refer to payloads, and to which."""
+    found: dict[Place, str] = {}
+    for id_, attributes in mails:
+        with codec.reading("what senders said beside their messages"):
+            for place, said in codec.read_json(bytes(attributes)).get("blobs", {}).items():
+                found[id_, int(place)] = said.partition(":")[0]
+    return found
+
+
+def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[tuple[int, Any]]) -> dict[Place, str]:
+    """The same without those that were processed."""
+    shelf = session.fresh_shelf(unit)
+    shelf.book(origin)
+    cut = shelf.origins[origin].cut
+    left: set[Place] = set()
+    for _, page in shelf.pages_of(origin):
+        places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+        left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
+    named = _named(mails)
+    return {
+        place: hash_ for place, hash_ in named.items()
+        if place in left or not cut.has(place[0])
+    }  # fmt: skip
+
+
+def _check_references(
+    live: dict[Place, str], uses: dict[Place, tuple[str, int | None]], blobs: set[str]
+) -> Iterator[Violation]:
+    for (mail, place), hash_ in live.items():
+        if hash_ not in blobs:
+            yield Violation(f"message {place} of mail {mail}", f"it refers to payload {hash_}, which is not there")
+        elif uses.get((mail, place)) != (hash_, None):
+            yield Violation(f"message {place} of mail {mail}", f"it refers to payload {hash_}, and is not counted")
+
+
+def _check_uses(
+    unit: Unit, uses: dict[Place, tuple[str, int | None]], live: dict[Place, str], ours: set[int]
+) -> Iterator[Violation]:
+    counted = sorted(place for place, (_, until) in uses.items() if until is None and place not in live)
+    if not counted:
+        return
+    there = {row[0] for row in unit.rows_for("mail_ids", {"mail": [mail for mail, _ in counted]})}
+    for mail, place in counted:
+        # Mail of another ring is that ring's to look at.
+        if mail in ours or mail not in there:
+            hash_ = uses[mail, place][0]
+            yield Violation(
+                f"payload {hash_}", f"message {place} of mail {mail} is gone, and counted as referring to it"
+            )
+
+
+def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
+    for upload, path in unit.rows("past_uploads", now=unit.now(), limit=1 << 30):
+        if path:
+            try:
+                stored_file(session.store, unit, path)
+            except StoreCorrupt as error:
+                yield Violation(f"upload {upload}", str(error))
+
+
+def _check_bytes(
+    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int
+) -> Iterator[Violation]:
+    if path:
+        try:
+            there = stored_file(session.store, unit, path).size()
+        except StoreCorrupt as error:
+            yield Violation(f"payload {hash_}", str(error))
+            return
+        if there is None:
+            yield Violation(f"payload {hash_}", f"its file {path} is gone")
+            return
+        stored = there
+    if stored != size:
+        yield Violation(f"payload {hash_}", f"{stored:,} bytes are stored of {size:,}")

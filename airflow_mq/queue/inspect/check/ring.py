@@ -1,0 +1,109 @@
+"""A ring, looked over: its order, its books and pages, its groups, and what blocks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ....core.book import Book
+from ....core.config import BLOCK_PARTS, RingConfig
+from ....core.invariants import Violation, check_asides, check_book, check_branches, check_slices
+from ....core.message import Address
+from ....core.priority import MARK, is_high, told
+from ....store import codec
+from ....store.rows import LATEST, PLANNED
+from ....store.shelf import SqlShelf, level_of
+from ....store.unit import Unit
+from ...session import RingSession
+from .inboxes import InboxBounds, check_inbox, inbox_bounds
+from .loans import Loans, borrows
+from .payloads import check_blobs
+
+#: How many queues are looked over before it is told how far this is.
+_TOLD = 50
+
+
+def check_ring(
+    session: RingSession, unit: Unit, shelf: SqlShelf, origins: Sequence[str],
+    tell: Callable[[int, int], object] | None = None,
+) -> list[Violation]:  # fmt: skip
+    """Every violation in a ring; `origins` are the names of all its books."""
+    found = list(_check_tickets(unit, session.ring_id))
+    loans = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id))
+    bounds = inbox_bounds(unit, session.ring_id)
+    for done, name in enumerate(origins):
+        if tell is not None and done % _TOLD == 0:
+            tell(done, len(origins))
+        found += _check_origin(session, unit, name, loans, bounds)
+    found += _check_groups(shelf, origins)
+    found += loans.check()
+    found += _check_claims(unit, session.ring_id)
+    found += check_blobs(session, unit)
+    return found
+
+
+def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
+    low, top = level_of("")
+    lowest = unit.rows("count_before", ring=ring, ticket=0, low=low, top=top)[0][2]
+    floor = unit.only("floors", ring=ring)[0]
+    if lowest is not None and lowest < floor:
+        yield Violation(
+            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met"
+        )
+
+
+def _check_origin(
+    session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
+) -> list[Violation]:  # fmt: skip
+    shelf = session.fresh_shelf(unit)
+    book, known = shelf.book(origin), shelf.origins[origin]
+    pages = dict(shelf.pages_of(origin))
+    found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
+    found += _check_level(session.config, book, known.ticket)
+    mail = unit.mail(session.ring_id, [(origin, -1)], LATEST)
+    lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
+    uncut = {row.id for row in mail if not known.cut.has(row.id)}
+    found += check_inbox(origin, known, uncut, bounds)
+    if session.config.paths and book.deficit > 0 and not is_high(origin):
+        found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
+    rows = unit.rows(
+        "asides_from", ring=session.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
+        before=LATEST, limit=LATEST,
+    )  # fmt: skip
+    found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
+    found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
+    # What was let go of is there for those who borrow from it.
+    lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
+    return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_groups(shelf: SqlShelf, origins: Sequence[str]) -> Iterator[Violation]:
+    shelf.load_branches()
+    if shelf.branches and not shelf.config.paths:
+        yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
+    yield from check_branches(shelf.branches.values(), shelf.owed, [one for one in origins if not is_high(one)])
+
+
+def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:
+    low, top = level_of(book.origin)
+    if ticket is not None and not low <= ticket <= top:
+        yield Violation(f"book {told(book.origin)}", f"its ticket is {ticket}, among those of the other priority")
+    if is_high(book.origin) and not config.high:
+        yield Violation(
+            f"book {told(book.origin)}", "the ring is not set to look for high messages; it would never be met"
+        )
+    if book.origin == MARK and not 0 <= book.deficit <= BLOCK_PARTS:
+        yield Violation("ring", f"high messages owe {book.deficit} parts of a block to regular ones")
+
+
+def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
+    held: dict[tuple[str, int, int], int] = {}
+    for origin, data, block, state in unit.rows("all_claims", ring=ring):
+        if state != PLANNED:
+            yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
+        for run in codec.unpack_claim(origin, bytes(data)).runs:
+            for item in range(run.first, run.first + run.count):
+                other = held.setdefault((origin, run.page, item), block)
+                if other != block:
+                    yield Violation(
+                        f"message {Address(origin, run.page, item)}", f"blocks {other} and {block} both hold it"
+                    )

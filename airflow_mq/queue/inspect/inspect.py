@@ -1,0 +1,249 @@
+"""Inspection of a ring: reads that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...core.book import Standing
+from ...core.events import Event
+from ...core.fairness import Fairness
+from ...core.message import Address
+from ...core.priority import REGULAR
+from ...core.weight import Weight
+from ..blocks import measures
+from ..blocks.blocks import Block, Blocks
+from ..servers import Server
+from ..session import RingSession
+from ..values import LedgerBlock, Peeked, Pulse
+from .backlog import Backlog, Depth, Gauging
+from .explain import AHEAD, Explaining, Explanation
+from .fairness import Accounting
+from .forecast import Foreseeing, ForeseenBlock
+from .headers import Carried, Carrying
+from .history import Story, Telling
+from .page import Glancing, Received, RingGlance
+from .reading import Reader
+from .summaries import LATELY, BlockGlance, PageGlance, QueueGlance
+from .survey import Survey, Surveying
+
+
+class Inspect:
+    """Reads of a ring that change nothing."""
+
+    def __init__(self, session: RingSession, blocks: Blocks) -> None:
+        self._explaining = Explaining(session)
+        self._foreseeing = Foreseeing(session)
+        self._reader = Reader(session)
+        self._telling = Telling(session)
+        self._carrying = Carrying(session, blocks)
+        self._accounting = Accounting(session)
+        self._gauging = Gauging(session)
+        self._surveying = Surveying(session)
+        self._glancing = Glancing(session)
+
+    def explain(
+        self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
+        priority: str | None = None, below: bool = False,
+    ) -> Explanation:  # fmt: skip
+        """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
+
+        :param below: of all queues of this name and below it, as paths go, the one whose turn comes first.
+        :param limit: what blocks may cost; the ring's service weight where it is not said.
+        :param seed: of a ring that shuffles, the seed of the next blocks.
+        :param ahead: how many blocks to look ahead.
+        :param priority: of the messages of this priority; of a high one if any waits, where it is not said.
+        """
+        return self._explaining.explain(origin, limit=limit, seed=seed, ahead=ahead, priority=priority, below=below)
+
+    def explain_message(
+        self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
+    ) -> Explanation:
+        """The same for one message, by its address."""
+        return self._explaining.explain_message(address, limit=limit, seed=seed, ahead=ahead)
+
+    def stuck(self, most: int = 100) -> list[Explanation]:
+        """Explain the ready queues that no block of any server can service.
+
+        :param most: look at so many queues in the ring's order, and at those that the ledger recorded as stuck lately.
+        """
+        return self._explaining.stuck(most)
+
+    def dry_run(
+        self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
+        seed: bytes | None = None, **changes: Any,
+    ) -> ForeseenBlock:  # fmt: skip
+        """What the next block would take, queue by queue.
+
+        :param limit: what the block may cost; without it, the limit of the DAG or program that planned the latest
+            block (`ForeseenBlock.server`), and of a ring that nothing serviced yet, its service weight.
+        :param shares: shares of some origins, instead of theirs.
+        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
+        :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
+        :param changes: other settings of the ring, instead of its own.
+        """
+        return self._foreseeing.dry_run(limit, shares=shares, order=order, seed=seed, **changes)
+
+    def forecast(
+        self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
+        order: str | None = None, seed: bytes | None = None, **changes: Any,
+    ) -> list[ForeseenBlock]:  # fmt: skip
+        """The next blocks, if nothing changes and every message is done; fewer, if nothing is left before.
+
+        The rest is as in `dry_run`; a seed counts for each of the blocks.
+        """
+        return self._foreseeing.forecast(blocks, limit=limit, shares=shares, order=order, seed=seed, **changes)
+
+    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """The origins with ready books of this priority, from the head on."""
+        return self._reader.ring_order(limit, priority)
+
+    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """The same in the order of a block that shuffles with this seed, as the ring stands now."""
+        return self._reader.shuffled_order(seed, limit, priority)
+
+    def pulse(self, most: int = 1) -> Pulse:
+        """What there is to do, cheaply, for those who look again and again."""
+        return self._reader.pulse(most)
+
+    def peek(
+        self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
+    ) -> list[Peeked]:
+        """Look at the first unprocessed messages of an origin, high ones first, or of one of its pages.
+
+        :param priority: only of this priority.
+        """
+        return self._reader.peek(origin, page=page, limit=limit, priority=priority)
+
+    def events(
+        self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
+        id: bytes | None = None, after: int = 0, limit: int | None = None, follow: bool = False,
+    ) -> Iterator[Event]:  # fmt: skip
+        """What became of messages, in order; with `follow`, without end.
+
+        :param after: go on behind the `seq` of an event seen before.
+        """
+        return self._reader.events(
+            origin=origin, name=name, block=block, id=id, after=after, limit=limit, follow=follow
+        )
+
+    def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
+        """What blocks offered and granted, queue by queue, the latest first."""
+        return self._reader.ledger(block=block, limit=limit)
+
+    def servers(self) -> list[Server]:
+        """Return the DAGs and programs that serviced the ring lately, with the limits of their latest blocks."""
+        return self._reader.servers()
+
+    def fits(self, processor: str | None = None) -> list[measures.Fit]:
+        """What measured use says about weights, per processor and origin."""
+        return self._reader.fits(processor)
+
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> Story:
+        """What happened to a message, in order, also when it is gone: for as long as the ring keeps events.
+
+        When it was sent, every block that planned it, how often and why it went back, by which limit it was set
+        aside, who decided what about it and why, and how it ended. When it was sent is known exactly while it is
+        stored, and of one that was ever set aside; of others that are gone, only before which block.
+
+        :param message: its address, at any time of its life; or its name, the 32 bytes of its `id`. By name, all
+            messages with the same bytes are told of together, and one of which nothing was told yet is looked for
+            among all that wait: say its origin where that is much.
+        """
+        return self._telling.history(message, origin=origin)
+
+    def carried(
+        self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
+    ) -> list[Carried]:
+        """What the first messages of a block carry that carry anything of interest; so many of them at most."""
+        return self._carrying.carried(block, most, of_interest)
+
+    def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
+        """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
+
+        The definitions are in `airflow_mq.core.fairness`. Shares, leasts and mosts count as they are set
+        now. What waits at this moment is looked at, too: so a queue is missed by no check while it waits,
+        though a ledger has no line for a queue that a block did not come to.
+
+        :param blocks: how many blocks to look back.
+        :param most: look at no more than so many of those that wait, from the head on. What is said of the others
+            is what the ledger says.
+        """
+        return self._accounting.fairness(blocks, most=most)
+
+    def backlog(self, deepest: int = 0) -> Backlog:
+        """How much waits in the ring, since when, and what it will cost.
+
+        :param deepest: tell of so many queues one by one, those with the most messages.
+        """
+        return self._gauging.backlog(deepest)
+
+    def oldest(self, limit: int = 10) -> list[Depth]:
+        """The queues whose first message was sent longest ago."""
+        return self._gauging.oldest(limit)
+
+    def survey(self, into: Survey | None = None) -> Survey:
+        """Count what all queues hold.
+
+        :param into: filled on the way, for whoever looks on from another thread.
+        """
+        return self._surveying.survey(into)
+
+    def pulse_of_ring(self) -> tuple[int, int]:
+        """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
+        return self._surveying.pulse_of_ring()
+
+    def glances(
+        self, prefix: str = "", after: str = "", limit: int = 50, *, lately: float = LATELY
+    ) -> list[QueueGlance]:
+        """Queues by name, so many origins at a time: go on after the last one. An origin may have two queues."""
+        return self._glancing.glances(prefix, after, limit, lately=lately)
+
+    def glance_at(self, queues: Sequence[tuple[str, str]], *, lately: float = LATELY) -> list[QueueGlance]:
+        """These queues, each an origin and a priority; those of which nothing is left are left out."""
+        return self._glancing.glance_at(queues, lately=lately)
+
+    def glance(self, most: int = 60) -> RingGlance:
+        """The ring from its head on: at most so many queues."""
+        return self._glancing.glance(most)
+
+    def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
+        """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
+        return self._glancing.block_glances(before, limit)
+
+    def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
+        """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
+        return self._glancing.page_glances(origin, priority, limit)
+
+    def settings_of(self, origin: str) -> Standing:
+        """How an origin is served, with the ring's defaults where nothing is set for it."""
+        return self._glancing.settings_of(origin)
+
+    def recent_events(
+        self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
+    ) -> tuple[list[Event], int | None]:
+        """What became of messages, the latest first, and where to go on: before this `seq`; nothing at the end.
+
+        :param name: only those of this name, as far as they are found among some thousand rows: there may be more
+            of them where it says so, though none was found.
+        """
+        return self._glancing.recent_events(before, limit, origin=origin, name=name)
+
+    def has_many_news(self, most: int = 500) -> bool:
+        """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
+        return self._glancing.has_many_news(most)
+
+    def latest_in_ledger(self) -> int | None:
+        """The block of the latest page of the ledger: while it is the same, so are the shares."""
+        return self._glancing.latest_in_ledger()
+
+    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
+        """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
+
+        Of those that a block came to; `fairness` looks at those that wait, too.
+        """
+        return self._glancing.shares(blocks)
+
+    def most_of_a_message(self) -> Weight | None:
+        """What a full block leaves for a message; nothing, where each call says its own limit."""
+        return self._glancing.most_of_a_message()

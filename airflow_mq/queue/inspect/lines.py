@@ -1,0 +1,74 @@
+"""Which queues come first: by turn, by the oldest message, by name. Each line is looked at as far as somebody sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.priority import LAST, MARK, books_of, is_high, origin_of
+from ...store.rows import LATEST
+from ...store.shelf import LEAST_REGULAR, SqlShelf, ticket_of
+from ...store.unit import Unit
+from .reading import origins_from
+
+#: How many mails one look goes through for those that have no place in the ring yet, and in how many steps.
+NEWS, STEPS = 5_000, 8
+
+
+def in_turn(
+    unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "", *, news: int = NEWS, steps: int = STEPS
+) -> list[str]:
+    """Books by their tickets, and newcomers by their first mail: one counter gives out both."""
+    places: dict[str, int] = dict(unit.rows("turns", ring=shelf.ring_id, text=search, limit=limit))
+    below = max(places.values()) if len(places) == limit else None
+    for id_, name in newcomers(unit, shelf, limit, floor, search, below, news=news, steps=steps):
+        places.setdefault(name, ticket_of(name, id_))
+    if shelf.config.high:
+        # However far behind their mail lies, they come before all others.
+        values = {"after": MARK, "first": MARK, "below": MARK + LAST, "limit": limit}
+        for (name,) in unit.rows("mail_origins_from", ring=shelf.ring_id, **values):
+            if search in origin_of(name):
+                places.setdefault(name, LEAST_REGULAR - 1)
+    if len(places) < limit and not search:
+        # What was sent to other rings of the store may lie between.
+        for name in origins_from(unit, shelf, "", "", limit):
+            places.setdefault(name, LATEST)
+    return sorted(places, key=lambda name: (places[name], name))[:limit]
+
+
+def newcomers(
+    unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "", below: int | None = None, *,
+    news: int = NEWS, steps: int = STEPS,
+) -> list[tuple[int, str]]:  # fmt: skip
+    """Books that have no place in the ring yet, by their first mail; as far as a bounded look goes."""
+    found: dict[str, int] = {}
+    for _ in range(steps):
+        if below is not None and floor > below:
+            break
+        rows = unit.rows("newcomers", ring=shelf.ring_id, start=floor, limit=news)
+        for name, first, _ in rows:
+            if first is not None and search in origin_of(name) and (below is None or first < below or is_high(name)):
+                found[name] = min(first, found.get(name, first))
+        floor = max((row[2] for row in rows), default=0) + 1
+        if not rows or len(found) >= limit:
+            break
+    return sorted((id_, name) for name, id_ in found.items())[:limit]
+
+
+def longest(unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "") -> list[str]:
+    """Books by the oldest mail that they may still wait with."""
+    found = [(id_, name) for name, id_ in unit.rows("oldest_books", ring=shelf.ring_id, text=search, limit=limit)]
+    found += newcomers(unit, shelf, limit, floor, search)
+    return [name for _, name in sorted(found)][:limit]
+
+
+def by_name(unit: Unit, shelf: SqlShelf, limit: int, search: str = "") -> list[str]:
+    """Books by their names, the high one of an origin first."""
+    if not search:
+        return with_high(shelf, origins_from(unit, shelf, "", "", limit))
+    found = [row[0] for row in unit.rows("turns", ring=shelf.ring_id, text=search, limit=limit)]
+    return sorted(found, key=lambda name: (origin_of(name), not is_high(name)))
+
+
+def with_high(shelf: SqlShelf, origins: Sequence[str]) -> list[str]:
+    """The books of these origins."""
+    return [name for origin in origins for name in books_of(origin)] if shelf.config.high else list(origins)

@@ -1,0 +1,193 @@
+"""What the page in Airflow's UI asks of a ring: queues, the ring from its head on, blocks, pages, events, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ...core.book import Standing
+from ...core.events import Event
+from ...core.message import MOST_ORIGIN_BYTES, check_number, check_origin, check_text
+from ...core.page import ASIDE
+from ...core.priority import REGULAR, book_name, books_of, check_priority
+from ...core.weight import ZERO, Weight
+from ...store import codec
+from ...store.rows import LATEST
+from ...store.thaw import page_of
+from ..session import RingSession
+from ..values import moment
+from .fairness import fairness_of
+from .lines import in_turn, with_high
+from .reading import SEQ_BITS, ledger_pages, origins_from
+from .summaries import LATELY, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
+
+#: Mails that are looked at for queues which no block has met yet.
+NEWS = 512
+#: Rows of events that are read at once, and how often at most.
+EVENT_ROWS, EVENT_READS = 256, 20
+
+
+@dataclass(frozen=True)
+class RingGlance:
+    """A ring from its head on, at a glance."""
+
+    now: datetime
+    version: int
+    #: How many queues stand in the ring; those whose first mail no block has looked at yet are not counted.
+    ready: int
+    #: The first of them, high ones first.
+    queues: Sequence[QueueGlance]
+    #: Messages that live blocks hold.
+    in_flight: int
+
+
+@dataclass
+class Received:
+    """What a queue got of the latest blocks."""
+
+    #: Parts of what these gave to all: what it was promised, and what it got; nothing, where it never had to wait.
+    promised: float | None = None
+    received: float | None = None
+    #: Messages that blocks took within the last ten minutes.
+    messages: int = 0
+
+
+class Glancing:
+    """Bounded reads for the page."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def glances(
+        self, prefix: str = "", after: str = "", limit: int = 50, *, lately: float = LATELY
+    ) -> list[QueueGlance]:
+        """See `Inspect.glances`."""
+        for text in (prefix, after):
+            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+        check_number(limit, "a limit")
+        with self.session.snapshot() as (unit, shelf):
+            names = origins_from(unit, shelf, prefix, after, limit)
+            return queues_of(unit, shelf, with_high(shelf, names), lately=lately)
+
+    def glance_at(self, queues: Sequence[tuple[str, str]], *, lately: float = LATELY) -> list[QueueGlance]:
+        """See `Inspect.glance_at`."""
+        names = [book_name(origin, check_priority(priority)) for origin, priority in queues]
+        with self.session.snapshot() as (unit, shelf):
+            return queues_of(unit, shelf, names, lately=lately)
+
+    def glance(self, most: int = 60) -> RingGlance:
+        """See `Inspect.glance`."""
+        check_number(most, "a limit")
+        with self.session.snapshot() as (unit, shelf):
+            _, floor, version = unit.only("floors", ring=self.ring_id)
+            ready = unit.rows("count_before", ring=self.ring_id, ticket=0, low=-LATEST, top=LATEST)[0][1]
+            in_flight = sum(block.messages for block in living(unit, self.ring_id))
+            names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
+            found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
+            return RingGlance(moment(shelf.now), version, ready, found, in_flight)
+
+    def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
+        """See `Inspect.block_glances`."""
+        check_number(limit, "a limit")
+        top = LATEST if before is None else check_number(before, "a block")
+        with self.store.reading() as unit:
+            rows = unit.blocks(self.ring_id, before=top, limit=limit)
+            pages = {}
+            if rows:
+                found = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number)
+                pages = {page.block: page.entries for page in found}
+        return blocks_of(rows, pages)
+
+    def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
+        """See `Inspect.page_glances`."""
+        name = book_name(check_origin(origin), check_priority(priority))
+        check_number(limit, "a limit")
+        with self.session.snapshot() as (unit, shelf):
+            begin = shelf.book(name).begin
+            pages = [page_of(row) for row in unit.pages(self.ring_id, [(name, 0, LATEST)], limit)]
+        found, head = [], next((page.index for page in pages if page.index >= begin), None)
+        for page in pages:
+            state = "stale" if page.index < begin else "head" if page.index == head else "waiting"
+            kept = sum(1 for mark in page.marks if mark == ASIDE)
+            found.append(PageGlance(page.index, page.first_index, page.remaining, page.remaining_size, kept, state))
+        return found
+
+    def settings_of(self, origin: str) -> Standing:
+        """See `Inspect.settings_of`."""
+        with self.session.snapshot() as (_, shelf):
+            book = shelf.book(check_origin(origin))
+            return replace(book.standing, ordered=shelf.is_ordered(book))
+
+    def recent_events(
+        self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
+    ) -> tuple[list[Event], int | None]:
+        """See `Inspect.recent_events`."""
+        check_number(limit, "a limit")
+        if origin is not None:
+            check_origin(origin)
+        top = LATEST if before is None else check_number(before, "an event")
+        row_id = (top >> SEQ_BITS) + 1
+        found: list[Event] = []
+        for _ in range(EVENT_READS):
+            rows = self._event_rows(row_id, origin)
+            for row_id, whose, block, at, data in rows:
+                for event in reversed(list(_events_of(row_id, whose, block, at, data))):
+                    if event.seq >= top or (name and event.name != name):
+                        continue
+                    if len(found) == limit:
+                        return found, found[-1].seq
+                    found.append(event)
+            if len(rows) < EVENT_ROWS:
+                return found, None
+        return found, row_id << SEQ_BITS
+
+    def _event_rows(self, before: int, origin: str | None) -> list[Any]:
+        values = {"ring": self.ring_id, "before": before, "limit": EVENT_ROWS}
+        with self.store.loose() as unit:
+            if origin is None:
+                return unit.rows("recent_events", **values)
+            rows = unit.rows_for("recent_events_of", {"origin": list(books_of(origin))}, **values)
+        return sorted(rows, reverse=True)[:EVENT_ROWS]
+
+    def most_of_a_message(self) -> Weight | None:
+        """See `Inspect.most_of_a_message`."""
+        return None if self.session.config.service_weight is None else self.session.config.max_message_weight or ZERO
+
+    def has_many_news(self, most: int = 500) -> bool:
+        """See `Inspect.has_many_news`."""
+        with self.store.loose() as unit:
+            after = unit.only("floors", ring=self.ring_id)[1] - 1
+            news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
+        return len({name for name, _ in news}) > most
+
+    def latest_in_ledger(self) -> int | None:
+        """See `Inspect.latest_in_ledger`."""
+        with self.store.loose() as unit:
+            rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=1)
+        return rows[0][0] if rows else None
+
+    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
+        """See `Inspect.shares`."""
+        check_number(blocks, "a number of blocks")
+        with self.session.snapshot() as (unit, shelf):
+            ledger = ledger_pages(unit, self.ring_id, blocks)
+            told = fairness_of(shelf, ledger, most=0).origins if ledger else ()
+            since = moment(shelf.now - int(LATELY * 1_000_000))
+        found: dict[tuple[str, str], Received] = {}
+        for page in ledger:
+            for entry in page.entries:
+                one = found.setdefault((entry.origin, entry.priority), Received())
+                one.messages += entry.messages if page.at > since else 0
+        for its in told:
+            one = found.setdefault((its.origin, its.priority), Received())
+            one.promised, one.received = its.promised, its.received
+        return (ledger[0].block if ledger else None), found
+
+
+def _events_of(row_id: int, whose: str, block: int | None, at: int, data: Any) -> Iterator[Event]:
+    seq = row_id << SEQ_BITS
+    for run in codec.unpack_events(whose, bytes(data)):
+        yield from run.unroll(block, at / 1_000_000, seq)
+        seq += len(run.ids)

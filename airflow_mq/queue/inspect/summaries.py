@@ -1,0 +1,199 @@
+"""Glances: how queues, blocks and pages stand, from reads that are bounded however much waits.
+
+A glance adds up what books know and what lies behind them, of at most so many mails a queue, and says where there is
+more; `footprint` tells a number that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ...core.orders import Entry
+from ...core.priority import origin_of, priority_of
+from ...core.weight import Weight
+from ...store import codec
+from ...store.rows import PLANNED, BlockRow
+from ...store.shelf import SqlShelf
+from ...store.unit import Unit
+from ..blocks.settlement import STATES
+from ..values import moment
+from .waiting import first_mail
+
+#: How many mails of a queue a glance adds up.
+MOST_MAILS = 1_000
+#: Living blocks that are looked at.
+_LIVING = 1_000
+#: Seconds over which the page tells rates.
+LATELY = 600.0
+
+
+@dataclass(frozen=True)
+class QueueGlance:
+    """How a queue stands, at a glance."""
+
+    origin: str
+    priority: str
+    #: What waits, is in flight, or is set aside; of what is in flight also what was answered for already.
+    messages: int
+    size: int
+    #: Whether it is that much at least, and more lies behind it that was not counted.
+    more: bool
+    in_flight: int
+    set_aside: int
+    #: When the first of those that wait was sent.
+    oldest: datetime | None
+    #: Why servicing passes it by: `paused`, `in flight` or `backoff`; until when, of the last.
+    passed_by: str
+    wakes_at: datetime | None
+    share: int
+    #: Messages that came lately and are still there, where that was asked for.
+    lately: int
+
+    @property
+    def ready(self) -> int:
+        """Messages that a block may take."""
+        return max(self.messages - self.in_flight - self.set_aside, 0)
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it has a turn: not all of it waits for a person."""
+        return self.messages > self.set_aside
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused, by itself or with a group that holds it."""
+        return self.passed_by == "paused"
+
+
+@dataclass(frozen=True)
+class BlockGlance:
+    """A block, as it was planned and as it ended."""
+
+    id: int
+    key: str | None
+    #: `planned`, `settled` or `released`.
+    state: str
+    by_hand: bool
+    planned_at: datetime
+    ended_at: datetime | None
+    deadline: datetime
+    limit: Weight
+    #: What its messages were thought to cost, and the steps around them.
+    planned: Weight
+    #: What it cost in the end; nothing, as long as it lives.
+    used: Weight | None
+    messages: int
+    by: str
+    #: What became of its messages: `processed`, `failed`, `set_aside`, `went_back`, `expired`.
+    result: Mapping[str, int]
+    #: Its page of the ledger, where that was asked for and is still kept.
+    entries: Sequence[Entry] = ()
+
+    @property
+    def cost(self) -> Weight:
+        """What it used; of one that lives, what it is planned to use."""
+        return self.planned if self.used is None else self.used
+
+    def state_at(self, now: datetime) -> str:
+        """Its state, or `overdue`."""
+        return "overdue" if self.state == "planned" and self.deadline <= now else self.state
+
+
+@dataclass(frozen=True)
+class PageGlance:
+    """A stored page of a queue."""
+
+    page: int
+    #: The first message that was not tried yet.
+    first: int
+    messages: int
+    size: int
+    #: Those of them that wait for a person.
+    kept: int
+    #: `head` (serviced next), `waiting`, or `stale` (behind the window, for what is set aside).
+    state: str
+
+
+def queues_of(
+    unit: Unit, shelf: SqlShelf, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
+    exact: bool = False,
+) -> list[QueueGlance]:  # fmt: skip
+    """How these books stand; those of which nothing is left are left out.
+
+    :param lately: seconds within which messages count as new.
+    :param most: how many mails of a queue are added up.
+    :param exact: tell when the first message was sent that still waits, not the first of its page.
+    """
+    most = MOST_MAILS if most is None else most
+    shelf.load_books(names)
+    columns: dict[str, list[Any]] = {
+        "origin": list(names),
+        "floor": [shelf.origins[name].cut.floor for name in names],
+        "begin": [shelf.book(name).begin for name in names],
+    }
+    asked = {"most": most, "latest": MOST_MAILS if lately else 0, "since": shelf.now - int(lately * 1_000_000)}
+    rows = unit.rows_for("depths", columns, ring=shelf.ring_id, **asked) if names else []
+    held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
+    found = []
+    for name, mails, items, size, oldest, new, kept in rows:
+        book, ahead = shelf.book(name), shelf.origins[name].cut.ahead
+        for _, its_items, its_size in facts(unit, shelf.ring_id, sorted(ahead)):
+            items, size = items - its_items, size - its_size
+        if book.message_count + items <= 0:
+            continue
+        sent, wakes = first.get(name, oldest), shelf.origins[name].row.wake_at
+        found.append(QueueGlance(
+            origin_of(name), priority_of(name), book.message_count + items, book.size + size, mails == most,
+            held.get(name, 0), kept, None if sent is None else moment(sent), book.passed_by,
+            moment(wakes) if book.passed_by == "backoff" else None, book.standing.share, new,
+        ))  # fmt: skip
+    return found
+
+
+def _first_sent(unit: Unit, shelf: SqlShelf, names: Sequence[str]) -> dict[str, int]:
+    """When the first message was sent that waits in a page of these books."""
+    books = [shelf.book(name) for name in names]
+    shelf.fetch_pages((book.origin, book.begin) for book in books if book.is_ready)
+    first = {book.origin: first_mail(shelf, book) for book in books if book.is_ready}
+    known = {name: id_ for name, id_ in first.items() if id_ is not None}
+    columns: dict[str, list[Any]] = {"origin": list(known), "id": list(known.values())}
+    sent = dict(unit.rows_for("sent_at", columns, ring=shelf.ring_id)) if known else {}
+    return {name: sent[id_] for name, id_ in known.items() if id_ in sent}
+
+
+def _held(unit: Unit, ring: int, names: Sequence[str]) -> dict[str, int]:
+    """How much of each book live blocks hold."""
+    found: dict[str, int] = {}
+    for name, data in unit.claims_of(ring, names):
+        found[name] = found.get(name, 0) + codec.unpack_claim(name, bytes(data)).messages
+    return found
+
+
+def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
+    """Of mails that lie in pages already, though they are counted as new: id, messages, bytes."""
+    return unit.rows_for("mail_facts", {"id": ids}, ring=ring) if ids else []
+
+
+def living(unit: Unit, ring: int) -> list[BlockGlance]:
+    """The blocks that hold messages."""
+    return blocks_of(unit.blocks(ring, PLANNED, limit=_LIVING))
+
+
+def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockGlance]:
+    """Blocks by their rows, and their pages of the ledger."""
+    return [_block(row, (pages or {}).get(row.number, ())) for row in rows]
+
+
+def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:
+    said = row.details_json
+    result = dict(said.get("result", {}))
+    used = result.pop("weight", None)
+    return BlockGlance(
+        row.number, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
+        None if row.ended_at is None else moment(row.ended_at), moment(row.deadline), said["limit"],
+        said["planned"].plus(said["overhead"]), None if used is None else Weight(int(used[0]), int(used[1])),
+        said["messages"], str(said.get("by", "")), result, entries,
+    )  # fmt: skip

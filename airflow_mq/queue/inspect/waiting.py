@@ -1,0 +1,143 @@
+"""Who is ready, since when, and what it asks for: all queues of a ring at once.
+
+A few statements tell of each queue the first page, or the first mail, that waits. Mostly that is all of it; where it
+is not, it is the least that the queue asks for, and `left` finds out the rest for the few of whom it matters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from ...core.book import Book
+from ...core.claims import Scales
+from ...core.clock import Asks
+from ...core.page import WAITING, Page
+from ...core.priority import origin_of
+from ...core.weight import Weight
+from ...store import codec
+from ...store.rows import MailRow, PageRow
+from ...store.shelf import SqlShelf
+from ...store.thaw import mail_of, page_of
+
+#: A queue of so many messages is looked through for what it still asks for.
+COUNTED = 4096
+
+
+class Waiting:
+    """The queues of a ring that a block could take something of now."""
+
+    def __init__(self, shelf: SqlShelf, parts: Callable[[Weight], int], blocks: Sequence[int]) -> None:
+        """
+        :param parts: how much of a block a weight is.
+        :param blocks: the ids of those of the ledger, the oldest first.
+        """
+        self.shelf, self.parts, self.blocks = shelf, parts, blocks
+        self._scales = Scales(shelf)
+        #: What a page asks for of which nothing but the lengths of its messages matters: many are alike.
+        self._alike: dict[bytes, int] = {}
+
+    @cached_property
+    def _due(self) -> dict[int, str]:
+        """Mail that is due and has not joined yet, and whose it is."""
+        shelf = self.shelf
+        return {row[1]: row[0] for row in shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
+
+    @cached_property
+    def _with_due(self) -> set[str]:
+        return set(self._due.values())
+
+    def of_all(self) -> dict[str, Asks]:
+        """What each book of the ring asks for, by its name."""
+        unit, ring, now = self.shelf.unit, self.shelf.ring_id, self.shelf.now
+        passed = {row[0] for row in unit.rows("paused", ring=ring, now=now)}
+        passed |= {origin_of(row[0]) for row in unit.rows("claimed", ring=ring)}
+        found: dict[str, Asks | None] = {}
+        for statement, asks in (("first_pages", self._of_page), ("first_mails", self._of_mail)):
+            for row in unit.rows(statement, ring=ring):
+                name, wake_at = row[0], row[1]
+                if wake_at <= now and origin_of(name) not in passed and not self.shelf.is_paused_below(name):
+                    found[name] = asks(*row)
+        return {name: asks for name, asks in found.items() if asks is not None}
+
+    def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
+        """What these books ask for, looked at one by one."""
+        found = {}
+        for name in names:
+            book = self.shelf.book(name)
+            mail = None if book.passed_by else first_mail(self.shelf, book)
+            if mail is not None:
+                found[name] = Asks(self._since(mail))
+        return found
+
+    def left(self, name: str) -> float:
+        """All that a queue asks for; where it is much, nobody counts it, and it counts as without end."""
+        book = self.shelf.book(name)
+        while book.message_count <= COUNTED and self.shelf.pull(book):
+            pass
+        if book.message_count > COUNTED:
+            return inf
+        pages = (self.shelf.page(name, index) for index in range(book.begin, book.end))
+        return sum(self._asked(name, page) for page in pages if page is not None)
+
+    def _since(self, mail: int) -> int:
+        """From which of the blocks on this mail was there."""
+        # Ids of mail and blocks come from one counter; what is due has not joined yet.
+        return len(self.blocks) if mail in self._due else bisect_left(self.blocks, mail)
+
+    def _asked(self, name: str, page: Page) -> int:
+        return sum(
+            self.parts(self._scales.weight(name, page, item)) for item, mark in enumerate(page.marks) if mark == WAITING
+        )
+
+    def _of_page(
+        self, name: str, _: int, messages: int, whole: bool, at: int, items: int, used: int, first_index: int,
+        remaining: int, size: int, first: int, slices: bytes, lengths: bytes, marks: bytes, notes: bytes,
+    ) -> Asks:  # fmt: skip
+        """What a queue asks for by the first page that waits; its slices are there where it is no plain one."""
+        if not slices:
+            mail, asked = first, self._plain(bytes(lengths))
+        else:
+            row = PageRow(name, at, items, used, first_index, remaining, size, slices, lengths, marks, notes)
+            page = page_of(row)
+            mail, asked = page.mail_of(first_index), self._asked(name, page)
+        if messages > COUNTED:
+            return Asks(self._since(mail), inf, True)
+        return Asks(self._since(mail), asked, bool(whole) and name not in self._with_due)
+
+    def _plain(self, lengths: bytes) -> int:
+        if lengths not in self._alike:
+            numbers = codec.unpack_numbers(lengths)[0]
+            self._alike[lengths] = sum(self.parts(self.shelf.config.weigher.weigh(length)) for length in numbers)
+        return self._alike[lengths]
+
+    def _of_mail(self, name: str, _: int, messages: int, ahead: int, whole: bool, *said: Any) -> Asks | None:
+        """What a queue that is in no page asks for by its first mail."""
+        if ahead:
+            # Some of its mail is in pages that are done: it takes a look to know which is the first that is not.
+            self.shelf.pull(self.shelf.book(name))
+            return self.of_some([name]).get(name)
+        row = MailRow(name, *said)
+        mail, page = mail_of(row), Page(0)
+        if messages + mail.items > COUNTED:
+            return Asks(self._since(mail.id), inf, True)
+        page.append(mail, self.shelf.config.heap_size)
+        whole = bool(whole) and not messages and len(page.lengths) == mail.items and name not in self._with_due
+        return Asks(self._since(mail.id), self._asked(name, page), whole)
+
+
+def first_mail(shelf: SqlShelf, book: Book) -> int | None:
+    """The mail in which the first message that waits arrived."""
+    for index in range(book.begin, book.end):
+        page = shelf.page(book.origin, index)
+        if page is None or page.is_attempted:
+            continue
+        place = page.first_index
+        for part in page.slices:
+            if place < part.items:
+                return part.mail
+            place -= part.items
+    return None

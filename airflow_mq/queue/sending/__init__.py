@@ -1,0 +1,1 @@
+"""Sending: packing, limits, inline execution, and commands in transactions of the caller."""

@@ -1,0 +1,116 @@
+"""Executing a message at once, where nobody has to wait for that: the ring is empty, and nothing is in flight.
+
+The message is enqueued and committed first, as always. Then, if the ring is free, nothing is in flight in it, and
+this message is all that waits in it, it is executed here and settled in the usual way, with its events, its page of
+the ledger, and what the processor sent. Else it stays queued, and nobody can tell that it was looked at; so it does
+when it weighs more than a call may use, and when the processor yields, wants more weight, or fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from ...core.book import Book
+from ...core.claims import Scales
+from ...core.errors import Busy, InvalidInput, StoreBusy, TokenRefused
+from ...core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
+from ...core.page import WAITING, Page
+from ...core.priority import told
+from ...core.service import Ladder, OneByOne, overweight_limit
+from ...core.weight import ZERO, Meter, Weight
+from ...store.rows import PLANNED
+from ..attempts import BatchProcessor, Processor, deliver
+from ..service import Service
+from ..session import RingSession
+from ..values import Delivery
+from ..walk import walk_ring
+
+log = logging.getLogger("airflow_mq.service")
+
+
+@dataclass(frozen=True)
+class Inline:
+    """What executes messages at once, and what that may cost in one call, with the steps of servicing."""
+
+    processor: Processor
+    weight: Weight
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight", Weight.of(self.weight))
+        processor: object = self.processor
+        if isinstance(processor, BatchProcessor) or not callable(processor):
+            raise InvalidInput("what executes a message at once is a processor of single messages, a callable")
+
+
+class _StaysQueued(Exception):
+    """Not now: nothing is written."""
+
+
+def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
+    """Execute the message that was just enqueued, if it is alone; tell whether it is settled."""
+    try:
+        once = _Once(session, inline)
+        with once.holding_ring(patience=0.0):
+            once.execute(book, payload)
+    except _StaysQueued:
+        return False
+    except (Busy, StoreBusy, TokenRefused) as reason:
+        log.debug("a message of %s stays queued: %s", told(book), reason)
+        return False
+    return True
+
+
+class _Once(Service):
+    """A call of servicing that tries one message."""
+
+    def __init__(self, session: RingSession, inline: Inline) -> None:
+        super().__init__(session, inline.processor, inline.weight, 1, 60.0, None)
+        self.inline, self.tried = inline, False
+
+    def execute(self, book: str, payload: bytes) -> None:
+        """Try the one message that waits, if it is this one."""
+        if not self._is_alone(book, payload):
+            raise _StaysQueued
+        self.scales = Scales(self.shelf)
+        attempt = OneByOne(self._try, self.scales, self._begin_visit)
+        ladder = Ladder(self.shelf, self.meter, overweight_limit(self.shelf, self.meter.limit), attempt)
+        walk_ring(ladder, self.ledger, self.shelf.config.order, None, self.shelf)
+        if not self.tried:
+            raise _StaysQueued
+
+    def _is_alone(self, name: str, payload: bytes) -> bool:
+        shelf = self.shelf
+        if shelf.unit.blocks(shelf.ring_id, PLANNED, limit=1):
+            return False
+        if list(islice(chain(shelf.high, shelf.ring), 2)) != [name] or shelf.book(name).passed_by:
+            return False
+        waiting = list(islice(self._waiting(shelf.book(name)), 2))
+        return len(waiting) == 1 and shelf.payloads(name, waiting[0][0])[waiting[0][1]] == payload
+
+    def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
+        """What waits in a queue, all of it."""
+        while self.shelf.pull(book):
+            pass
+        for index in range(book.begin, book.end):
+            page = self.shelf.page(book.origin, index)
+            for item, mark in enumerate(page.marks if page is not None else b""):
+                if page is not None and mark == WAITING:
+                    yield page, item
+
+    def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        if self.tried:
+            # What the processor sent waits for its turn, as if it had come from anywhere else.
+            return Overweight(ZERO)
+        weight = self.scales.weight(book.origin, page, item)
+        if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
+            raise _StaysQueued
+        payload = self.shelf.payloads(book.origin, page)[item]
+        delivery = Delivery(book.origin, payload, page, item, meter, self.shelf)
+        outcome = deliver(self.inline.processor, delivery, self.shelf)
+        if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
+            raise _StaysQueued
+        self.tried = True
+        return outcome

@@ -1,0 +1,68 @@
+"""How many origins a ring takes at a time, for rings that say so.
+
+An origin counts while anything of it is stored: waiting, in flight, set aside, or due later. A call that adds none
+looks once, and that is all. Calls that add some look one after the other, so that together they keep the bound;
+what may pass it by is a queue that runs empty in the very moment in which somebody sends to it, one for each such call.
+What a processor enqueues is not held up: an outcome has to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ...core.config import RingConfig
+from ...core.errors import TooManyOrigins
+from ...core.message import group_of
+from ...core.priority import LAST, MARK, PAST_HIGH, books_of, origin_of
+from ...store.unit import Unit
+
+#: Right after a group's own name, and after all names below it: `0` comes next to `/`.
+_ABOVE, _BELOW = "\x01", "0"
+
+
+def has_bound(config: RingConfig) -> bool:
+    """Whether a ring takes so many origins at a time, and no more."""
+    return config.max_origins is not None or config.max_origins_per_group is not None
+
+
+def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Callable[[object], RingConfig]) -> None:
+    """Raise `TooManyOrigins` if these would be too many; what was looked at stays true until the transaction ends."""
+    wanted = sorted(set(map(origin_of, origins)))
+    if not _unknown(unit, ring, wanted):
+        return
+    config = reread(unit.only("hold_config", ring=ring)[0])
+    fresh = _unknown(unit, ring, wanted)
+    if config.max_origins is not None:
+        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
+        _refuse(fresh, room, config.max_origins, "max_origins", "this ring")
+    if config.max_origins_per_group is not None:
+        most = config.max_origins_per_group
+        for group in sorted({group_of(origin) for origin in fresh}):
+            there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
+            mine = [origin for origin in fresh if group_of(origin) == group]
+            _refuse(mine, most - there, most, "max_origins_per_group", f"{group!r} in this ring")
+
+
+def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
+    names = [name for origin in origins for name in books_of(origin)]
+    known = {origin_of(row[0]) for row in unit.rows_for("known_origins", {"origin": names}, ring=ring)}
+    return [origin for origin in origins if origin not in known]
+
+
+def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) -> int:
+    found: set[str] = set()
+    for first, below in (*ranges, *((MARK + first, MARK + below) for first, below in ranges)):
+        for statement in ("origins_from", "mail_origins_from", "delayed_origins_from"):
+            values = {"first": first, "below": below, "limit": most + 1}
+            if statement != "delayed_origins_from":
+                values["after"] = ""
+            found.update(origin_of(row[0]) for row in unit.rows(statement, ring=ring, **values))
+    return len(found)
+
+
+def _refuse(fresh: Sequence[str], room: int, most: int, setting: str, whose: str) -> None:
+    if len(fresh) > max(room, 0):
+        raise TooManyOrigins(
+            f"{whose} takes {most:,} origins at a time, and {fresh[max(room, 0)][:80]!r} would be one more; nothing of "
+            f"this call was stored: wait until other queues are empty, use fewer origins, or raise {setting}"
+        )

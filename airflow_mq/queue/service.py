@@ -1,0 +1,228 @@
+"""Servicing in place: the processor is a Python callable, and runs here and now.
+
+No transaction is open while it runs. The service holds the ring by a lease and works in
+slices: what was answered is written, together with what was enqueued, in one short
+transaction; a crash repeats at most one slice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.book import Book
+from ..core.claims import Scales
+from ..core.errors import MessageQueueError, TokenRefused
+from ..core.events import Fate
+from ..core.orders import Ledger
+from ..core.outcome import Outcome
+from ..core.page import Page
+from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
+from ..core.weight import Meter, Weight
+from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
+from .blocks.settlement import BlockSettler
+from .servers import server_record
+from .session import SERVICE_LEASE, RingSession, current_delivery, limit_of
+from .values import Delivery, Serviced
+from .walk import renewing, walk_ring, warn_of_stuck, write_ledger
+
+log = logging.getLogger("airflow_mq.service")
+
+#: Bytes of messages that a service holds in memory; then it commits its results, however few.
+HELD = 64 << 20
+
+
+class InPlace:
+    """Servicing in place: within a call, in this process."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler) -> None:
+        self.session, self._settler = session, settler
+
+    def service_queues(
+        self,
+        processor: Processor | BatchProcessor,
+        limit: Weight | None = None,
+        *,
+        slice_messages: int = 10_000,
+        slice_seconds: float = 1.0,
+        seed: bytes | None = None,
+        progress: Callable[[Serviced], None] | None = None,
+        server: str | None = None,
+    ) -> Serviced:
+        """See `MessageQueue.service_queues`."""
+        if current_delivery.get() is not None:
+            return Serviced()
+        given = limit_of(self.session.config, limit, "what the call may cost")
+        self.session.meet_newcomers()
+        service = Service(self.session, processor, given, slice_messages, slice_seconds, progress)
+        service.server = server_record(server or self.session.actor, limit, is_dag=server is not None)
+        with service.holding_ring():
+            service.run(seed)
+        if service.met_in_flight():
+            # What tokens completed, or lost, is settled: in the next call their queues are not passed by.
+            self._settler.settle_completed(only_tokens=True)
+        return service.result
+
+
+class Service:
+    """One call of servicing in place."""
+
+    def __init__(
+        self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight,
+        slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None,
+    ) -> None:  # fmt: skip
+        self.session, self.processor, self.progress = session, processor, progress
+        self.meter = Meter(limit)
+        self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
+        self.result = Serviced()
+        self.ledger = Ledger()
+        #: Who calls, as the ledger keeps it; an execution at once is nobody's service.
+        self.server: dict[str, Any] | None = None
+        #: Whether it was a processor that was stopped: then all books are as they should be.
+        self.at_rest = False
+        self.token = secrets.token_bytes(16)
+        self.current: str | None = None
+        self._tried, self._slice_began = 0, time.monotonic()
+
+    @contextmanager
+    def holding_ring(self, patience: float | None = None) -> Iterator[None]:
+        """Take the ring on lease, and keep it while this goes on."""
+        session = self.session
+        locked = session.take_lease(self.token, "serviced", patience)
+        try:
+            with session.store.loose() as unit:
+                # What was looked at so far need not be looked at again by whoever comes next.
+                unit.last_id = locked.horizon - 1
+                self.shelf = session.shelf(unit, locked)
+                self.shelf.state = locked.state._replace(lease_token=self.token)
+                if session.listeners:
+                    self.shelf.cut_everything()
+                with renewing(session, self.token):
+                    yield
+            self._save(last=True)
+        except BaseException:
+            self._stop()
+            raise
+
+    def run(self, seed: bytes | None) -> None:
+        """Walk the ring in its order."""
+        shelf, config = self.shelf, self.shelf.config
+        scales = Scales(shelf, getattr(self.processor, "weigher", None))
+        shelf.wants_payloads = True
+        attempt: Attempt
+        if isinstance(self.processor, BatchProcessor):
+            attempt = Batching(scales, self, self.processor)
+        elif getattr(self.processor, "meters_itself", False):
+            attempt = OneByOne(self._execute, scales, self._begin_visit)
+        else:
+            attempt = Calling(scales, self, self.processor)
+        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
+        walk_ring(ladder, self.ledger, config.order, seed, shelf)
+        if self.server is not None:
+            self.ledger.head = {"server": self.server}
+            warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
+        self.result.weight = self.meter.consumed
+        self.result.origins = len(self.ledger.entries)
+
+    def met_in_flight(self) -> bool:
+        """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""
+        return any(known.row.in_flight for known in self.shelf.origins.values())
+
+    def _begin_visit(self, book: Book) -> None:
+        self.current = book.origin
+
+    def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        """Hand one message to a processor that meters itself."""
+        self.checkpoint(1)
+        payload = self.shelf.payloads(book.origin, page)[item]
+        return deliver(self._process, Delivery(book.origin, payload, page, item, meter, self.shelf), self.shelf)
+
+    def _process(self, delivery: Delivery) -> Answer:
+        assert not isinstance(self.processor, BatchProcessor)
+        try:
+            return self.processor(delivery)
+        except BaseException as error:
+            self.at_rest = not isinstance(error, Exception)
+            raise
+
+    def is_full(self, more: int, milliseconds: int = 0) -> bool:
+        """Whether results are to be written before more messages are tried, which are expected to take so long."""
+        if self._tried and (
+            self._tried + more > self.slice_messages
+            or milliseconds >= self.slice_seconds * 1_000
+            or time.monotonic() - self._slice_began > self.slice_seconds
+            or self.shelf.fetched > HELD
+        ):
+            return True
+        self._tried += more
+        return False
+
+    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
+        """Between two messages: write what was answered, if it is time to."""
+        if self.is_full(more, milliseconds) or not more:
+            self._save()
+            self._tried = more or 1
+
+    def _save(self, last: bool = False) -> None:
+        """Commit the slice, in one short transaction."""
+        session, shelf = self.session, self.shelf
+        hooks = shelf.hooks
+        with session.hold(token=self.token) as (unit, locked):
+            if locked.state.lease_token != self.token:
+                raise TokenRefused(
+                    "the ring was taken over while a message was being processed for longer than the lease; "
+                    "what was answered since the last commit is not settled and will be tried again"
+                )
+            loose, shelf.unit = shelf.unit, unit
+            if locked.state.version != shelf.state.version:
+                shelf.refresh(locked.state, self.current)
+            shelf.state = locked.state
+            self._count()
+            shelf.save()
+            shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
+            shelf.state = locked.state._replace(version=locked.state.version + 1)
+            if last:
+                session.forget_old(unit, locked.now)
+                write_ledger(unit, session.ring_id, self.ledger, locked.now)
+                unit.run("drop_lease", ring=session.ring_id, token=self.token)
+            else:
+                until = locked.now + int(SERVICE_LEASE * 1_000_000)
+                unit.run("renew_lease", ring=session.ring_id, token=self.token, until=until)
+        session.store.rest()
+        session.sweep_payloads(shelf)
+        session.notify(hooks)
+        self._tried, self._slice_began = 0, time.monotonic()
+        if self.progress:
+            self.progress(self.result)
+
+    def _stop(self) -> None:
+        """Stopped in the middle: what was answered so far is kept, if all books are as they should be.
+
+        They are where a processor was interrupted. Where it was the store that failed, or the core
+        that was interrupted, a message may be half settled: what is not committed is tried again.
+        """
+        if self.at_rest:
+            try:
+                self._save(last=True)
+                return
+            except MessageQueueError:
+                log.exception("what was answered before the service was stopped could not be written")
+        self.session.release_lease(self.token)
+
+    def _count(self) -> None:
+        for run in self.shelf.events:
+            count = len(run.ids)
+            if run.fate in (Fate.PROCESSED, Fate.DECLINED):
+                self.result.processed += count
+            elif run.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
+                self.result.set_aside += count
+            elif run.fate is Fate.EXPIRED:
+                self.result.expired += count
+            elif run.fate is Fate.WENT_BACK:
+                self.result.went_back += count
+            else:
+                self.result.failed += count
