@@ -1,26 +1,25 @@
-"""Where a store is: a small, closed language of addresses.
+"""Store addresses: a small, closed language.
 
     sqlite:///folder/store.db        below the root where one is set, else below the current folder
     sqlite:////folder/store.db       from the top of the file system
     postgresql://user:password@host:port/database?schema=airflow_mq&sslmode=require&connect_timeout=10
-    …?origins=acme%7Cacme/*&priority=regular      whoever uses this address sends as acme, and nothing urgent
+    …?origins=acme%7Cacme/*&priority=regular      users of this address send as acme, at regular priority only
 
 `postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
-`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database have to be named. The parameters are a closed list:
-`schema`, `sslmode`, the time-outs of `NUMBERS`, and `origins` and `priority`, which go with SQLite too
-(`airflow_mq.core.permit` says what they mean). Whoever may write an
-address, say in a connection of Airflow, shall reach a store with it, and not borrow what the process around it is
-or knows. Hence
+`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database are required. The parameters are a closed list:
+`schema`, `sslmode`, the time-outs of `NUMBERS`, and `origins` and `priority`, which SQLite takes too
+(`airflow_mq.core.permit` defines them). An address may come from a user who can edit Airflow connections. Such a user
+may reach a store, but must not borrow identity or secrets of the process. Hence:
 
-* one host, over TCP: through a Unix socket the server would trust the account that the process runs under;
-* no other libpq option, and nothing lent from around: neither `PGPASSWORD`, `PGOPTIONS` and `PGHOSTADDR`, nor the
-  password file, nor a client certificate, nor a Kerberos ticket (`StoreAddress.conninfo`). What can only make a
-  connection stricter or tells whom to trust stays with the environment: `PGSSLROOTCERT`, `PGCHANNELBINDING`,
-  `PGREQUIREAUTH`, and `PGSSLMODE` where the address names no sslmode;
+* one host, over TCP: through a Unix socket the server would trust the account of the process;
+* no other libpq option and nothing from the environment: no `PGPASSWORD`, `PGOPTIONS` or `PGHOSTADDR`, no password
+  file, no client certificate, no Kerberos ticket (`StoreAddress.conninfo`). Variables that only make a connection
+  stricter stay in force: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE` where the address names
+  no sslmode;
 * no parameter of SQLite's own, no `file:` address, no store in memory, no file behind a symbolic link.
 
-What is refused is refused with `AddressRefused`. Its text never repeats a part of the address that could hold a
-password, however wrongly that was written.
+Any other address raises `AddressRefused`. Its text never repeats a part of the address that could hold a password,
+even in a malformed address.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from airflow_mq.store.files import SQLITE_FORM, checked_file, refuse_network_fil
 
 __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]
 
-#: Kinds of login for which an address has all that is needed; none is lent from the process, as a ticket would be.
+#: Kinds of login that need nothing but the address.
 LOGINS = ("scram-sha-256", "md5", "password", "none")
 DEFAULT_SCHEMA = "airflow_mq"
 DEFAULT_PORT = 5432
 DEFAULT_CONNECT_TIMEOUT = 10
-#: Whole numbers that an address may set: default, least, most. Seconds, but for the count.
+#: Whole numbers that an address may set: default, least, most. All but the count are seconds.
 NUMBERS = {
     "connect_timeout": (DEFAULT_CONNECT_TIMEOUT, 1, 60),
     "statement_timeout": (300, 1, 86_400),
@@ -56,13 +55,13 @@ NUMBERS = {
     "keepalives_count": (3, 1, 50),
 }
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-#: Who may send.
+#: Parameters that restrict senders.
 PERMITTED = ("origins", "priority")
 PARAMETERS = ("schema", "sslmode", *NUMBERS, *PERMITTED)
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
 
-# Only these are named when they are refused; any other name may be a piece of a badly written password.
+# Errors repeat only these names; any other name may be a piece of a badly written password.
 _KNOWN_AND_REFUSED = (
     "application_name cache channel_binding client_encoding dbname fallback_application_name gssencmode host hostaddr "
     "immutable keepalives krbsrvname load_balance_hosts load_extension mode nolock options passfile password port "
@@ -79,15 +78,15 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
 _SENDERS = re.compile(r"(?:origins|priority)=[^#]*\Z")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-#: A file of SQLite knows no schemas.
+#: Prefix of table names in SQLite, which has no schemas.
 SQLITE_PREFIX = "mq_"
-# Below a device nothing can exist, so libpq finds no file there and says nothing. (Left empty, it would look at home.)
+# No file can exist below a device, so libpq finds none. (With an empty value libpq would use the home folder.)
 _NO_FILE = os.devnull + "/none"
 
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """The address of one store, checked however it was made: by `parse`, `sqlite_address` or from its parts."""
+    """The address of one store, checked however it is made: by `parse`, by `sqlite_address` or from its parts."""
 
     driver: Literal["sqlite", "postgresql"]
     path: Path | None = None
@@ -99,17 +98,17 @@ class StoreAddress:
     schema: str = DEFAULT_SCHEMA
     sslmode: str | None = None
     connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
-    #: After so many seconds the server cancels a statement, and soon after that the client closes the connection.
+    #: Seconds after which the server cancels a statement; soon after that the client closes the connection.
     statement_timeout: int = NUMBERS["statement_timeout"][0]
-    #: After so many seconds without a statement the server ends an open transaction, and releases what it locked.
+    #: Seconds without a statement after which the server ends an open transaction and releases its locks.
     idle_in_transaction_session_timeout: int = NUMBERS["idle_in_transaction_session_timeout"][0]
-    #: Seconds for which either end waits for the other's network to acknowledge what it sent.
+    #: Seconds for which either end waits for the other to acknowledge sent data.
     tcp_user_timeout: int = NUMBERS["tcp_user_timeout"][0]
-    #: Seconds of silence before the first probe of a connection, between probes, and how many may stay unanswered.
+    #: Seconds of silence before the first probe, seconds between probes, and unanswered probes to tolerate.
     keepalives_idle: int = NUMBERS["keepalives_idle"][0]
     keepalives_interval: int = NUMBERS["keepalives_interval"][0]
     keepalives_count: int = NUMBERS["keepalives_count"][0]
-    #: What whoever uses this address is confined to when they send.
+    #: Restrictions of senders that use this address.
     origins: str | None = None
     priority: str | None = None
 
@@ -125,12 +124,12 @@ class StoreAddress:
 
     @property
     def prefix(self) -> str:
-        """What tables' names begin with. The schema's name was checked when the address was read."""
+        """The prefix of table names. The schema's name was checked when the address was made."""
         return SQLITE_PREFIX if self.driver == "sqlite" else f'"{self.schema}".'
 
     @property
     def permit(self) -> Permit:
-        """Who may send."""
+        """The restrictions of senders."""
         if self.origins is None and self.priority is None:
             return OPEN
         try:
@@ -140,27 +139,27 @@ class StoreAddress:
 
     @property
     def safe(self) -> str:
-        """The address without its password, for people and logs."""
+        """The address without its password, for display and logs."""
         return self._written(with_password=False)
 
     @property
     def uri(self) -> str:
-        """The address as `parse` reads it, password included: not for people, logs or command lines."""
+        """The address as `parse` reads it, with its password: not for display, logs or command lines."""
         return self._written(with_password=True)
 
     def conninfo(self) -> dict[str, str | int]:
-        """Return what to give to `psycopg.connect`, so that libpq adds nothing of its surroundings."""
+        """Return the parameters of `psycopg.connect`; libpq adds none from its environment."""
         if self.host is None or self.user is None or self.database is None:
             raise AddressRefused("only an address of PostgreSQL has connection parameters")
         settings: dict[str, str | int] = {
             "host": self.host,
-            "hostaddr": "",  # or PGHOSTADDR would lead somewhere else
+            "hostaddr": "",  # else PGHOSTADDR would apply
             "port": self.port,
             "user": self.user,
-            "password": self.password or "",  # or PGPASSWORD would go to any host that an address names
-            "passfile": _NO_FILE,  # and so would what ~/.pgpass has for any host
+            "password": self.password or "",  # else PGPASSWORD would go to any host of an address
+            "passfile": _NO_FILE,  # else passwords of ~/.pgpass would, too
             "dbname": self.database,
-            "sslcert": _NO_FILE,  # the process's own certificate, key and ticket are not the address's to use
+            "sslcert": _NO_FILE,  # an address must not use the certificate, key or ticket of the process
             "sslkey": _NO_FILE,
             "gssencmode": "disable",
             "options": "",
@@ -179,11 +178,11 @@ class StoreAddress:
         return settings if self.sslmode is None else {**settings, "sslmode": self.sslmode}
 
     def file_uri(self, mode: Literal["ro", "rw", "rwc"]) -> str:
-        """Return what to give to `sqlite3.connect(…, uri=True)`.
+        """Return the address for `sqlite3.connect(…, uri=True)`.
 
-        Opened with `ro` nothing is created. Left to itself SQLite would make (and leave) the files -wal and -shm
-        beside a store that nobody has open; while there is no -wal, the file alone holds everything and is read as
-        it is. Should a writer come at that very moment, the worst is a read that fails.
+        Mode `ro` creates nothing. By default SQLite would create (and leave) the files -wal and -shm beside a store
+        that no process has open. Without a -wal the file alone holds everything, so it is opened as immutable. If a
+        writer opens the store at that moment, the worst result is a failed read.
         """
         if self.path is None:
             raise AddressRefused("only an address of SQLite has a file")
@@ -199,8 +198,8 @@ class StoreAddress:
         return f"{written}/{quote(self.database or '', safe='')}{self._parameters(PARAMETERS)}"
 
     def _parameters(self, names: Iterable[str]) -> str:
-        said = ((name, getattr(self, name)) for name in names)
-        named = [f"{name}={quote(str(value))}" for name, value in said if value != _DEFAULTS[name]]
+        values = ((name, getattr(self, name)) for name in names)
+        named = [f"{name}={quote(str(value))}" for name, value in values if value != _DEFAULTS[name]]
         return f"{'?' if named else ''}{'&'.join(named)}"
 
 
@@ -211,7 +210,7 @@ _DEFAULTS = {
 
 
 def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
-    """Read an address; with a root, a SQLite file has to be below it. Nothing is opened or created."""
+    """Return the parsed address; with a root, require a SQLite file below it. Open and create nothing."""
     scheme, separator, rest = uri.partition("://")
     if not uri.isprintable() or uri != uri.strip():
         raise AddressRefused("the address has a character that cannot be printed, or blanks around it")
@@ -232,7 +231,7 @@ def _parse_sqlite(rest: str, root: Path | None) -> StoreAddress:
     if "#" in rest or (mark and not _SENDERS.match(query)):
         raise AddressRefused(f"an address of SQLite takes no parameters but origins and priority; write {SQLITE_FORM}")
     if rest == ":memory:":
-        rest = "/" + rest  # refused below, with the reason
+        rest = "/" + rest  # rejected below, with the reason
     if rest and not rest.startswith("/"):
         raise AddressRefused(f"a file has no host, so it takes three slashes: {SQLITE_FORM}")
     path = _decoded(rest[1:], "path")
@@ -257,7 +256,7 @@ def _parse_postgres(rest: str) -> StoreAddress:
             "percent-encoded in user, password and database"
         )
     user, database = (_decoded(found[part] or "", part) for part in ("user", "database"))
-    # Whether the rest is what it seems is known only now; so the parameters are looked at last.
+    # Only now are the other parts known to be what they seem, so the parameters come last.
     _check_named(user=user, host=found["host"], database=database)
     given = dict(_parameters(found["query"]))
     numbers: dict[str, Any] = {name: _number(given[name], name) for name in NUMBERS if name in given}
@@ -324,17 +323,17 @@ def _check_postgres(address: StoreAddress) -> None:
 
 
 def _can_require_auth() -> bool:
-    """Whether libpq can be told which kinds of login a server may ask for."""
+    """Return whether libpq can restrict the kinds of login that a server may ask for."""
     from psycopg import pq
 
     return pq.version() >= 160_000
 
 
 def _logins() -> str:
-    """Kinds of login that a server may ask for; of `LOGINS` those that `PGREQUIREAUTH` leaves."""
-    named = [one.strip() for one in os.environ.get("PGREQUIREAUTH", "").split(",") if one.strip()]
-    refused = [one[1:] for one in named if one.startswith("!")]
-    left = [one for one in LOGINS if one not in refused and (refused or not named or one in named)]
+    """Return the kinds of login that a server may ask for: those of `LOGINS` that `PGREQUIREAUTH` allows."""
+    named = [kind.strip() for kind in os.environ.get("PGREQUIREAUTH", "").split(",") if kind.strip()]
+    refused = [kind[1:] for kind in named if kind.startswith("!")]
+    left = [kind for kind in LOGINS if kind not in refused and (refused or not named or kind in named)]
     if not left:
         raise AddressRefused(
             f"PGREQUIREAUTH leaves no kind of login: a store is reached by {', '.join(LOGINS)}; add one of these to it"

@@ -1,4 +1,4 @@
-"""Files that hold payloads kept apart: in a folder of this machine, or wherever `fsspec` reaches."""
+"""Files of external payloads: in a folder of this machine, or in a file system of `fsspec`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..core.errors import ConfigRefused, StoreUnreachable
 
 _NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
 
-#: Names the only folders and addresses that this process reads, writes and removes payload files in, by commas.
+#: Environment variable with the only folders, comma-separated, in which this process uses payload files.
 ROOTS = "AIRFLOW_MQ_BLOB_ROOTS"
 _NAME = re.compile(r"[0-9a-f]{32}\.blob")
 
-#: From an address to a file system of fsspec's kind, and the path there.
+#: Function from an address to an fsspec file system and the path in it.
 FileSystemOf = Callable[[str], tuple[Any, str]]
 
 
 def by_fsspec(address: str) -> tuple[Any, str]:
-    """The file system that fsspec knows for an address, with what the surroundings tell of who asks.
+    """Return the fsspec file system of an address, with credentials from the environment, and the path in it.
 
-    The connection of Airflow that an address of a bucket may name, as in `s3://aws@bucket/folder`, says nothing here.
+    An address may name an Airflow connection, as in `s3://aws@bucket/folder`; this function ignores it.
     """
     try:
         files, path = import_module("fsspec.core").url_to_fs(_NAMED.sub(r"\1", address))
@@ -36,18 +36,18 @@ def by_fsspec(address: str) -> tuple[Any, str]:
 
 
 def fresh_name(folder: str) -> str:
-    """A file in the folder that nobody else will write."""
+    """Return the path of a new file in a folder."""
     return f"{folder.rstrip('/')}/{secrets.token_hex(16)}.blob"
 
 
 def named_roots() -> frozenset[str] | None:
-    """The folders that the environment of this process names; nothing, where it leaves that to the rings."""
-    said = os.environ.get(ROOTS)
-    return None if said is None else frozenset(_bare(root.strip()) for root in said.split(",") if root.strip())
+    """Return the folders that `ROOTS` names, or `None` if it is not set and the rings name them."""
+    value = os.environ.get(ROOTS)
+    return None if value is None else frozenset(_bare(root.strip()) for root in value.split(",") if root.strip())
 
 
 def is_below(path: str, roots: Iterable[str]) -> bool:
-    """Whether a path is that of a payload file, directly in one of these folders."""
+    """Return whether a path is that of a payload file directly in one of these folders."""
     folder, _, name = path.rpartition("/")
     return _NAME.fullmatch(name) is not None and _bare(folder) in {_bare(root) for root in roots}
 
@@ -57,7 +57,7 @@ def _bare(folder: str) -> str:
 
 
 class BlobFile:
-    """One file: written whole or not at all, and read piece by piece."""
+    """A file that is written whole or not at all, and read in pieces."""
 
     def __init__(self, path: str, filesystem_of: FileSystemOf = by_fsspec) -> None:
         self.path, self._filesystem_of = path.removeprefix("file://"), filesystem_of
@@ -65,20 +65,20 @@ class BlobFile:
         self._stream: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Open it for writing, under another name where that would be seen."""
+        """Open the file for writing, under a temporary name on a local disk."""
         try:
             if self._is_local:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream = open(f"{self.path}.part", "xb", opener=_private)  # noqa: SIM115 - closed by finish or drop
             else:
-                # Object stores show a file when it is complete.
+                # Object stores show only complete files.
                 files, place = self._filesystem_of(self.path)
                 self._stream = files.open(place, "wb")
         except OSError as error:
             raise _unreachable(self.path, error) from error
 
     def write(self, data: bytes) -> None:
-        """Go on writing."""
+        """Write the next bytes."""
         assert self._stream is not None
         try:
             self._stream.write(data)
@@ -86,7 +86,7 @@ class BlobFile:
             raise _unreachable(self.path, error) from error
 
     def finish(self) -> None:
-        """It is complete, and stays so when the power fails."""
+        """Complete the file; it survives a power failure from now on."""
         assert self._stream is not None
         try:
             if self._is_local:
@@ -101,14 +101,14 @@ class BlobFile:
             raise _unreachable(self.path, error) from error
 
     def drop(self) -> None:
-        """Write no more."""
+        """Abandon the file."""
         stream, self._stream = self._stream, None
         if stream is not None:
             with suppress(OSError):
                 getattr(stream, "discard", stream.close)()
 
     def open(self) -> IO[bytes]:
-        """Open it for reading; raises `FileNotFoundError` if it is not there."""
+        """Open the file for reading; raise `FileNotFoundError` if it does not exist."""
         try:
             if self._is_local:
                 return open(self.path, "rb")
@@ -121,7 +121,7 @@ class BlobFile:
             raise _unreachable(self.path, error) from error
 
     def size(self) -> int | None:
-        """How large it is; nothing if it is not there."""
+        """Return the size of the file, or `None` if it does not exist."""
         try:
             if self._is_local:
                 return os.stat(self.path).st_size
@@ -133,7 +133,7 @@ class BlobFile:
             raise _unreachable(self.path, error) from error
 
     def remove(self) -> None:
-        """Remove it, complete or not; nothing happens if it is not there."""
+        """Delete the file, complete or not, if it exists."""
         try:
             if self._is_local:
                 for name in (self.path, f"{self.path}.part"):
@@ -162,4 +162,4 @@ def _sync_folder(folder: Path) -> None:
 def _unreachable(path: str, error: OSError) -> StoreUnreachable:
     folder = path.rpartition("/")[0]
     reason = error.strerror or type(error).__name__
-    return StoreUnreachable(f"the folder of payloads kept apart, {folder}, cannot be used: {reason}")
+    return StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}")

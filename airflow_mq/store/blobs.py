@@ -1,9 +1,9 @@
-"""Payloads kept apart: streamed in, read back, and removed when nobody refers to them.
+"""External payloads: upload, reading, and removal of unused ones.
 
-Bytes come in under an upload of their own, a few chunks to a short transaction, so that senders of the same
-payload never wait for each other. The first upload to be complete becomes the blob of its hash, the others are
-dropped. Uses follow the messages that refer to a blob: the tables see to that (see the migration). What a
-message needed and nobody needs any more is found by its past use, and what belongs to nothing by its upload.
+Each upload writes a few chunks per short transaction, so that senders of the same payload never wait for each other.
+The first complete upload becomes the blob of its hash; the others are deleted. Triggers keep the uses of a blob in
+step with the messages that refer to it (see the migration). The sweep finds unused blobs by their ended uses, and
+abandoned bytes by their upload.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .unit import Unit
 #: Bytes of a chunk, and how many of them one transaction writes.
 CHUNK = 1 << 20
 TOGETHER = 4
-#: Blobs that one transaction of the sweep looks at, and chunks that it removes.
+#: Blobs per transaction of the sweep, and chunks that it deletes.
 SWEPT, REMOVED = 100, 64
 
 
 class Upload:
-    """A payload on its way in.
+    """An external payload that is being uploaded.
 
-    :param keep: seconds for which it is kept between two pieces, and, once complete, until a message refers to it.
-    :param folder: where its file is to lie; none, where its bytes are to lie in the database.
+    :param keep: seconds until it expires, counted from the last piece, until a message refers to it
+    :param folder: folder of its file; without one its bytes are stored in the database
     """
 
     def __init__(self, store: Store[Any], keep: float, folder: str | None) -> None:
@@ -61,7 +61,7 @@ class Upload:
         self._touched = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes; what fills some chunks is written down."""
+        """Add bytes, and write full chunks."""
         self.size += len(data)
         if self.size > MOST_BLOB_BYTES:
             raise InvalidMessage(
@@ -76,7 +76,7 @@ class Upload:
             self._write(chunks)
 
     def finish(self) -> tuple[Reference, int]:
-        """The blob is there: its reference, and what holds it until a message refers to it."""
+        """Complete the blob; return its reference, and the hold that keeps it until a message refers to it."""
         if not self.size:
             raise EmptyMessage()
         rest = [bytes(self._held[at : at + CHUNK]) for at in range(0, len(self._held), CHUNK)]
@@ -96,7 +96,7 @@ class Upload:
         return reference, hold
 
     def drop(self) -> None:
-        """Give it up: nobody will ask for it."""
+        """Abandon the upload."""
         if self._file is not None:
             self._file.drop()
         if self._id is not None:
@@ -122,7 +122,7 @@ class Upload:
                 self._insert(unit, chunks)
             return
         if self._id is None or self.size - self._touched > CHUNK * REMOVED:
-            # The row comes before the file: whatever lies there is known, and swept away if need be.
+            # The row is written before the file, so that the sweep knows of every file.
             with self.store.writing() as unit:
                 fresh, self._touched = self._id is None, self.size
                 self._touch(unit)
@@ -148,14 +148,14 @@ class Upload:
 
 
 def hold(store: Store[Any], reference: Reference, keep: float) -> int | None:
-    """Hold a blob that is there already; nothing if it is not."""
+    """Hold an existing blob; return the hold, or `None` if there is no such blob."""
     with store.writing() as unit:
         id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
         return id_ if unit.payloads.hold(id_, reference.hash.hex(), until) else None
 
 
 def release(store: Store[Any], hold: int) -> None:
-    """Whoever uploaded a blob needs it no longer; what nobody needs goes."""
+    """End a hold, and sweep unused blobs."""
     with store.writing() as unit:
         unit.payloads.drop_hold(hold)
     sweep(store)
@@ -165,7 +165,7 @@ def release(store: Store[Any], hold: int) -> None:
 
 
 class BlobReader(io.RawIOBase):
-    """Reads a payload piece by piece; read from its first byte to its last, it is compared with its hash."""
+    """A file of an external payload; reading it from the first byte to the last verifies its hash."""
 
     def __init__(self, reference: Reference, fetch: Callable[[int], bytes], close: Callable[[], None]) -> None:
         super().__init__()
@@ -177,19 +177,19 @@ class BlobReader(io.RawIOBase):
         self._hashed = 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return `True`."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return `True`."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Return the position of the next byte."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go on reading elsewhere."""
+        """Move to another position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.reference.size}[whence]
         if start + offset < 0:
             raise ValueError("a payload has no bytes before its first")
@@ -197,7 +197,7 @@ class BlobReader(io.RawIOBase):
         return self._place
 
     def readinto(self, buffer: Any) -> int:
-        """Read what is left of a chunk, at most."""
+        """Read at most the rest of a chunk."""
         seq, at = divmod(self._place, CHUNK)
         if self._place >= self.reference.size:
             return 0
@@ -209,7 +209,7 @@ class BlobReader(io.RawIOBase):
         return len(piece)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the underlying file."""
         if not self.closed:
             self._close()
         super().close()
@@ -227,7 +227,7 @@ class BlobReader(io.RawIOBase):
 
 
 def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
-    """A payload, as a file to read from. Raises `BlobMissing` if it is not there."""
+    """Open an external payload for reading; raise `BlobMissing` if it does not exist."""
     with store.loose() as unit:
         blob = unit.payloads.blob(reference.hash.hex())
         if blob is None or blob.size != reference.size:
@@ -238,7 +238,7 @@ def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
 
 
 def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
-    """Whether a payload is there, as far as its first piece tells; also where nobody can tell at the moment."""
+    """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now."""
     blob = unit.payloads.blob(reference.hash.hex())
     if blob is None or blob.size != reference.size:
         return False
@@ -275,9 +275,9 @@ def _file_reader(reference: Reference, stored: BlobFile) -> BlobReader:
 
 
 def stored_file(store: Store[Any], unit: Unit, path: str) -> BlobFile:
-    """The file that the store names for a payload; `StoreCorrupt`, if it is none that this process may touch.
+    """Return the file that the store names for a payload; raise `StoreCorrupt` if this process must not use it.
 
-    Whoever can write to the tables of payloads could name any file there, to have it read or removed.
+    A user with write access to the payload tables could name any file there to have it read or deleted.
     """
     roots = named_roots()
     if roots is None:
@@ -292,7 +292,7 @@ def stored_file(store: Store[Any], unit: Unit, path: str) -> BlobFile:
 
 
 def _paths_of(config: Any) -> Iterator[str]:
-    """The folders that the settings of a ring name."""
+    """Yield the folders that the settings of a ring name."""
     plain = codec.read_json(config) if isinstance(config, (str, bytes)) else config
     yield from (path for path in (plain.get("blob_path"), *plain.get("earlier_blob_paths", ())) if path)
 
@@ -301,43 +301,43 @@ def _paths_of(config: Any) -> Iterator[str]:
 
 
 def sweep(store: Store[Any]) -> int:
-    """Remove blobs that nobody needs, and bytes that belong to nothing; tell how many blobs went.
+    """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
 
-    Each step is a short transaction and waits for nobody: what somebody is about to refer to stays.
+    Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays.
     """
-    gone = 0
+    deleted = 0
     more = True
     while more:
-        more, removed = _forget_unused(store)
-        gone += removed
+        more, count = _delete_unused(store)
+        deleted += count
     with store.loose() as unit:
         past = unit.payloads.past_uploads(unit.now())
     for upload, path in past:
-        # What names a file that is no payload's stays as it is, and holds up nothing: the check reports it.
+        # Skip an upload that names a foreign file: the check reports it.
         with suppress(StoreCorrupt):
             remove_upload(store, upload, path)
-    return gone
+    return deleted
 
 
-def _forget_unused(store: Store[Any]) -> tuple[bool, int]:
-    """Look at some blobs that somebody needs no longer; tell whether there may be more, and how many went."""
+def _delete_unused(store: Store[Any]) -> tuple[bool, int]:
+    """Delete some unused blobs; return whether there may be more, and the number deleted."""
     with store.loose() as unit:
         hashes = unit.payloads.past_uses(unit.now(), SWEPT)
     if not hashes:
         return False, 0
     with store.writing() as unit:
-        mine = unit.payloads.locked(hashes)
-        if not mine:
+        locked = unit.payloads.locked(hashes)
+        if not locked:
             return False, 0
-        # Uses are read only now that the blobs are held: what was referred to meanwhile is seen.
-        uploads = unit.payloads.delete_unused(mine, unit.now())
+        # Read uses only after locking the blobs, so that new uses count.
+        uploads = unit.payloads.delete_unused(locked, unit.now())
         for upload in uploads:
             unit.payloads.end_upload(upload, kept=False)
     return True, len(uploads)
 
 
 def remove_upload(store: Store[Any], upload: int, path: str) -> None:
-    """Remove the bytes of an upload that was given up, little by little, and then what is known of it."""
+    """Delete the bytes of an abandoned upload in small transactions, then the upload."""
     if path:
         with store.loose() as unit:
             file = stored_file(store, unit, path)

@@ -1,7 +1,7 @@
-"""Bounded waiting: a client waits for PostgreSQL's answer to a statement only so long.
+"""Bounded waiting for PostgreSQL's answer to a statement.
 
-A server that is stopped, and a network that loses what it carries, take a statement and never answer. The server's own
-time-outs do not end that, and nor do those of TCP while the server's machine still acknowledges each packet.
+A stopped server or a lossy network accepts a statement and never answers. The server's own time-outs do not end that
+wait, nor do those of TCP while the server's machine still acknowledges each packet.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from psycopg.abc import PQGen
 
 from .postgres_errors import NoReply
 
-#: Seconds that an answer may come later than the server's own time-out lets it.
+#: Seconds that an answer may come after the server's own time-out.
 GRACE = 2.0
-#: Seconds to spend on asking the server to cancel a statement that nobody waits for any more.
+#: Seconds to spend on asking the server to cancel an abandoned statement.
 CANCEL_SECONDS = 1.0
 RV = TypeVar("RV")
 _until: ContextVar[float] = ContextVar("airflow_mq_until", default=math.inf)
@@ -29,7 +29,7 @@ _until: ContextVar[float] = ContextVar("airflow_mq_until", default=math.inf)
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Bound everything that this thread asks of PostgreSQL here; afterwards it raises `StoreUnreachable`."""
+    """Bound the total wait of this thread for PostgreSQL; past it, statements raise `StoreUnreachable`."""
     token = _until.set(min(_until.get(), time.monotonic() + seconds))
     try:
         yield
@@ -38,12 +38,12 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return for how long this thread may still wait."""
+    """Return the seconds that this thread may still wait."""
     return max(_until.get() - time.monotonic(), 0.0)
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that is closed when an answer does not come in time."""
+    """A connection that closes itself when an answer is late."""
 
     #: Seconds to wait for the answer to one statement.
     patience: float = math.inf
@@ -64,7 +64,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
             while True:
                 ready = yield state
                 if (now := time.monotonic()) > until:
-                    # An answer that came while this process was stopped is still taken; one that trickles is not.
+                    # Take an answer that came while this process was stopped; do not take one that trickles.
                     if overdue or not ready:
                         raise NoReply("no reply in time")
                     overdue, until = True, now + GRACE
@@ -75,7 +75,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _give_up(self) -> None:
         with suppress(psycopg.Error, OSError):
-            # Older versions of libpq wait for a silent server here, too, without any bound.
+            # Older versions of libpq would wait here without any bound.
             if capabilities.has_cancel_safe():
                 self.cancel_safe(timeout=CANCEL_SECONDS)
         with suppress(psycopg.Error):

@@ -1,7 +1,7 @@
-"""How rows hold what the core holds: whole numbers, pages, claims and events, packed.
+"""Packing of numbers, pages, claims, events and outcomes into columns.
 
-Rows of numbers repeat themselves (messages of one size, ids one after the other), so a
-row is a single number where all are alike, and the narrowest array otherwise.
+Rows of numbers repeat themselves (messages of one size, consecutive ids): a row of equal numbers is packed as one
+number, any other row as the narrowest array.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
 
 
-#: What reading bytes raises that mean something else, or nothing.
+#: Errors that unpacking of damaged bytes may raise.
 _ODD = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error, zlib.error,
 )  # fmt: skip
-#: Messages of one byte in the largest heap there can be: no row is longer.
+#: Number of one-byte messages in the largest possible heap: no row is longer.
 _MOST_NUMBERS = (1 << 30) // 6
-#: Events that name no message tell of a page or a queue: there are few of them.
+#: The most events without message ids in a row: they are about pages and queues.
 _MOST_UNNAMED = 1 << 16
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Bytes that make no sense are told as such, whatever they stumble over."""
+    """Raise `StoreCorrupt` for bytes that cannot be unpacked."""
     try:
         yield
     except _ODD as error:
@@ -69,7 +69,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def pack_numbers(numbers: Sequence[int]) -> bytes:
-    """A row of numbers from 0 to 2**64 - 1."""
+    """Pack a row of numbers from 0 to 2**64 - 1."""
     if not numbers:
         return _HEAD.pack(b"=", 0, 0)
     low, high = min(numbers), max(numbers)
@@ -83,12 +83,12 @@ def pack_numbers(numbers: Sequence[int]) -> bytes:
 
 
 def unpack_numbers(data: bytes, offset: int = 0) -> tuple[list[int], int]:
-    """A row of numbers, and where the data goes on behind it."""
+    """Return a row of numbers, and the offset after it."""
     try:
         kind, count, value = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
         if count > _MOST_NUMBERS:
-            raise ValueError(f"it says that it has {count:,} numbers")
+            raise ValueError(f"its head promises {count:,} numbers")
         if kind == b"=":
             return [value] * count, offset
         row = array(kind.decode())
@@ -104,33 +104,33 @@ def unpack_numbers(data: bytes, offset: int = 0) -> tuple[list[int], int]:
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
-    """The lengths of a mail's messages; those of a single one go without saying."""
+    """Pack the lengths of an inbox row's messages; nothing for a single message."""
     return b"" if len(lengths) == 1 else pack_numbers(lengths)
 
 
 def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
-    """What `pack_lengths` wrote; `items` and `size` stand beside it and must agree."""
+    """Unpack `pack_lengths`; raise `StoreCorrupt` unless the lengths agree with `items` and `size`."""
     lengths = unpack_numbers(data)[0] if data else [size]
     if len(lengths) != items or sum(lengths) != size:
         raise StoreCorrupt(
-            f"a mail of {items} messages and {size} bytes says that it has {len(lengths)} of {sum(lengths)}"
+            f"an inbox row of {items} messages and {size} bytes has lengths of {len(lengths)} and {sum(lengths)}"
         )
     return lengths
 
 
 def pack_slices(slices: Sequence[Slice]) -> bytes:
-    """Where the items of a page lie."""
+    """Pack the slices of a page."""
     mails = [part.mail for part in slices]
-    # Mail that was committed late has a smaller id than what was cut before it: a step back goes around.
+    # A row that was committed late has a smaller id than rows cut before it: a step back wraps around.
     steps = [mails[0], *((after - before) % _AROUND for before, after in pairwise(mails))]
-    # The first id is large and the steps are small: apart, the steps stay narrow.
+    # The first id is large and the steps are small; in a row of their own they stay narrow.
     return b"".join(
         map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))
     )
 
 
 def unpack_slices(data: bytes) -> list[Slice]:
-    """What `pack_slices` wrote."""
+    """Unpack `pack_slices`."""
     first, offset = unpack_numbers(data)
     steps, offset = unpack_numbers(data, offset)
     starts, offset = unpack_numbers(data, offset)
@@ -140,22 +140,22 @@ def unpack_slices(data: bytes) -> list[Slice]:
 
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:
-    """What is remembered of single messages; mostly nothing."""
+    """Pack the notes of single messages; mostly none."""
     plain = {item: _plain_note(note) for item, note in notes.items() if any(note)}
     return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
 
 
 def _plain_note(note: Note) -> list[Any]:
-    said = [note.weight, note.attempts, note.expires]
-    said += [note.blob, note.arrived, note.loan, note.headers]
-    while len(said) > 3 and not said[-1]:
-        said.pop()
-    return said
+    values = [note.weight, note.attempts, note.expires]
+    values += [note.blob, note.arrived, note.loan, note.headers]
+    while len(values) > 3 and not values[-1]:
+        values.pop()
+    return values
 
 
 @reading("a row of notes")
 def unpack_notes(data: bytes) -> dict[int, Note]:
-    """What `pack_notes` wrote."""
+    """Unpack `pack_notes`."""
     if not data:
         return {}
     return {
@@ -165,18 +165,18 @@ def unpack_notes(data: bytes) -> dict[int, Note]:
 
 
 def pack_weight(weight: Weight | None) -> bytes | None:
-    """A weight in 16 bytes."""
+    """Pack a weight into 16 bytes."""
     return None if weight is None else _WEIGHT.pack(*weight)
 
 
 @reading("a weight")
 def unpack_weight(data: bytes | None) -> Weight | None:
-    """What `pack_weight` wrote."""
+    """Unpack `pack_weight`."""
     return None if data is None else Weight(*_WEIGHT.unpack(data))
 
 
 def read_json(data: bytes | str) -> Any:
-    """JSON that this package wrote."""
+    """Return the value of stored JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -184,12 +184,12 @@ def read_json(data: bytes | str) -> Any:
 
 
 def write_json(value: Any) -> bytes:
-    """JSON as this package writes it."""
+    """Return compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def pack_events(runs: Sequence[EventRun]) -> bytes:
-    """Runs of events, one after the other."""
+    """Pack runs of events."""
     parts = []
     for run in runs:
         detail = run.detail.encode()
@@ -210,10 +210,10 @@ def pack_events(runs: Sequence[EventRun]) -> bytes:
 
 
 def unpack_events(origin: str, data: bytes) -> Iterator[EventRun]:
-    """What `pack_events` wrote."""
+    """Unpack `pack_events`."""
     with reading(f"a row of events of {origin!r}"):
-        found = list(_events(origin, data))
-    yield from found
+        runs = list(_events(origin, data))
+    yield from runs
 
 
 def _events(origin: str, data: bytes) -> Iterator[EventRun]:
@@ -224,7 +224,7 @@ def _events(origin: str, data: bytes) -> Iterator[EventRun]:
         detail = data[offset : offset + length].decode()
         offset += length
         if count > (len(data) // 32 if flags & 1 else _MOST_UNNAMED):
-            raise ValueError(f"it says that it has {count:,} events")
+            raise ValueError(f"its head promises {count:,} events")
         ids = [b""] * count
         if flags & 1:
             ids = [data[at : at + 32] for at in range(offset, offset + 32 * count, 32)]
@@ -238,7 +238,7 @@ def _events(origin: str, data: bytes) -> Iterator[EventRun]:
 
 
 def pack_claim(claim: Claim) -> bytes:
-    """A claim, readable by a person with a database prompt."""
+    """Pack a claim as JSON, readable at a database prompt."""
     runs = [
         {
             "page": run.page,
@@ -253,8 +253,8 @@ def pack_claim(claim: Claim) -> bytes:
         if run.count or run.closed
     ]  # fmt: skip
     manner = {"ordered": claim.ordered, "most": claim.most}
-    said = {name: value for name, value in manner.items() if value is not None}
-    return json.dumps({"planned": claim.planned, **said, "runs": runs}, separators=(",", ":")).encode()
+    manner = {name: value for name, value in manner.items() if value is not None}
+    return json.dumps({"planned": claim.planned, **manner, "runs": runs}, separators=(",", ":")).encode()
 
 
 def _plain_decision(decision: Decision) -> list[Any]:
@@ -265,7 +265,7 @@ def _plain_decision(decision: Decision) -> list[Any]:
 
 @reading("a claim")
 def unpack_claim(origin: str, data: bytes) -> Claim:
-    """What `pack_claim` wrote."""
+    """Unpack `pack_claim`."""
     plain = read_json(data)
     runs = [
         ClaimRun(
@@ -290,20 +290,20 @@ _NAMES = {kind: code for code, kind in _CODES.items()}
 
 
 def plain_outcome(outcome: Outcome | Mark) -> list[Any]:
-    """An outcome or a mark as JSON; what is left at its default is left out."""
+    """Return an outcome or a mark as a JSON value, without default values."""
     if isinstance(outcome, (Begun, NotBegun)):
         return ["begun"] if isinstance(outcome, Begun) else ["not begun", {"error": outcome.error}]
     if isinstance(outcome, Done):
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if not outcome.success:
-            said["success"] = False
+            values["success"] = False
         if outcome.id is not None:
-            said["id"] = outcome.id.hex()
+            values["id"] = outcome.id.hex()
         if outcome.used is not None:
-            said["used"] = outcome.used
+            values["used"] = outcome.used
         if outcome.enqueue:
-            said["enqueue"] = [_plain_sent(*sent) for sent in outcome.enqueue]
-        return ["done", said] if said else ["done"]
+            values["enqueue"] = [_plain_sent(*sent) for sent in outcome.enqueue]
+        return ["done", values] if values else ["done"]
     if isinstance(outcome, Overweight):
         return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
     if isinstance(outcome, Yield):
@@ -326,32 +326,32 @@ def _sent_of(origin: str, payload: str, kind: str = "", headers: Mapping[str, st
 
 @reading("an outcome")
 def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
-    """What `plain_outcome` wrote."""
-    code, said = plain[0], dict(plain[1]) if len(plain) > 1 else {}
+    """Return the outcome or mark of `plain_outcome`."""
+    code, values = plain[0], dict(plain[1]) if len(plain) > 1 else {}
     if code == "begun":
         return BEGUN
     if code == "not begun":
-        return NotBegun(str(said["error"]))
-    id_ = bytes.fromhex(said["id"]) if said.get("id") else None
+        return NotBegun(str(values["error"]))
+    id_ = bytes.fromhex(values["id"]) if values.get("id") else None
     if code == "done":
-        if not said:
+        if not values:
             return DONE
-        used = Weight(*said["used"]) if said.get("used") else None
-        enqueue = tuple(_sent_of(*entry) for entry in said.get("enqueue", ()))
-        return Done(said.get("success", True), id_, used, enqueue)
+        used = Weight(*values["used"]) if values.get("used") else None
+        enqueue = tuple(_sent_of(*entry) for entry in values.get("enqueue", ()))
+        return Done(values.get("success", True), id_, used, enqueue)
     if code == "overweight":
-        return Overweight(Weight(*said["weight"]), id_)
+        return Overweight(Weight(*values["weight"]), id_)
     if code == "yield":
-        return Yield(said.get("reason", ""))
+        return Yield(values.get("reason", ""))
     if code == "transferred":
-        return Transferred(said["to"], id_)
+        return Transferred(values["to"], id_)
     if code not in _CODES:
         raise StoreCorrupt(f"there is no outcome called {code!r}")
     return _CODES[code](id_)
 
 
 def pack_ledger(entries: Sequence[Entry], head: Mapping[str, Any] | None = None) -> bytes:
-    """Pack the lines of one block, behind what is recorded of the block as a whole."""
+    """Pack the entries of a block, after the head, which is about the whole block."""
     rows = [
         [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
         for e in entries
@@ -365,7 +365,7 @@ def _squeeze(value: Any) -> bytes:
 
 @reading("a page of the ledger")
 def unpack_ledger(data: bytes) -> list[Entry]:
-    """Return the lines that `pack_ledger` wrote."""
+    """Return the entries of `pack_ledger`."""
     first, rest = _first_stream(data)
     rows = _first_stream(rest)[0] if isinstance(first, dict) else first
     return [
@@ -377,13 +377,13 @@ def unpack_ledger(data: bytes) -> list[Entry]:
 
 @reading("the head of a page of the ledger")
 def unpack_ledger_head(data: bytes) -> dict[str, Any]:
-    """Return what `pack_ledger` wrote of the block as a whole; the first bytes of a page are enough to read it."""
+    """Return the head of `pack_ledger`; the first bytes of the data are enough."""
     first, _ = _first_stream(data, partial=True)
     return first if isinstance(first, dict) else {}
 
 
 def _first_stream(data: bytes, *, partial: bool = False) -> tuple[Any, bytes]:
-    """Return the value that begins the data, and the data behind it; nothing, if a part of the data ends within it."""
+    """Return the first value of the data, and the rest; `None` if the data is partial and ends within the value."""
     squeezed = zlib.decompressobj()
     text = squeezed.decompress(data)
     if squeezed.eof:

@@ -1,4 +1,4 @@
-"""What both drivers share: values as they take them, and their errors by our names."""
+"""Common parts of both drivers: translation of errors and of structured values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.errors import InvalidInput, MessageQueueError
 
 @contextmanager
 def translating(theirs: type[Exception], named: Callable[[Any], MessageQueueError]) -> Iterator[None]:
-    """Errors of a driver, by our names; never with the address in them."""
+    """Raise errors of a driver as errors of this package, never with the address in them."""
     try:
         yield
     except MessageQueueError:
@@ -24,7 +24,7 @@ def translating(theirs: type[Exception], named: Callable[[Any], MessageQueueErro
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values, with what is structured as JSON."""
+    """Return values, with lists and dictionaries as JSON."""
     return {
         name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""Which files may hold a SQLite store: plain ones, on a disk of this machine, below a root where one is set."""
+"""Checks of SQLite files: plain files on a disk of this machine, below a root where one is set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, StoreMissi
 SQLITE_FORM = "sqlite:///folder/store.db or, absolute, sqlite:////folder/store.db"
 MOUNTS = Path("/proc/self/mountinfo")
 
-# Shared between machines (or with the one around a virtual machine), by the names that Linux gives them. Those of a
-# cluster lock well, but the memory that SQLite's writers share beside the file ends with the machine everywhere.
+# File systems shared between machines or with the host of a virtual machine, by their Linux names. Cluster file
+# systems lock well, but SQLite's shared memory beside the file never reaches another machine.
 _NETWORK = (
     "9p acfs afs afp_fs auristorfs beegfs ceph cephfs cifs coda davfs drvfs fhgfs gfs gfs2 glusterfs gpfs "
     "lustre ncp ncpfs nfs nfs4 ocfs2 orangefs pnfs prl_fs pvfs2 shfs smb2 smb3 smbfs vboxsf vmhgfs wekafs "
     "alluxio azurefs blobfuse blobfuse2 cephfs-fuse curlftpfs davfs2 gcsfuse geesefs goofys gvfsd-fuse hdfs "
     "fuse_dfs juicefs mfs moosefs mountpoint-s3 obsfs ossfs quobyte rclone s3fs seaweedfs sshfs vmhgfs-fuse"
 )
-#: An attribute of a log (`-wal`): its own inode, and that of the file that it belongs to.
+#: Extended attribute of a log (`-wal`): its inode, and the inode of its database file.
 _BELONGS = "user.airflow_mq.file"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def checked_file(path: str, root: Path | None = None) -> Path:
-    """Return where a file really is, given by its plain path; refuse what could not hold a store."""
+    """Return the resolved path of a file; raise `AddressRefused` if it could not hold a store."""
     _check_name(path)
     try:
         place = _confined(Path(path), root)
@@ -40,14 +40,14 @@ def checked_file(path: str, root: Path | None = None) -> Path:
 
 
 def lacking(path: Path) -> str | None:
-    """What does not exist of a store on SQLite: its file, or the directory too; nothing, if it is there."""
+    """Return a text that names the missing file or directory of a SQLite store, or `None`."""
     if os.path.isfile(path):
         return None
     return f"there is no file {path}" if os.path.isdir(path.parent) else f"there is no directory {path.parent}"
 
 
 def missing_store(lacks: str) -> StoreMissing:
-    """What to tell of a store that is not there."""
+    """Return the error for a missing store."""
     return StoreMissing(
         f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
         "else make one by `airflow-mq store upgrade`"
@@ -55,41 +55,41 @@ def missing_store(lacks: str) -> StoreMissing:
 
 
 def make_private(path: Path) -> None:
-    """Create a file for its owner alone, if none is there; SQLite gives the files beside it the same rights.
+    """Create a file that only its owner may use, if there is none; SQLite copies its rights to the files beside it.
 
-    Where that fails, opening it fails too, and says why.
+    Where this fails, opening the file fails too, with the reason.
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a file; nothing if it is not there."""
+    """Return device and inode of a file, or `None` if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def mark_log(path: Path) -> None:
-    """Record at the log of an open store which file it belongs to, where the file system keeps such attributes."""
+    """Record in an attribute of the log which file it belongs to, where the file system has such attributes."""
     with suppress(OSError, AttributeError):
-        said = _belonging(path)
-        if said is not None and _marked(path) != said:
-            os.setxattr(f"{path}-wal", _BELONGS, said)
+        mark = _belonging(path)
+        if mark is not None and _marked(path) != mark:
+            os.setxattr(f"{path}-wal", _BELONGS, mark)
 
 
 def refuse_foreign_log(path: Path) -> None:
-    """Raise `StoreReplaced` if the log beside a file was written for another one, which the file was put in place of.
+    """Raise `StoreReplaced` if the log beside a file was written for an earlier file at this path.
 
-    SQLite would apply it. A log that was copied together with its file has another inode than its mark says, and one
-    without a mark may be anybody's: both are taken.
+    SQLite would apply such a log. A log that was copied together with its file has another inode than its mark
+    records, and a log without a mark may belong to any file: both pass.
     """
-    marked, said = _marked(path), _belonging(path)
-    if marked is None or said is None or marked == said:
+    marked, current = _marked(path), _belonging(path)
+    if marked is None or current is None or marked == current:
         return
-    (log, file), (own, _) = marked.split(b":"), said.split(b":")
+    (log, file), (own, _) = marked.split(b":"), current.split(b":")
     if log == own:
         raise StoreReplaced(
             f"the log '{path}-wal' belongs to another file (inode {file.decode()}), which {str(path)!r} was put in "
@@ -113,8 +113,8 @@ def _marked(path: Path) -> bytes | None:
 def refuse_network_file_system(path: Path, *, mounts: Path = MOUNTS) -> None:
     """Raise `NetworkFileSystem` if the file is, or would be, on a disk of another machine.
 
-    Told from the table of mounts, so the other machine is not waited for. Where there is no such table (only Linux
-    has one), nothing can be told and nothing is refused.
+    The check reads the table of mounts, so it never waits for the other machine. Only Linux has such a table; elsewhere
+    every file passes.
     """
     try:
         table = mounts.read_text("utf-8", errors="surrogateescape")
@@ -124,7 +124,7 @@ def refuse_network_file_system(path: Path, *, mounts: Path = MOUNTS) -> None:
     here = [(mount, kind) for mount, kind in _mounted(table) if place.is_relative_to(mount)]
     if not here:
         return
-    # The deepest one counts; of several in one place the last, because it hides the others.
+    # The deepest mount counts; of several at one place the last, because it hides the others.
     mount, kind = max(enumerate(here), key=lambda item: (len(item[1][0].parts), item[0]))[1]
     if kind == "9p" and mount == Path("/"):
         return  # how some sandboxes show their own disk
@@ -136,7 +136,7 @@ def refuse_network_file_system(path: Path, *, mounts: Path = MOUNTS) -> None:
 
 
 def _mounted(table: str) -> Iterator[tuple[Path, str]]:
-    """Every mount point with the type of its file system, in the order of mounting."""
+    """Yield every mount point with its type of file system, in the order of mounting."""
     for line in table.splitlines():
         before, _, after = line.partition(" - ")
         fields, kinds = before.split(" "), after.split(" ")
@@ -160,7 +160,7 @@ def _check_name(path: str) -> None:
 
 
 def _confined(path: Path, root: Path | None) -> Path:
-    """The path with every link and `..` before the file's own name resolved; below the root where one is set."""
+    """Return the path with links and `..` resolved in its folders; require it below the root, if there is one."""
     if root is None:
         place = Path.cwd() / path
         return place.parent.resolve() / place.name
@@ -175,7 +175,7 @@ def _confined(path: Path, root: Path | None) -> Path:
 
 
 def _refuse_strange_files(place: Path) -> None:
-    """Refuse links, which may be turned elsewhere between look and use, and what only looks like a file."""
+    """Raise `AddressRefused` for links, which may change between check and use, and for special files."""
     for name in (str(place), *(f"{place}-{kind}" for kind in ("wal", "shm", "journal"))):
         try:
             mode = os.lstat(name).st_mode

@@ -1,7 +1,7 @@
-"""Work within a transaction that somebody else has open, on a connection of theirs.
+"""Units of work inside an open transaction of the caller, on the caller's connection.
 
-Nothing is committed, rolled back or left set there: what is written goes with their commit, or not at all.
-A savepoint around each piece of work keeps their transaction usable when it fails, where the database lets it.
+A unit commits nothing, rolls nothing back and leaves no setting behind: its writes become visible by the caller's
+commit. A savepoint around each unit keeps the caller's transaction usable after an error, where the database can.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ TAKEN = "a connection of psycopg 3, of sqlite3, or of SQLAlchemy over one of the
 
 @contextmanager
 def guest(store: Store[Any], connection: Any, *, known: bool = False) -> Iterator[Unit]:
-    """A piece of work within the open transaction of a connection to the same database.
+    """Yield a unit inside the open transaction of a connection to the same database.
 
-    :param known: whether it was seen before that the connection leads to this store.
+    :param known: whether an earlier call has checked that the connection leads to this store
     """
     driver, begun = _driver_of(connection)
     if isinstance(store, PostgresStore):
@@ -49,7 +49,7 @@ def guest(store: Store[Any], connection: Any, *, known: bool = False) -> Iterato
 
 
 def _driver_of(connection: Any) -> tuple[Any, bool]:
-    """The driver's connection, and whether SQLAlchemy has a transaction open on it."""
+    """Return the driver's connection, and whether SQLAlchemy has a transaction open on it."""
     alchemy = sys.modules.get("sqlalchemy")
     if alchemy is None or isinstance(connection, (psycopg.Connection, sqlite3.Connection)):
         return connection, False
@@ -67,7 +67,7 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
                 "this connection of SQLAlchemy commits each statement by itself; take one without AUTOCOMMIT: "
                 "`with engine.begin() as connection:`"
             )
-        # As the first statement of any kind does there; whoever has it commit each by itself is refused below.
+        # Any first statement would begin it, too. A connection that commits each statement is refused below.
         connection.begin()
     return connection.connection.driver_connection, True
 
@@ -76,7 +76,7 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
 
 
 class _PlainConnection:
-    """The caller's connection, with rows as tuples and no other habits of theirs."""
+    """The caller's connection, with rows as tuples and without the caller's cursor settings."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -111,7 +111,7 @@ def _on_postgres(store: PostgresStore, connection: Any, known: bool) -> Iterator
 
 
 def _enter(plain: _PlainConnection) -> str:
-    """Begin a savepoint, in which names are looked up as on connections of ours; return the caller's search path."""
+    """Begin a savepoint with our search path; return the caller's search path."""
     cursor = plain.execute(
         f"SAVEPOINT {_SAVEPOINT}; SELECT pg_catalog.current_setting('search_path'); "
         f"SET LOCAL search_path = {postgres.SEARCH_PATH}".encode()
@@ -122,7 +122,7 @@ def _enter(plain: _PlainConnection) -> str:
 
 
 def _leave(plain: _PlainConnection, theirs: str) -> None:
-    """Give the caller's search path back, and release the savepoint. (Rolling back to it gives the path back, too.)"""
+    """Restore the caller's search path and release the savepoint. (A rollback to it restores the path, too.)"""
     text = "SELECT pg_catalog.set_config('search_path', {}, true); RELEASE SAVEPOINT {}"
     plain.execute(sql.SQL(text).format(theirs, sql.Identifier(_SAVEPOINT)).as_bytes(plain.connection))
 
@@ -207,7 +207,7 @@ def _back_to_savepoint(connection: sqlite3.Connection, plain: _PlainFile, error:
         plain.execute(f"ROLLBACK TO {_SAVEPOINT}")
         plain.execute(f"RELEASE {_SAVEPOINT}")
     elif isinstance(error, sqlite3.Error):
-        # A full disk, or one that fails: SQLite has rolled back all of it by itself.
+        # On a full or failing disk SQLite has rolled back the whole transaction by itself.
         ours = sqlite.named(error)
         raise type(ours)(f"{ours} SQLite has rolled your whole transaction back") from error
 
@@ -231,7 +231,7 @@ def _check_file(store: SqliteStore, plain: _PlainFile) -> None:
 
 def _refuse_closed(connection: sqlite3.Connection) -> None:
     try:
-        # Asks nothing of the database, but whether it is closed, or of another thread.
+        # Fails if the connection is closed or belongs to another thread; reads nothing.
         connection.cursor().close()
     except sqlite3.ProgrammingError as error:
         raise ConnectionUnfit(f"this connection cannot be used here: {error}") from None
@@ -241,7 +241,7 @@ def _refuse_no_transaction(connection: sqlite3.Connection, plain: _PlainFile, be
     if connection.in_transaction:
         return
     if begun and connection.isolation_level is not None:
-        # SQLAlchemy has a transaction open, which the driver would begin with the first row that is written.
+        # SQLAlchemy has a transaction open that the driver would begin at the first write.
         plain.execute(f"BEGIN {connection.isolation_level}")
         return
     raise ConnectionUnfit(
@@ -255,7 +255,7 @@ def _is_file(name: str, path: Path) -> bool:
 
 
 def _text(value: str | bytes) -> str:
-    """The caller's connection may hand over text as bytes."""
+    """Return text; the caller's connection may return it as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: the store for production. Senders never wait; one planner at a time per ring."""
+"""PostgreSQL store, for production: senders never wait, and each ring has one planner at a time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from .unit import Unit
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AnyConnection = TypeVar("AnyConnection", bound=Connection)
-#: How many marks a ring remembers; with fewer, floors only move later.
+#: The most marks that a ring stores; fewer marks only delay its floors.
 MOST_MARKS = 32
-#: Rows of mail that are worth no COPY.
+#: Inbox rows below which an INSERT is faster than a COPY.
 FEW = 128
-#: Seconds within which one process tells only once that mail came.
+#: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
-#: Where names are looked up that name no schema: a function or an operator that another role created is never found.
+#: Search path of unqualified names: functions and operators that another role created are never found.
 SEARCH_PATH = "pg_catalog, pg_temp"
 _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
 
@@ -59,11 +59,11 @@ class PostgresUnit(Unit):
         return self.store.text(name)
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
-        """Run a statement and fetch its rows."""
+        """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values, binary=True).fetchall()
 
     def run(self, statement: str, **values: Any) -> int:
-        """Run a statement and tell how many rows it touched."""
+        """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
@@ -77,28 +77,28 @@ class PostgresUnit(Unit):
         self.connection.execute(self._text(statement), given)
 
     def fresh_ids(self, count: int) -> list[int]:
-        """New ids from the sequence."""
+        """Draw ids from the sequence."""
         return [row[0] for row in self.rows("fresh_ids", count=count)]
 
     def now(self) -> int:
-        """The database's clock."""
+        """Return the database's clock."""
         return int(self.rows("now")[0][0])
 
     def lock(self, ring: int) -> Locked:
-        """Hold the ring; learn which mail everybody knows of.
+        """Hold the ring lock, and return the horizon below which every inbox row is visible.
 
-        Mail that is not visible yet comes from transactions that had not ended when the
-        snapshot was taken, and these draw their ids after they began. A mark pairs a
-        transaction with the last id given out before it began: once all older transactions
-        have ended, no smaller id can appear any more. The transaction is this one: it gets
-        its number by locking the ring, after the id was read. (A snapshot's upper bound would
-        not do: it is past those that have ended, not past those that have begun.)
+        A row that is not visible yet is from a transaction that had not ended at the time of
+        the snapshot. A transaction draws ids after it begins. A mark pairs a transaction with
+        the last id drawn before it began: after all older transactions have ended, no smaller
+        id can appear. The marked transaction is this one: it gets its number by locking the
+        ring, after the id was read. (The upper bound of a snapshot does not work: it is past
+        the transactions that have ended, not past those that have begun.)
         """
         last_id, began = self.rows("last_id")[0]
         return self._locked(self.only("lock_ring", ring=ring), last_id, began)
 
     def try_lock(self, ring: int) -> Locked | None:
-        """The same, if nobody else holds the ring at the moment."""
+        """Hold the ring lock like `lock`; return `None` if another transaction holds it."""
         last_id, began = self.rows("last_id")[0]
         rows = self.rows("try_lock_ring", ring=ring)
         return self._locked(rows[0], last_id, began) if rows else None
@@ -111,10 +111,10 @@ class PostgresUnit(Unit):
 
 
 class PostgresStore(Store[Connection]):
-    """Rings in a schema of a PostgreSQL database."""
+    """A store in a schema of a PostgreSQL database."""
 
     def text(self, name: str) -> bytes:
-        """A statement, ready for the driver."""
+        """Return a statement as the driver takes it."""
         text = self._texts.get(name)
         if text is None:
             text = self._texts[name] = statement("postgres", name, self.prefix).encode()
@@ -125,7 +125,7 @@ class PostgresStore(Store[Connection]):
         return {}
 
     def identity(self, *, anew: bool = False) -> list[Any]:
-        """What tells this database from any other; it changes when the server starts anew."""
+        """Return the identity of the database, which changes when the server restarts."""
         if anew or self._identity is None:
             with self.loose() as unit:
                 self._identity = unit.rows("database")
@@ -144,12 +144,12 @@ class PostgresStore(Store[Connection]):
             connection.close()
 
     def _is_alive(self, connection: Connection) -> bool:
-        # One that is closed is in no state at all.
+        # A closed connection has no transaction status.
         return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
-        """One transaction."""
+        """Open a transaction."""
         begin = b"BEGIN"
         if patience is not None and patience < self.busy_timeout:
             begin += b"; SET LOCAL lock_timeout = %d" % _milliseconds(patience)
@@ -158,13 +158,13 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        """Reads of one moment."""
+        """Open a transaction of reads."""
         with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
             yield unit
 
     @contextmanager
     def _transaction(self, begin: bytes, *, writes: bool = False) -> Iterator[Unit]:
-        # Kept for as long as this transaction, even if the thread that began it ends before.
+        # The reference keeps the connection open, even if the thread ends before the transaction.
         lent = self.lent()
         connection, committing = lent.connection, False
         try:
@@ -173,7 +173,7 @@ class PostgresStore(Store[Connection]):
                 connection.execute(begin)
                 yield PostgresUnit(self, connection)
                 self.point("commit")
-                # A look changes nothing: nothing of it can be in doubt.
+                # A read-only transaction cannot be in doubt.
                 committing = writes
                 connection.execute(b"COMMIT")
                 committing = False
@@ -200,7 +200,7 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def loose(self) -> Iterator[Unit]:
-        """Reads one by one."""
+        """Yield a unit for single reads."""
         lent = self.lent()
         connection = lent.connection
         try:
@@ -214,7 +214,7 @@ class PostgresStore(Store[Connection]):
             raise
 
     def _refuse_table_lock(self, connection: Connection, error: BaseException) -> None:
-        """Raise `StoreBusy` where a call waited in vain for a table that another session has locked."""
+        """Raise `StoreBusy` if a call timed out on a table that another session has locked."""
         if not isinstance(error, Busy) or not isinstance(error.__cause__, errors.LockNotAvailable):
             return
         with suppress(psycopg.Error):
@@ -227,13 +227,13 @@ class PostgresStore(Store[Connection]):
                 ) from error.__cause__
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        """Enqueue one plain message: a single statement, committed by itself."""
-        # The hottest path there is: no context managers, a cursor that stays, values by position.
+        """Enqueue one plain message by a single statement that commits by itself."""
+        # The hottest path: no context manager, a lasting cursor, values by position.
         self._send("insert_one", self._insert_one, (len(payload), ring, origin, payload))
         self.wake(ring)
 
     def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue a few rows of mail: a single statement, committed by itself."""
+        """Enqueue a few inbox rows by a single statement that commits by itself."""
         columns = dict(zip(Outgoing._fields, map(list, zip(*rows))))
         self._send("insert_mail", self.text("insert_mail"), {"ring": ring, **columns})
         self.wake(ring)
@@ -247,7 +247,7 @@ class PostgresStore(Store[Connection]):
         except psycopg.Error as error:
             ours = named(error)
             if is_in_doubt(error):
-                # The statement was on its way, and with it its commit.
+                # The server may have run and committed the statement.
                 self.drop(connection)
                 raise CommitInDoubt() from error
             ours.__cause__ = error
@@ -265,12 +265,12 @@ class PostgresStore(Store[Connection]):
         return sender
 
     def wake(self, ring: int) -> None:
-        """Notify whoever listens; after the mail's own transaction, or senders would wait for each other."""
+        """Notify listeners, outside of the sender's transaction: otherwise senders would wait for each other."""
         now = time.monotonic()
         if now - self._woken.get(ring, -WAKE_EVERY) < WAKE_EVERY:
             return
         self._woken[ring] = now
-        # The mail is safe; that it was not told of costs somebody a little time, and the sender nothing.
+        # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
             self.connection().execute(b"SELECT pg_notify(%s, '')", (wake_channel(self.address.schema, ring),))
 
@@ -279,7 +279,7 @@ class PostgresStore(Store[Connection]):
         return {}
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
-        """Write mail within a transaction, by binary COPY."""
+        """Write inbox rows in a transaction, many of them by binary COPY."""
         assert isinstance(unit, PostgresUnit)
         if due is not None:
             for row in rows:
@@ -290,7 +290,7 @@ class PostgresStore(Store[Connection]):
             return
         self.point("copy_mail")
         connection: Any = unit.connection
-        # On a connection of the caller's own nothing is set.
+        # Change no setting on a connection of the caller.
         untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()
         with untimed, unit.connection.cursor().copy(self.text("copy_mail")) as copy:
             copy.set_types(_COPY_TYPES)
@@ -299,31 +299,30 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def _untimed(self, connection: Connection) -> Iterator[None]:
-        """Let a COPY last for as long as its caller produces rows."""
+        """Let a COPY last as long as its caller produces rows."""
         connection.execute(b"SET LOCAL statement_timeout = 0")
         yield
         connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Let mail that is due join its queue."""
+        """Move due rows into their queues."""
         unit.run("promote_due", ring=ring, now=now)
 
 
 def wake_channel(schema: str, ring: int) -> str:
-    """The channel on which mail of a ring is told of."""
+    """Return the notification channel of a ring."""
     return f"airflow_mq.{schema}.{ring}"
 
 
 def conninfo(address: StoreAddress) -> dict[str, Any]:
-    """What the driver is told, and nothing it may add by itself."""
+    """Return all connection parameters; the driver adds none from its environment."""
     return dict(address.conninfo())
 
 
 def connect(address: StoreAddress, *settings: str, patience: float | None = None) -> Connection:
-    """Open a connection in autocommit mode that looks names up in `SEARCH_PATH`, with further settings.
+    """Open a connection in autocommit mode with search path `SEARCH_PATH` and further settings.
 
-    :param patience: seconds to wait for the answer to a statement; by default a little longer than the server lets it
-        take.
+    :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(BoundedConnection, address, autocommit=True)
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
@@ -338,7 +337,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
 
 
 def limits(address: StoreAddress) -> list[str]:
-    """Return the settings by which the server ends what lasts too long, or what it does for a client that is gone."""
+    """Return the settings by which the server ends long statements and work for vanished clients."""
     names = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
     return [
         *(f"{name} = {getattr(address, name) * 1000}" for name in names),
@@ -347,7 +346,7 @@ def limits(address: StoreAddress) -> list[str]:
 
 
 def plain_connection(address: StoreAddress) -> Connection:
-    """Open a connection as the server makes it, for statements of the caller's own."""
+    """Open a connection with the server's default settings, for statements of the caller."""
     return _opened(psycopg.Connection[tuple[Any, ...]], address, autocommit=False)
 
 
@@ -375,7 +374,7 @@ def horizon_of(
     :param own: this transaction's number
     :param oldest: transactions with smaller numbers have all ended
     """
-    # After a restore into another cluster the numbers begin anew; marks with larger ones mean nothing.
+    # After a restore into another cluster, transaction numbers restart; marks with larger numbers are void.
     known = [pair for pair in marks if pair[0] <= own] + ([mark] if mark else [])
     certain = [pair for pair in known if pair[0] <= oldest]
     horizon = max((last_id for _, last_id in certain), default=0) + 1
@@ -383,9 +382,9 @@ def horizon_of(
 
 
 def _thinned(marks: list[list[int]]) -> list[list[int]]:
-    """Every other mark, when there are too many: a transaction stays open for very long."""
+    """Return every other mark if there are too many, because a transaction stays open for very long."""
     return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
 
 
-#: Errors of the driver, by our names.
+#: Context in which errors of the driver become errors of this package.
 translated = partial(translating, psycopg.Error, named)

@@ -118,7 +118,7 @@ _STATES = {
     "42P01": NO_SCHEMA, "53": NO_RESOURCES, "53100": FULL, "53300": TOO_MANY, "55P03": LOCKED, "57014": CANCELLED,
     "57P01": ENDED, "57P02": ENDED, "57P03": STARTING, "57P05": ENDED, "58": SERVER_FILES,
 }  # fmt: skip
-#: By words of a connection that failed, the most telling first. Names in quotation marks are removed before.
+#: By words of a failed connection, the most specific first. Names in quotation marks are removed before.
 _WORDS = (
     (METHOD, ("authentication method requirement", "auth method")),
     (NO_RULE, ("no pg_hba.conf entry", "pg_hba.conf rejects")),

@@ -1,5 +1,4 @@
-"""Messages that come into their queues with more than their bytes: those that were set aside, and when they arrived
-in the first place; and those that a processor sends with headers."""
+"""Inbox rows with attributes: requeued messages with their arrival, and messages that processors send with headers."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Said(NamedTuple):
-    """What is known of a message beside its bytes."""
+    """Attributes of a message beside its bytes."""
 
     note: Note
     headers: Mapping[str, str]
     sent_at: int
 
     def row(self, id_: int, origin: str, payload: bytes) -> tuple[int, str, int, bytes, bytes, int]:
-        """The same as mail of its own."""
+        """Return the message as an inbox row."""
         note = self.note
         said: dict[str, Any] = {
             "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": note.arrived,
@@ -39,7 +38,7 @@ class Said(NamedTuple):
 
 
 def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:
-    """The same events; those of messages that were set aside tell when these were sent, for they may wait for long."""
+    """Yield events; add the time of sending to those of set-aside messages, which may wait for long."""
     for run in runs:
         if run.fate not in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
             yield run

@@ -1,4 +1,4 @@
-"""The schema's versions: explicit to upgrade, checked by every client, printable for a DBA."""
+"""Schema versions: an explicit upgrade, a check by every client, and SQL to print for a DBA."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, make_private, missing_store, refuse_foreign_log, refuse_network_file_system
 from .statements import migrations
 
-#: An upgrade may rewrite large tables, and waits for another upgrade.
+#: Settings of an upgrade, which may rewrite large tables and wait for another upgrade.
 _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
 _TABLE = {
     "sqlite": "CREATE TABLE IF NOT EXISTS mq_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
@@ -35,11 +35,11 @@ _TABLE = {
 
 @dataclass(frozen=True)
 class SchemaStatus:
-    """Which version a store has, and which one this client expects."""
+    """Schema version of a store, and the version that this client expects."""
 
     version: int | None
     expected: int
-    #: What does not exist, where that is the file of a store, and not its tables.
+    #: What is missing, if that is the file of the store rather than its tables.
     lacks: str | None = None
 
     @property
@@ -52,7 +52,7 @@ class SchemaStatus:
         return "older" if self.version < self.expected else "newer"
 
     def require(self) -> None:
-        """Raise what a client has to be told unless the schema is current."""
+        """Raise the error for the state of the schema, unless it is current."""
         facts = f"the store has schema version {self.version}, this client expects {self.expected}"
         if self.lacks:
             raise missing_store(self.lacks)
@@ -65,12 +65,12 @@ class SchemaStatus:
 
 
 def expected_version() -> int:
-    """The schema version that this package works with."""
+    """Return the schema version that this package requires."""
     return migrations("sqlite")[-1][0]
 
 
 def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
-    """Read a store's schema version; creates and changes nothing."""
+    """Return the schema version of a store; create and change nothing."""
     if address.path is None:
         return SchemaStatus(_postgres_version(address), expected_version())
     lacks = lacking(address.path)
@@ -86,8 +86,8 @@ def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
         try:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
                 return None
-            found: int | None = connection.execute("SELECT max(version) FROM mq_migration").fetchone()[0]
-            return found
+            version: int | None = connection.execute("SELECT max(version) FROM mq_migration").fetchone()[0]
+            return version
         finally:
             connection.close()
 
@@ -103,7 +103,7 @@ def _postgres_version(address: StoreAddress) -> int | None:
 
 
 def upgrade(address: StoreAddress) -> list[str]:
-    """Bring a store to the current schema; tell the names of the migrations that were applied."""
+    """Upgrade a store to the current schema; return the names of the applied migrations."""
     if address.driver == "sqlite":
         return _upgrade_sqlite(address)
     return _upgrade_postgres(address)
@@ -124,8 +124,8 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
             known = dict(connection.execute("SELECT version, checksum FROM mq_migration"))
             applied = _missing("sqlite", known)
             for version, name, text in applied:
-                for one in split_statements(text.replace("{s}", address.prefix)):
-                    connection.execute(one)
+                for statement in split_statements(text.replace("{s}", address.prefix)):
+                    connection.execute(statement)
                 connection.execute("INSERT INTO mq_migration VALUES (?, ?, ?)", (version, name, checksum(text)))
             _first_ring(lambda text, values: connection.execute(text, values), address.prefix, "?")
             connection.execute("COMMIT")
@@ -141,7 +141,7 @@ def _upgrade_postgres(address: StoreAddress) -> list[str]:
         postgres.connect(address, *_PATIENT, patience=math.inf) as connection,
         connection.transaction(),
     ):
-        # Two upgrades at once: the second waits here, and then finds nothing left to do.
+        # A second upgrade waits here, and then has nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
         rows = connection.execute(f"SELECT version, checksum FROM {prefix}migration".encode()).fetchall()
@@ -157,7 +157,7 @@ def _upgrade_postgres(address: StoreAddress) -> list[str]:
 
 
 def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark: str) -> None:
-    """Every store has a ring called `default`, as it comes."""
+    """Create the ring `default`, unless it exists."""
     config = json.dumps(RingConfig().to_json())
     text = f"INSERT INTO {prefix}ring (name, config) VALUES ({mark}, {mark}) ON CONFLICT (name) DO NOTHING"
     execute(text, ("default", config))
@@ -176,7 +176,7 @@ def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:
 
 
 def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str:
-    """The statements of an upgrade, for a DBA to read and run."""
+    """Return the statements of an upgrade, for a DBA to read and run."""
     prefix = SQLITE_PREFIX if dialect == "sqlite" else f'"{schema}".'
     parts = ["BEGIN;"]
     if dialect == "postgres":
@@ -191,16 +191,16 @@ def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str
 
 
 def checksum(text: str) -> str:
-    """What a migration is recognised by."""
+    """Return the checksum of a migration."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a script; SQLite's driver takes them one by one inside a transaction."""
-    found, current = [], ""
+    """Return the statements of a script, because SQLite's driver runs one at a time inside a transaction."""
+    statements, current = [], ""
     for line in text.splitlines(keepends=True):
         current += line
         if sqlite3.complete_statement(current):
-            found.append(current)
+            statements.append(current)
             current = ""
-    return found
+    return statements

@@ -1,4 +1,4 @@
-"""SQLite: the embedded store, for one machine. One writer at a time, many readers."""
+"""SQLite store: a file on one machine, with one writer at a time and many readers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .statements import statement
 from .store import Lent, Outgoing, Store
 from .unit import Unit
 
-#: Rows of mail that are in memory at the same time while a long call is written.
+#: Inbox rows in memory at the same time while a long call is written.
 ROWS_AT_ONCE = 64
-#: How much of the file each connection keeps in memory at most.
+#: The most that each connection caches of the file.
 CACHE_KIB = 16 << 10
 
-#: SQLite keeps no line of those who wait to write: each looks again after at most a tenth of a second. After so many
-#: seconds in all in which it was kept from others, whoever goes on and on leaves it alone for a little longer.
+#: SQLite has no queue of waiting writers: each retries after at most a tenth of a second. A process that has held the
+#: file for `KEPT` seconds in all pauses for `REST` seconds.
 KEPT, REST = 1.0, 0.12
 
 
@@ -52,21 +52,21 @@ class SqliteUnit(Unit):
         return statement("sqlite", name, SQLITE_PREFIX)
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
-        """Run a statement and fetch its rows."""
+        """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values).fetchall()
 
     def run(self, statement: str, **values: Any) -> int:
-        """Run a statement and tell how many rows it touched."""
+        """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
-        """Run a statement for each request; in one process that costs microseconds."""
+        """Run a statement for each request, which costs microseconds in one process."""
         text, execute = self._text(statement), self.connection.execute
-        found: list[Any] = []
+        rows: list[Any] = []
         for request in zip(*columns.values()):
             values.update(zip(columns, request))
-            found.extend(execute(text, values))
-        return found
+            rows.extend(execute(text, values))
+        return rows
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
         """Run a statement for each request."""
@@ -75,28 +75,28 @@ class SqliteUnit(Unit):
         self.connection.executemany(self._text(statement), rows)
 
     def fresh_ids(self, count: int) -> list[int]:
-        """New ids from the counter."""
+        """Draw ids from the counter."""
         last: int = self.rows("fresh_ids", count=count)[0][0]
         return list(range(last - count + 1, last + 1))
 
     def now(self) -> int:
-        """The database's clock, which is this machine's."""
+        """Return the database's clock, which is this machine's."""
         return int(self.rows("now")[0][0])
 
     def lock(self, ring: int) -> Locked:
-        """The transaction is the only one that writes: what it sees is all there is."""
+        """Return the ring's state: the only writing transaction sees everything, and holds every lock."""
         *state, config, self.last_id = self.only("lock_ring", ring=ring)
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
 
     def try_lock(self, ring: int) -> Locked | None:
-        """The transaction is the only one that writes."""
+        """Return the ring's state, like `lock`."""
         return self.lock(ring)
 
 
 class SqliteStore(Store[sqlite3.Connection]):
-    """Rings in a SQLite file."""
+    """A store in a SQLite file."""
 
-    #: Seconds for which others could not write, since they were let.
+    #: Seconds of write transactions since the last pause.
     _kept = 0.0
     #: Device and inode of the file that is open.
     _file: tuple[int, int] | None = None
@@ -105,7 +105,7 @@ class SqliteStore(Store[sqlite3.Connection]):
         path = self.address.path
         assert path is not None
         if self._file is None:
-            # Before SQLite makes an empty one.
+            # Check before SQLite creates an empty file.
             if lacks := lacking(path):
                 raise missing_store(lacks)
             refuse_foreign_log(path)
@@ -117,12 +117,12 @@ class SqliteStore(Store[sqlite3.Connection]):
         return connection
 
     def lent(self) -> Lent[sqlite3.Connection]:
-        """This thread's connection, while the file that was opened is still where it was."""
+        """Return this thread's connection; raise `StoreReplaced` if another file took the place of the open one."""
         self.refuse_replaced()
         return super().lent()
 
     def refuse_replaced(self) -> None:
-        """Raise an error if the file that was opened is not where it was."""
+        """Raise `StoreReplaced` or `StoreMissing` if the open file is not at its path."""
         if self._is_replaced():
             raise self._replaced()
 
@@ -153,7 +153,7 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
-        """One transaction, the only one that writes."""
+        """Open the only writing transaction."""
         lent = self.lent()
         connection = lent.connection
         with translated():
@@ -186,7 +186,7 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        """Reads of one moment; writers go on beside them."""
+        """Open a transaction of reads; writers continue beside it."""
         lent = self.lent()
         connection = lent.connection
         with translated():
@@ -199,13 +199,13 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     @contextmanager
     def loose(self) -> Iterator[Unit]:
-        """Reads one by one."""
+        """Yield a unit for single reads."""
         with translated():
             lent = self.lent()
             yield SqliteUnit(self, lent.connection)
 
     def rest(self) -> None:
-        """Leave the file alone for a moment, now and then: whoever waits to write gets in."""
+        """Pause for a moment after long use, so that waiting writers get the file."""
         if self._kept >= KEPT:
             self._kept = 0.0
             time.sleep(REST)
@@ -216,36 +216,36 @@ class SqliteStore(Store[sqlite3.Connection]):
             self.send(unit, ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
-        """Write mail within a transaction."""
+        """Write inbox rows in a transaction."""
         source = iter(rows)
-        while some := list(islice(source, ROWS_AT_ONCE)):
-            columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*some))))
-            columns["id"] = unit.fresh_ids(len(some))
+        while batch := list(islice(source, ROWS_AT_ONCE)):
+            columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*batch))))
+            columns["id"] = unit.fresh_ids(len(batch))
             if due is None:
                 unit.run_for("insert_mail", columns, ring=ring)
             else:
                 unit.run_for("insert_delayed", columns, ring=ring, due=due)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Let mail that is due join its queue."""
-        due = [row[1] for row in unit.rows("due", ring=ring, now=now)]
+        """Move due rows into their queues."""
+        due = [row.id for row in unit.inbox.due(ring, now)]
         if due:
             unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
             unit.run("delete_due", ring=ring, now=now)
 
 
 def configure(connection: sqlite3.Connection) -> None:
-    """What every connection of ours is set to: an acknowledged commit survives a power cut."""
+    """Set up a connection; an acknowledged commit survives a power failure."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
-    # A hundred thousand books, read in the order of their tickets, are more than it keeps in memory by itself.
+    # The default cache is too small for a hundred thousand books in ring order.
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
 
 
 def named(error: sqlite3.Error) -> MessageQueueError:
-    """Our name for an error of the driver."""
+    """Return the error of this package for one of the driver."""
     code = getattr(error, "sqlite_errorname", "")
     text = str(error)
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or "locked" in text:
@@ -263,5 +263,5 @@ def named(error: sqlite3.Error) -> MessageQueueError:
     return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
 
 
-#: Errors of the driver, by our names.
+#: Context in which errors of the driver become errors of this package.
 translated = partial(translating, sqlite3.Error, named)

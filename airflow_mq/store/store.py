@@ -1,4 +1,4 @@
-"""A store: where rings are kept. It opens transactions; what they can do is in `unit`."""
+"""Base of stores: connections per thread, and transactions as units of work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Connection = TypeVar("Connection")
 
 
 class Outgoing(NamedTuple):
-    """A row of mail on its way in."""
+    """An inbox row that a sender writes."""
 
     origin: str
     size: int
@@ -36,26 +36,26 @@ class Lent(Generic[Connection]):
         self._store, self._pid = store, os.getpid()
 
     def __del__(self) -> None:
-        # Threads come and go: without this each would leave a connection behind until the store is closed.
+        # Otherwise each ended thread would leave a connection open until the store is closed.
         if self._pid == os.getpid():
             self._store.retire(self.connection)
 
 
 class Store(ABC, Generic[Connection]):
-    """A database that holds rings. May be shared by threads: each has a connection of its own."""
+    """A database with rings. Threads may share a store: each has its own connection."""
 
     def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
         self.address = address
-        #: What tables' names begin with.
+        #: Prefix of table names.
         self.prefix = address.prefix
         self.busy_timeout = busy_timeout
         #: Called with the name of each statement before it runs, and around each commit. For tests.
         self.probe: Callable[[str], None] | None = None
-        #: How files are reached that hold payloads kept apart.
+        #: File systems of external payloads.
         self.filesystem_of: FileSystemOf = by_fsspec
         self._local = threading.local()
         self._open: list[Connection] = []
-        # A thread may end, and its connection be closed, while this one is being counted.
+        # A thread may end, and close its connection, while this list is in use.
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -65,60 +65,60 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     def _disconnect(self, connection: Connection) -> None:
-        """Close a connection, without complaint."""
+        """Close a connection; ignore errors."""
 
     @abstractmethod
     def _is_alive(self, connection: Connection) -> bool:
-        """Whether a connection can still be used, as far as can be told without asking."""
+        """Return whether a connection seems usable, without a round trip."""
 
     @abstractmethod
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
-        """One transaction, committed at the end, rolled back when anything is raised.
+        """Open a transaction; commit it at the end, roll it back on any error.
 
-        :param wait: for another writer, where there can only be one; else that is `StoreBusy` at once.
-        :param patience: seconds to wait for a lock, if less than `busy_timeout`.
+        :param wait: wait for another writer where a store has one only; else raise `StoreBusy` at once
+        :param patience: seconds to wait for a lock, if less than `busy_timeout`
         """
 
     @abstractmethod
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        """Reads that all see the same moment."""
+        """Open a transaction of reads that all see the same state."""
 
     @abstractmethod
     @contextmanager
     def loose(self) -> Iterator[Unit]:
-        """Reads outside of any transaction, for whoever holds the ring on lease."""
+        """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
 
     @abstractmethod
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        """Enqueue one plain message, in a transaction of its own."""
+        """Enqueue one plain message in its own transaction."""
 
     def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue a few rows of mail, in a transaction of their own."""
+        """Enqueue a few inbox rows in their own transaction."""
         with self.writing() as unit:
             self.send(unit, ring, rows)
 
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
-        """Write mail within a transaction; with a due time, mail that joins its queue then."""
+        """Write inbox rows in a transaction; with a due time, rows that join their queue then."""
 
     @abstractmethod
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Let mail that is due join its queue. Under the ring's lock."""
+        """Move due rows into their queues; requires the ring lock."""
 
     def rest(self) -> None:
-        """Let others write, for those who write again and again, where there can only be one writer at a time."""
+        """Let other processes write, where a store has one writer at a time and this process writes repeatedly."""
 
     def wake(self, ring: int) -> None:
-        """Tell those who wait for mail that there is some, after it was committed. They look now and then anyway."""
+        """Notify listeners of committed rows. Listeners also poll, so a lost notification costs only time."""
 
     def connection(self) -> Connection:
-        """This thread's connection."""
+        """Return this thread's connection."""
         return self.lent().connection
 
     def lent(self) -> Lent[Connection]:
-        """This thread's connection, which is closed when the thread has ended and nothing refers to this any more."""
+        """Return this thread's connection; it is closed after the thread has ended and the last reference is gone."""
         if self._pid != os.getpid():
             # A forked child must not touch its parent's connections, not even to close them.
             self._local, self._open, self._pid = threading.local(), [], os.getpid()
@@ -133,15 +133,15 @@ class Store(ABC, Generic[Connection]):
         return lent
 
     def drop(self, connection: Connection) -> None:
-        """Give up a connection that cannot be trusted any more."""
+        """Close a connection in an unknown state."""
         self._local.lent = None
         self.retire(connection)
 
     def retire(self, connection: Connection) -> None:
-        """Close a connection, unless that was done before."""
+        """Close a connection, unless it is closed already."""
         with self._lock:
-            known = [one for one in self._open if one is not connection]
-            was_open, self._open = len(known) < len(self._open), known
+            others = [other for other in self._open if other is not connection]
+            was_open, self._open = len(others) < len(self._open), others
         if was_open:
             self._disconnect(connection)
 
@@ -155,6 +155,6 @@ class Store(ABC, Generic[Connection]):
                 self._disconnect(connection)
 
     def point(self, name: str) -> None:
-        """Tell the probe, if there is one, what comes next."""
+        """Call the probe, if there is one, with the name of the next statement or step."""
         if self.probe is not None:
             self.probe(name)

@@ -1,4 +1,4 @@
-"""From rows to what the core works with; rows that make no sense are told by name."""
+"""Conversion of rows to values of the core; damaged rows raise `StoreCorrupt`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rows import MailRow, PageRow
 
 @codec.reading("what is set for an origin")
 def standing_of(value: Any) -> Standing:
-    """What is set for an origin."""
+    """Return the settings of an origin."""
     if value is None or value == {}:
         return DEFAULT_STANDING
     plain = codec.read_json(value) if isinstance(value, str) else value
@@ -33,7 +33,7 @@ def standing_of(value: Any) -> Standing:
 
 @codec.reading("a page")
 def page_of(row: PageRow) -> Page:
-    """A page as it is stored."""
+    """Return a stored page."""
     page = Page(row.page)
     page.slices = codec.unpack_slices(row.slices)
     page.lengths = codec.unpack_numbers(row.lengths)[0]
@@ -47,16 +47,16 @@ def page_of(row: PageRow) -> Page:
 
 
 def mail_of(row: MailRow) -> Mail:
-    """A mail as it is stored, without its bytes."""
+    """Return a stored inbox row, without its bytes."""
     lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
     return Mail(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
 
 
 def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
-    """What the sender said about single messages that matters to planning."""
+    """Return the attributes of single messages that planning needs."""
     if not attributes:
         return {}
-    with codec.reading("what a sender said of a message"):
+    with codec.reading("the attributes of a message"):
         return _notes(codec.read_json(attributes), items)
 
 
@@ -82,27 +82,27 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
     return notes
 
 
-def headers_of(page: Page, said: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
-    """What was said beside each item of a page, by what was said in its mails."""
-    found: dict[int, Mapping[str, str]] = {}
+def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
+    """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
+    headers_by_item: dict[int, Mapping[str, str]] = {}
     places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
-    for item, (mail, place) in enumerate(places) if said else ():
-        its = said.get(mail, {})
-        headers = its.get("each", {}).get(str(place), {}).get("headers") or its.get("all", {}).get("headers")
+    for item, (mail, place) in enumerate(places) if attributes else ():
+        row = attributes.get(mail, {})
+        headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")
         if headers:
-            found[item] = headers
-    return found
+            headers_by_item[item] = headers
+    return headers_by_item
 
 
 def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
-    """The messages of a mail."""
+    """Return the messages of an inbox row."""
     if row.items == 1 and len(heap) == row.size:
         return [heap]
     return split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
 
 
 def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """The messages of a mail."""
+    """Return the messages of an inbox row."""
     if len(heap) != sum(lengths):
         raise StoreCorrupt(f"a mail of {sum(lengths)} bytes has {len(heap)}")
     if len(lengths) == 1:

@@ -378,7 +378,7 @@ def test_rings_that_cannot_be(make_queue: Maker) -> None:
 
 @pytest.mark.empty_store
 def test_a_store_without_a_schema(store_uri: str) -> None:
-    with pytest.raises(SchemaMissing, match="db upgrade"):
+    with pytest.raises(SchemaMissing, match="store upgrade"):
         MessageQueue(store_uri)
 
 

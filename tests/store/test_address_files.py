@@ -231,7 +231,7 @@ def test_where_nothing_can_be_told_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_a_store_whose_file_is_gone_is_not_one_without_tables(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "store.db"
-    with pytest.raises(StoreMissing, match=f"there is no directory {path.parent}, .*db upgrade"):
+    with pytest.raises(StoreMissing, match=f"there is no directory {path.parent}, .*store upgrade"):
         MessageQueue(f"sqlite:///{path}")
     assert not path.parent.exists()
     upgrade(parse(f"sqlite:///{path}"))
