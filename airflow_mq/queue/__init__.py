@@ -60,23 +60,23 @@ class MessageQueue:
             queue.enqueue_message("acme", b"an order")
             queue.service_queues(print)
 
+    A queue may be shared by threads. Its namespaces:
+
+    - `blocks`: plan blocks, report on them, and settle or release them.
+    - `set_aside`: list, requeue, discard and expire messages that are kept for manual handling.
+    - `leases`: take one message at a time; complete, give back or transfer it.
+    - `admin`: pause origins, set origins and the ring, and delete what has expired.
+    - `inspect`: read queues, blocks, messages, events, figures and forecasts; nothing is written.
+    - `payloads`: store and read external payloads.
+
     :param store: `sqlite:///path` or `postgresql://user:password@host/database`; its schema must
         exist (`airflow-mq store upgrade` makes it).
-    :param ring: which of the store's rings.
+    :param ring: the name of one of the store's rings.
     :param listeners: called after a commit for each queue that changed, with its footprint.
     :param busy_timeout: seconds to wait for another process that services the ring.
     :param actor: recorded with decisions; by default, the user's name.
-    :param traces: whether messages carry the trace that is active when they are sent (`airflow_mq.tracing`); where it
-        is not said, the environment variable `AIRFLOW_MQ_TRACES` says it.
-
-    An object may be shared by threads.
-
-    :ivar blocks: blocks that take time: plan, report, renew, settle, release.
-    :ivar set_aside: messages kept for manual handling: list, requeue, discard, expire.
-    :ivar leases: one message at a time: next, complete, give back, transfer.
-    :ivar admin: pauses, origins, settings of the ring, housekeeping.
-    :ivar inspect: reads that change nothing: explain, peek, events, history, fairness, forecast.
-    :ivar payloads: external payloads: put, enqueue, open, sweep.
+    :param traces: record the trace that is active when a message is sent (`airflow_mq.tracing`); by default, as the
+        environment variable `AIRFLOW_MQ_TRACES` is set.
     """
 
     def __init__(
