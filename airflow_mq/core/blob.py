@@ -1,4 +1,4 @@
-"""Payloads that no page holds are kept apart, each once by its hash; messages carry references to them."""
+"""External payloads: payloads larger than a page, stored once by hash and referred to by messages."""
 
 from __future__ import annotations
 
@@ -7,48 +7,51 @@ import struct
 from .errors import InvalidMessage
 
 _LAYOUT = struct.Struct(">8s32sQ")
-#: What the bytes of a reference begin with, for whoever meets them without the queue.
+#: First bytes of a reference, to identify one outside of the queue.
 MAGIC = b"\x93mqblob\n"
-#: How long a reference is: so much of a page it takes.
+#: Length of a reference in a page.
 REFERENCE_BYTES = _LAYOUT.size
-#: The largest payload: what the narrowest column that counts bytes of one message holds.
+#: Largest payload: the maximum of the narrowest column that counts the bytes of one message.
 MOST_BLOB_BYTES = (1 << 31) - 1
 
 
 class Reference(bytes):
-    """What a message carries in the place of a payload that is kept apart: bytes that know what they stand for.
+    """Reference to an external payload, carried by a message in its place.
 
-    The kind says so, not the content: plain bytes that look the same are a plain message.
+    The type marks a reference, not the content: plain `bytes` with the same content are a plain message.
     """
 
     __slots__ = ()
 
     @classmethod
     def of(cls, hash_: bytes, size: int) -> Reference:
-        """The reference to a payload, by its BLAKE2b-256 hash and its size."""
+        """Return the reference to a payload with this BLAKE2b-256 hash and size."""
         if len(hash_) != 32:
-            raise InvalidMessage(
-                f"a payload that is kept apart is named by the 32 bytes of its hash, not {hash_!r:.80}"
-            )
+            raise InvalidMessage(f"invalid hash of an external payload {hash_!r:.80}: expected 32 bytes")
         if type(size) is not int or not 0 < size <= MOST_BLOB_BYTES:
-            raise InvalidMessage(f"a payload that is kept apart has 1 to {MOST_BLOB_BYTES:,} bytes, not {size!r:.40}")
+            raise InvalidMessage(
+                f"invalid size of an external payload {size!r:.40}: expected 1 to {MOST_BLOB_BYTES:,} bytes"
+            )
         return cls(_LAYOUT.pack(MAGIC, hash_, size))
 
     @classmethod
     def read(cls, data: bytes) -> Reference:
-        """A reference, from its bytes."""
+        """Return the reference that these bytes encode."""
         if len(data) != REFERENCE_BYTES or not data.startswith(MAGIC):
-            raise InvalidMessage(f"these {len(data):,} bytes are no reference to a payload that is kept apart")
+            raise InvalidMessage(
+                f"invalid reference to an external payload ({len(data):,} bytes): expected {REFERENCE_BYTES} bytes "
+                "from put_blob"
+            )
         return cls(data)
 
     @property
     def hash(self) -> bytes:
-        """The name of the payload, and of the messages that carry it."""
+        """Hash of the payload, which is the id of the messages that carry it."""
         return bytes(self[8:40])
 
     @property
     def size(self) -> int:
-        """How large the payload is."""
+        """Size of the payload in bytes."""
         return int.from_bytes(self[40:48], "big")
 
     def __repr__(self) -> str:
@@ -56,5 +59,5 @@ class Reference(bytes):
 
 
 def extent(payload: bytes) -> int:
-    """How large the payload of a message is, wherever it is kept."""
+    """Return the size of a message's payload, in a page or external."""
     return payload.size if isinstance(payload, Reference) else len(payload)

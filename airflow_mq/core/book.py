@@ -1,4 +1,4 @@
-"""A book: the pages of one origin, the window still to be serviced, and the sums over all."""
+"""Books: the pages of an origin, the window of pages to service, and the sums over all of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .weight import Weight
 
 @dataclass
 class Standing:
-    """What is set for an origin; the ring's configuration holds where nothing is."""
+    """Settings of one origin. Where a setting is not set, the ring's configuration applies."""
 
-    #: How many times the quantum it earns per round.
+    #: Factor of the quantum that it earns per round.
     share: int = 1
-    #: What it gets at least, and at most, per block.
+    #: Least and most weight per block.
     least: Weight | None = None
     most: Weight | None = None
     ordered: bool | None = None
@@ -25,29 +25,29 @@ DEFAULT_STANDING = Standing()
 
 @dataclass
 class Branch:
-    """Of a ring with paths, the state of a group: of all origins that begin with its path."""
+    """State of a group in a ring with paths: of all origins that begin with its path."""
 
     path: str
-    #: How much its origins used, over its share: the more, the lower. Whose siblings have less comes later.
+    #: Weight that its origins used, over its share, as a negative number. Siblings with a larger deficit come first.
     deficit: int
-    #: At which deficit its members are served by now.
+    #: Deficit at which its members are currently served.
     level: int
 
 
 @dataclass
 class Book:
-    """The state of one queue."""
+    """State of one queue."""
 
     origin: str
     begin: int = 0
     end: int = 0
-    #: Pages stored, which may exceed the window: pages that keep set-aside messages stay behind.
+    #: Stored pages. They may exceed the window: pages that keep set-aside messages stay behind it.
     count: int = 0
     message_count: int = 0
     size: int = 0
-    #: Deficit order: what it earned and did not spend yet, in parts of a block; with paths, see `paths`.
+    #: Deficit order: credit earned and not spent yet, in parts of a block. With paths, see `paths`.
     deficit: int = 0
-    #: Paused, waiting to try again, or (when ordered) in flight: servicing passes it by.
+    #: Reason why servicing skips the queue: paused, backoff or (if ordered) in flight.
     passed_by: str = ""
     standing: Standing = field(default_factory=lambda: DEFAULT_STANDING)
 
@@ -58,10 +58,10 @@ class Book:
 
     @property
     def footprint(self) -> Footprint:
-        """How much of the store it takes."""
+        """Size of the queue in the store."""
         return Footprint(self.count, max(self.end - self.begin, 0), self.message_count, self.size)
 
     @property
     def stale(self) -> int:
-        """Pages behind the window."""
+        """Number of pages behind the window."""
         return self.count - min(self.end - self.begin, self.count)

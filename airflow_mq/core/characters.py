@@ -1,11 +1,11 @@
-"""Characters that are invisible or change the direction of text, and texts with these escaped."""
+"""Invisible characters and characters that change the direction of text, and their escapes."""
 
 from __future__ import annotations
 
 import re
 
-#: Characters without a shape of their own, and those that change the direction of text: an origin with one of them can
-#: look like another origin.
+#: Characters without a glyph of their own, and characters that change the direction of text. An origin with one of them
+#: can look like another origin.
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -13,19 +13,19 @@ INVISIBLE = re.compile(
 
 
 def is_invisible(text: str) -> bool:
-    """Whether a text holds characters that have no shape of their own, or change the direction of others."""
+    """Return whether a text holds invisible characters or characters that change the direction of text."""
     return not text.isascii() and INVISIBLE.search(text) is not None
 
 
 def visible(text: str) -> str:
-    """Return a text with every character escaped that is invisible, or that nothing should print."""
+    """Return a text with invisible and unprintable characters escaped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_visible, text))
 
 
 def quoted(text: str) -> str:
-    """Return an origin in quotes for a log line or an error: `repr` leaves some invisible characters as they are."""
+    """Return an origin in quotes for a log line or an error. `repr` leaves some invisible characters unescaped."""
     return visible(repr(text))
 
 

@@ -1,8 +1,8 @@
-"""Planning: the ladder with a weigher in the place of the processor.
+"""Planning: the servicing ladder with a weigher in place of the processor.
 
-What fits is claimed, what can never fit is noted as to be set aside, and nothing else of
-the queue moves until the block settles. The plan runs on a shelf that is thrown away:
-there, claimed messages look processed, so that one ladder serves both ways of servicing.
+A message that fits is claimed, a message that can never fit is noted as to be set aside, and nothing else of the queue
+changes until the block settles. The plan runs on a working set that is discarded. There, claimed messages look
+processed, so that one ladder serves both ways of servicing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
 from .weight import UNLIMITED, Weight, total_weight
 
-#: How many messages are cut ahead when a queue comes to its turn; doubled as it goes on.
+#: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
 FIRST_PULL = 16
 
 
 class Verdict(Enum):
-    """What a plan decided about a message instead of handing it to a processor."""
+    """Decisions of a plan about messages that no processor gets."""
 
     SET_ASIDE = 1
     EXPIRED = 2
@@ -37,13 +37,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict, with the weight it was based on and the limit it was judged by."""
+    """A verdict, with the weight and the limit that led to it."""
 
     verdict: Verdict
     weight: Weight
     limit: Weight
     id: bytes | None = None
-    #: Which limit that is, of a message that is set aside.
+    #: Which limit it is, for a message that is set aside.
     reason: str = OVERWEIGHT
 
 
@@ -54,34 +54,34 @@ class ClaimRun:
     page: int
     first: int
     count: int = 0
-    #: Whether the plan paid for the look that found nothing after them.
+    #: Whether the plan paid for the look that found no message after them.
     closed: bool = False
     decisions: dict[int, Decision] = field(default_factory=dict)
-    #: What each weighs; empty where the ring's linear weigher tells it from the length.
+    #: Weight of each; empty if the ring's linear weigher computes it from the length.
     weights: list[Weight] = field(default_factory=list)
 
     def handed_out(self) -> Iterator[int]:
-        """The items that go to a processor."""
+        """Return the items that a processor gets."""
         return (item for item in range(self.first, self.first + self.count) if item not in self.decisions)
 
 
 @dataclass
 class Claim:
-    """What one visit to a queue claimed, page by page."""
+    """Messages that one visit to a queue claimed, page by page."""
 
-    #: The name of its book, which tells the priority, too.
+    #: Name of its book, which includes the priority.
     origin: str
     runs: list[ClaimRun] = field(default_factory=list)
     planned: Weight = Weight(0, 0)
-    #: Whether its messages are processed one after the other. Resolved by the plan, and not again while the block
-    #: lives; None in a claim that was planned before claims recorded it.
+    #: Whether its messages are processed one after the other. The plan resolves it for the life of the block; None in a
+    #: claim that was planned before claims recorded it.
     ordered: bool | None = None
-    #: The *most* of its origin, when it was planned.
+    #: The *most* of its origin at the time of planning.
     most: Weight | None = None
 
     @property
     def whose(self) -> str:
-        """Who sent what is claimed."""
+        """Origin of the claimed messages."""
         return origin_of(self.origin)
 
     @property
@@ -91,12 +91,12 @@ class Claim:
 
     @property
     def messages(self) -> int:
-        """How many messages go to a processor."""
+        """Number of messages that a processor gets."""
         return sum(run.count - len(run.decisions) for run in self.runs)
 
 
 class _ByLength(dict[int, Weight]):
-    """The linear weigher's answers: lengths repeat far more often than not."""
+    """Cache of the linear weigher's answers: lengths repeat often."""
 
     def __init__(self, weigher: LinearWeigher) -> None:
         super().__init__()
@@ -108,18 +108,18 @@ class _ByLength(dict[int, Weight]):
 
 
 class Scales:
-    """Weights of the items of pages: what is noted for a message, else what the weigher tells."""
+    """Weights of the items of pages: the noted one of a message, or the weigher's."""
 
     def __init__(self, shelf: Shelf, weigh: WeighPayloads | None = None) -> None:
         self.shelf = shelf
         self.linear: LinearWeigher = shelf.config.weigher
         self.weigh = weigh
         self._by_length = _ByLength(self.linear)
-        self._told: dict[tuple[str, int], list[Weight]] = {}
+        self._weights: dict[tuple[str, int], list[Weight]] = {}
         self._names: dict[tuple[str, int, int], bytes | None] = {}
 
     def weight(self, origin: str, page: Page, item: int) -> Weight:
-        """What this item weighs."""
+        """Return the weight of an item."""
         note = page.notes.get(item)
         if note and note.weight is not None:
             return note.weight
@@ -129,7 +129,7 @@ class Scales:
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
-        """What these items weigh."""
+        """Return the weights of a row of items."""
         if self.weigh is None:
             lengths = page.lengths[start:stop]
             if lengths and lengths.count(lengths[0]) == len(lengths):
@@ -137,7 +137,7 @@ class Scales:
             else:
                 found = [self._by_length[length] for length in lengths]
         else:
-            found = self._tell(origin, page)[start:stop]
+            found = self._weigh_page(origin, page)[start:stop]
         for item, note in page.notes.items():
             if start <= item < stop and note.weight is not None:
                 found[item - start] = note.weight
@@ -146,53 +146,56 @@ class Scales:
         return found
 
     def name(self, origin: str, page: Page, item: int) -> bytes | None:
-        """What the weigher calls this message, if it does."""
+        """Return the id that the weigher gave this message, if any."""
         return self._names.get((origin, page.index, item))
 
-    def _tell(self, origin: str, page: Page) -> list[Weight]:
+    def _weigh_page(self, origin: str, page: Page) -> list[Weight]:
         assert self.weigh is not None
-        told = self._told.setdefault((origin, page.index), [])
-        if len(told) < len(page.lengths):
-            fresh = self.weigh(origin, self.shelf.payloads(origin, page)[len(told) :])
-            for item, one in enumerate(fresh, start=len(told)):
-                if isinstance(one, Weighed):
-                    self._names[origin, page.index, item] = one.id
-                told.append(Weight.of(one.weight if isinstance(one, Weighed) else one))
-            if len(told) != len(page.lengths):
-                raise ValueError(f"the weigher told {len(fresh)} weights for {len(page.lengths)} messages")
-        return told
+        weights = self._weights.setdefault((origin, page.index), [])
+        if len(weights) < len(page.lengths):
+            fresh = self.weigh(origin, self.shelf.payloads(origin, page)[len(weights) :])
+            for item, answer in enumerate(fresh, start=len(weights)):
+                if isinstance(answer, Weighed):
+                    self._names[origin, page.index, item] = answer.id
+                weights.append(Weight.of(answer.weight if isinstance(answer, Weighed) else answer))
+            if len(weights) != len(page.lengths):
+                raise ValueError(
+                    f"wrong number of weights from the weigher ({len(fresh)}): expected one for each of "
+                    f"{len(page.lengths)} messages"
+                )
+        return weights
 
 
 class Stretches(ABC):
-    """Try messages by stretches: weigh a row of them, and take as many as fit in one go."""
+    """Attempt that weighs a stretch of messages and takes as many as fit at once."""
 
     def __init__(self, scales: Scales) -> None:
         self.scales = scales
 
     @abstractmethod
     def begin_visit(self, book: Book) -> None:
-        """A queue is about to be serviced."""
+        """Prepare to service a queue."""
 
     @abstractmethod
     def begin_page(self, page: Page) -> None:
-        """A page is about to be serviced."""
+        """Prepare to service a page."""
 
     @abstractmethod
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
-        """Take the next messages, as many as there are weights; they are paid for."""
+        """Take the next messages, one for each weight; they are paid for."""
 
     @abstractmethod
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
-        """Treat the next message as decided; tell how many were processed by that."""
+        """Apply a decision to the next message; return how many messages that processed."""
 
     @abstractmethod
     def end_page(self, closed: bool) -> None:
-        """A page was left; closed, if the look that found nothing more was paid."""
+        """Leave a page; closed, if the look that found no further message was paid."""
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """What the first unattempted message weighs."""
+        """Return the weight of the first unattempted message."""
         return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
@@ -202,7 +205,7 @@ class Stretches(ABC):
         while True:
             page.advance()
             if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
-                # Mail of single messages: cut a row of it, so that it can be taken in one go.
+                # Inbox rows of single messages: cut several, so that they can be taken at once.
                 ladder.shelf.pull_some(book, look)
                 look *= 2
             if page.is_attempted:
@@ -234,7 +237,7 @@ class Stretches(ABC):
         return self.take(ladder, book, page, weights, total)
 
     def _stretch(self, page: Page) -> int:
-        """Up to where the items are like each other: neither in flight nor expired, nor too long for the ring."""
+        """Return the end of the stretch of equal items: neither in flight nor expired, nor too long for the ring."""
         start, stop = page.first_index, len(page.lengths)
         if any(page.marks[start:]):
             stop = next(item for item in range(start, stop) if page.marks[item])
@@ -247,7 +250,7 @@ class Stretches(ABC):
         return stop
 
     def _judge(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
-        """Look at the item that stopped the row: decide about it, or say why nothing goes on."""
+        """Decide about the item that ended the stretch, or return why nothing goes on."""
         item = page.first_index
         note = page.note(item)
         weight = self.scales.weight(book.origin, page, item)
@@ -270,17 +273,17 @@ class Stretches(ABC):
 
 
 class Claiming(Stretches):
-    """Try messages by claiming them for a block."""
+    """Attempt that claims messages for a block."""
 
     def __init__(self, scales: Scales, *, merge: bool) -> None:
         super().__init__(scales)
-        #: Whether later visits to a queue add to its first claim (the order across queues is lost).
+        #: Whether later visits to a queue extend its first claim (the order across queues is lost).
         self.merge = merge
         self.claims: list[Claim] = []
         self._latest: dict[str, Claim] = {}
 
     def begin_visit(self, book: Book) -> None:
-        """A claim for each visit, or one for all visits to a queue."""
+        """Begin a claim for each visit, or one for all visits to a queue."""
         claim = self._latest.get(book.origin) if self.merge else None
         if claim is None:
             claim = Claim(book.origin, ordered=self.scales.shelf.is_ordered(book), most=book.standing.most)
@@ -289,7 +292,7 @@ class Claiming(Stretches):
         self._claim = claim
 
     def begin_page(self, page: Page) -> None:
-        """Go on with the last run, or begin one."""
+        """Continue the last run, or begin one."""
         page.advance()
         last = self._claim.runs[-1] if self._claim.runs else None
         if last and last.page == page.index and last.first + last.count == page.first_index:
@@ -297,7 +300,7 @@ class Claiming(Stretches):
         self._claim.runs.append(ClaimRun(page.index, page.first_index))
 
     def _run_here(self, page: Page) -> ClaimRun:
-        """The run that the next item belongs to; a new one behind items of somebody else's."""
+        """Return the run of the next item; begin one behind items of another block."""
         run = self._claim.runs[-1]
         if run.count == 0:
             run.first = page.first_index
@@ -319,7 +322,7 @@ class Claiming(Stretches):
         return count, None
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
-        """Note the decision; it is carried out when the block settles."""
+        """Note the decision; settling the block applies it."""
         run, item = self._run_here(page), page.first_index
         run.decisions[item] = decision
         expired = decision.verdict is Verdict.EXPIRED
@@ -335,12 +338,12 @@ class Claiming(Stretches):
         return int(expired)
 
     def end_page(self, closed: bool) -> None:
-        """Remember whether the page was left for good."""
+        """Note whether the page was left for good."""
         self._claim.runs[-1].closed = closed
 
 
 def fitting(ladder: Ladder, weights: list[Weight]) -> int:
-    """How many of these messages, from the first on, fit the meter, the credit and what messages may weigh at most."""
+    """Return how many of these messages, from the first on, fit the meter, the credit and the bounds."""
     if not weights:
         return 0
     count = ladder.credit.covering(weights) if ladder.credit else len(weights)
@@ -358,5 +361,5 @@ def fitting(ladder: Ladder, weights: list[Weight]) -> int:
         sums = list(accumulate(cost + item[part] for cost in row))
         count = min(count, bisect_right(sums, left[part]))
         if max(row) > most[part]:
-            count = min(count, next(i for i, cost in enumerate(row) if cost > most[part]))
+            count = min(count, next(item for item, cost in enumerate(row) if cost > most[part]))
     return count

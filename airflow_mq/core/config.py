@@ -1,4 +1,4 @@
-"""How a ring behaves. Stored with the ring, the same for everybody, checked when written."""
+"""Ring configuration: stored with the ring, equal for all clients, checked when written."""
 
 from __future__ import annotations
 
@@ -10,95 +10,97 @@ from .errors import ConfigRefused, InvalidWeight
 from .weigher import LinearWeigher
 from .weight import Costs, Weight, max_message_weight
 
-#: Bytes of all headers of one message, unless a ring sets another limit.
+#: Default limit in bytes of all headers of one message.
 MOST_HEADERS = 16_384
-#: Length in four bytes and a mark in one: what a message takes in a page beside its payload.
+#: Header of a message in a page: its length in four bytes and a mark in one.
 HEADER_SIZE = 5
 ORDERS = ("deficit", "rotation", "shuffle")
-#: By which limit a message counts as too heavy: the ring's service weight, or the limit of the block that meets it.
+#: Limits above which a message is too heavy: the ring's service weight, or the limit of the block that meets it.
 SET_ASIDE_ABOVE = ("ring", "block")
-#: Deficits are counted in parts of a block: a message that fills one costs this much.
+#: Unit of deficits: a message that fills a block costs this many parts.
 BLOCK_PARTS = 1 << 40
 DAY = 86_400.0
 
 
 @dataclass(frozen=True)
 class RingConfig:
-    """Everything that can be set for a ring."""
+    """All settings of a ring."""
 
     #: Bytes that a page may hold, headers included. It may grow, never shrink.
     heap_size: int = 65_536
-    #: How many pages behind the window an origin may keep before old ones can be culled.
+    #: Number of pages behind the window that an origin keeps before old ones can be culled.
     max_stale: int = 256
-    #: What the steps of servicing cost.
+    #: Costs of the steps of servicing.
     costs: Costs = Costs()
-    #: What a block may cost. Without one, each call says, and overweight is judged by that.
+    #: Limit of a block. If None, each call names its limit, and overweight is judged by that one.
     service_weight: Weight | None = Weight(600_000, 1 << 30)
-    #: Whose turn it is: `deficit` (fair within a block), `rotation` (the pallet's), `shuffle`.
+    #: Order of service: `deficit` (fair within a block), `rotation` (the pallet's), `shuffle`.
     order: str = "deficit"
-    #: Deficit order: what an origin of share 1 earns per round, as a fraction 1/n of a block.
+    #: Deficit order: credit that an origin of share 1 earns per round, as a fraction 1/n of a block.
     rounds_per_block: int = 256
     #: Deficit order: whether an origin is a path (`acme/orders`), and weight is shared fairly at each level of it.
     paths: bool = False
     #: Whether the messages of an origin are processed strictly one after the other.
     ordered: bool = True
-    #: Seconds after which a block that nobody renewed may be released by anyone.
+    #: Seconds after which a block that was not renewed may be released by any process.
     lease: float = 900.0
-    #: Tries without an outcome after which a message is set aside; none: it is tried for ever.
+    #: Attempts without an outcome after which a message is set aside; None: no limit.
     max_attempts: int | None = None
-    #: Seconds until a message that went back is tried again; doubled at each try, up to the most.
+    #: Seconds until a message that went back is tried again; doubled after each attempt, up to `backoff_most`.
     backoff: float = 0.0
     backoff_most: float = 3_600.0
-    #: Bytes above which a message is set aside although it would fit; none: there is no such limit.
+    #: Bytes above which a message is set aside although it would fit; None: no limit.
     max_message_size: int | None = None
-    #: Bytes that the names and values of all headers of one message may have.
+    #: Limit in bytes of the names and values of all headers of one message.
     max_headers: int = MOST_HEADERS
-    #: The fraction of a full block above which a message is set aside although it would fit; none: as the size.
+    #: Fraction of a full block above which a message is set aside although it would fit; None: no limit.
     most_of_limit: float | None = None
-    #: Whose limit sets a heavier message aside: the ring's service weight (`ring`), or that of the block that meets it
-    #: (`block`). With `ring`, a message between the two stays where it is, and its queue waits behind it.
+    #: Limit above which a message is set aside: the ring's service weight (`ring`), or that of the block that meets it
+    #: (`block`). With `ring`, a message between both limits stays where it is, and its queue waits behind it.
     set_aside_above: str = "ring"
-    #: Seconds since its arrival after which housekeeping lets go of what is set aside; none: never.
+    #: Seconds since its arrival after which housekeeping discards a set-aside message; None: never.
     set_aside_expires: float | None = None
-    #: Whether housekeeping lets go of what no processor could read: set aside after too many tries.
+    #: Whether housekeeping discards messages that no processor could read: set aside after too many attempts.
     discard_unreadable: bool = False
-    #: How many origins may have something stored at a time; and how many of one first part of the path.
+    #: Limits of the number of origins with stored messages: of the ring, and of each first part of a path.
     max_origins: int | None = None
     max_origins_per_group: int | None = None
     #: Whether senders may use origins with characters that are invisible or change the direction of text.
     invisible_origins: bool = False
-    #: How many queues a block takes messages of: planning it holds the ring the longer the more there are.
+    #: Largest number of queues from which a block takes messages. Planning holds the ring longer the more there are.
     max_block_queues: int = 4_096
     #: The fraction of each block that is kept for regular messages, however many high ones wait.
     kept_for_regular: float = 0.5
-    #: Whether anything was ever sent with high priority; the first such message says so, and so it stays.
+    #: Whether any message was ever sent with high priority. The first one sets it for good.
     high: bool = False
-    #: What a message costs unless its sender or the processor knows better.
+    #: Default weigher; a weight from the sender or the processor wins.
     weigher: LinearWeigher = LinearWeigher()
-    #: Seconds for which a payload kept apart waits for a message to refer to it, and an upload for its next piece.
+    #: Seconds that an external payload waits for a message that refers to it, and an upload for its next piece.
     keep_uploads: float = 3_600.0
-    #: The folder, or address, in which payloads kept apart are files; none: they are in the database.
+    #: Folder or address in which external payloads are files; None: they are in the database.
     blob_path: str | None = None
-    #: Folders that `blob_path` named before, in which payloads may still lie; a change of it adds to them.
+    #: Earlier values of `blob_path`, in which payloads may still lie. A change of `blob_path` adds to them.
     earlier_blob_paths: tuple[str, ...] = ()
-    #: Payloads kept apart of up to so many bytes go whole to the processors of blocks; larger ones as references.
+    #: Largest external payload that processors of blocks get whole; larger ones are passed as references.
     whole_payloads: int = 64 << 20
-    #: Seconds for which an idempotency key is remembered.
+    #: Seconds for which an idempotency key is stored.
     key_window: float = DAY
-    #: Seconds for which events are kept.
+    #: Seconds for which events are stored.
     keep_events: float = 7 * DAY
-    #: Seconds for which the ledger, and blocks that have ended, are kept.
+    #: Seconds for which the ledger and ended blocks are stored.
     keep_ledger: float = 30 * DAY
 
     def __post_init__(self) -> None:
         self._check_numbers()
         if self.order not in ORDERS:
-            raise ConfigRefused(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
+            raise ConfigRefused(f"invalid order {self.order!r}: expected one of {', '.join(ORDERS)}")
         if self.set_aside_above not in SET_ASIDE_ABOVE:
-            raise ConfigRefused(f"set_aside_above is {' or '.join(SET_ASIDE_ABOVE)}, not {self.set_aside_above!r}")
+            raise ConfigRefused(
+                f"invalid set_aside_above {self.set_aside_above!r}: expected {' or '.join(SET_ASIDE_ABOVE)}"
+            )
         for name in ("ordered", "discard_unreadable", "high", "invisible_origins"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigRefused(f"{name} is true or false, not {getattr(self, name)!r}")
+                raise ConfigRefused(f"invalid {name} {getattr(self, name)!r}: expected true or false")
         self._check_thresholds()
         self._check_origins()
         self._check_kept()
@@ -108,20 +110,19 @@ class RingConfig:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
             if not isinstance(getattr(self, name), kind):
-                raise ConfigRefused(f"{name} is a {kind.__name__}, not {type(getattr(self, name)).__name__}")
+                raise ConfigRefused(f"invalid {name} ({type(getattr(self, name)).__name__}): expected {kind.__name__}")
         if not isinstance(self.paths, bool):
-            raise ConfigRefused(f"paths is true or false, not {self.paths!r}")
+            raise ConfigRefused(f"invalid paths {self.paths!r}: expected true or false")
         if self.paths and self.order != "deficit":
             raise ConfigRefused(
-                f"paths share weight by deficits, which the order {self.order!r} has not; "
-                "set order to 'deficit', or paths to false"
+                f"paths require order='deficit', not order={self.order!r}; set order to 'deficit', or paths to false"
             )
 
     def _check_numbers(self) -> None:
         if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:
             raise ConfigRefused(
-                f"heap_size is a whole number from {HEADER_SIZE + 1} (a header and one byte) "
-                f"to {1 << 30}, not {self.heap_size!r}"
+                f"invalid heap_size {self.heap_size!r}: expected a whole number from {HEADER_SIZE + 1} (a header and "
+                f"one byte) to {1 << 30}"
             )
         for name, least in (
             ("max_stale", 0), ("rounds_per_block", 1), ("max_block_queues", 1), ("whole_payloads", 0),
@@ -129,26 +130,28 @@ class RingConfig:
         ):  # fmt: skip
             value = getattr(self, name)
             if not _whole(value) or not least <= value < 1 << 31:
-                raise ConfigRefused(f"{name} is a whole number of at least {least}, not {value!r}")
+                raise ConfigRefused(f"invalid {name} {value!r}: expected a whole number of at least {least}")
         if self.max_attempts is not None and (not _whole(self.max_attempts) or self.max_attempts < 1):
-            raise ConfigRefused(f"max_attempts is a whole number of at least 1, or none, not {self.max_attempts!r}")
+            raise ConfigRefused(
+                f"invalid max_attempts {self.max_attempts!r}: expected a whole number of at least 1, or none"
+            )
         for name in ("lease", "backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
-                raise ConfigRefused(f"{name} is a number of seconds from 0 to 1e9, not {value!r}")
+                raise ConfigRefused(f"invalid {name} {value!r}: expected a number of seconds from 0 to 1e9")
             object.__setattr__(self, name, float(value))
         if self.lease < 1:
-            raise ConfigRefused(f"lease is at least one second, not {self.lease!r}")
+            raise ConfigRefused(f"invalid lease {self.lease!r}: expected at least one second")
 
     def _check_kept(self) -> None:
         kept: object = self.kept_for_regular
         if isinstance(kept, bool) or not isinstance(kept, (int, float)) or not 0 <= kept < 1:
-            raise ConfigRefused(f"kept_for_regular is a fraction from 0 to below 1, not {kept!r}")
+            raise ConfigRefused(f"invalid kept_for_regular {kept!r}: expected a fraction from 0 to below 1")
 
     def _check_earlier_blob_paths(self) -> None:
         paths: object = self.earlier_blob_paths
         if not isinstance(paths, (tuple, list)) or None in paths:
-            raise ConfigRefused(f"earlier_blob_paths is a list of folders, not {paths!r:.80}")
+            raise ConfigRefused(f"invalid earlier_blob_paths {paths!r:.80}: expected a list of folders")
         for path in paths:
             _check_blob_path("earlier_blob_paths", path)
         object.__setattr__(self, "earlier_blob_paths", tuple(paths))
@@ -156,7 +159,8 @@ class RingConfig:
     def _check_thresholds(self) -> None:
         if self.max_message_size is not None and not (_whole(self.max_message_size) and self.max_message_size >= 1):
             raise ConfigRefused(
-                f"max_message_size is a whole number of bytes of at least 1, or none, not {self.max_message_size!r}"
+                f"invalid max_message_size {self.max_message_size!r}: expected a whole number of at least 1 byte, or "
+                "none"
             )
         for name, most, what in (
             ("most_of_limit", 1, "a fraction above 0 and up to 1, or none"),
@@ -166,56 +170,57 @@ class RingConfig:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
-                raise ConfigRefused(f"{name} is {what}, not {value!r}")
+                raise ConfigRefused(f"invalid {name} {value!r}: expected {what}")
             object.__setattr__(self, name, float(value))
 
     def _check_origins(self) -> None:
         for name in ("max_origins", "max_origins_per_group"):
             value = getattr(self, name)
             if value is not None and not (_whole(value) and 1 <= value < 1 << 31):
-                raise ConfigRefused(f"{name} is a whole number of at least 1, or none, not {value!r}")
+                raise ConfigRefused(f"invalid {name} {value!r}: expected a whole number of at least 1, or none")
 
     def check(self) -> RingConfig:
-        """Refuse settings that contradict each other, or could never service a message."""
+        """Raise `ConfigRefused` if settings contradict each other, or could never service a message."""
         self._check_backoff()
         return self._check_weight()
 
     def _check_backoff(self) -> None:
         if self.backoff > self.backoff_most:
             raise ConfigRefused(
-                f"backoff={self.backoff:g} is above backoff_most={self.backoff_most:g}: expected at most as many "
-                "seconds as backoff_most; raise backoff_most, or lower backoff"
+                f"backoff={self.backoff:g} is above backoff_most={self.backoff_most:g}: expected at most backoff_most "
+                "seconds; raise backoff_most, or lower backoff"
             )
 
     def _check_weight(self) -> RingConfig:
         least = self.costs.overhead
         if self.service_weight is not None and least.exceeds(self.service_weight):
             raise ConfigRefused(
-                f"a service weight of {self.service_weight} does not even pay for looking at one message; "
-                f"with these costs it must be at least {self.service_weight.at_least(least)}"
+                f"service_weight too small ({self.service_weight}): it does not pay for looking at one message; "
+                "expected "
+                f"at least {self.service_weight.at_least(least)} with these costs"
             )
         return self
 
     @property
     def max_message_len(self) -> int:
-        """The longest message that a page can hold."""
+        """Length of the longest message that a page can hold."""
         return self.heap_size - HEADER_SIZE
 
     @property
     def max_message_weight(self) -> Weight | None:
-        """What a message may weigh to fit a full block; nothing where each call says the limit."""
+        """Heaviest message that fits a full block; None if each call names its limit."""
         if self.service_weight is None:
             return None
         return max_message_weight(self.service_weight, self.costs)
 
     def warnings(self) -> list[str]:
-        """What is allowed and will hardly be wanted."""
+        """Return warnings about settings that are valid but hardly intended."""
         found = []
         heaviest = self.max_message_weight
         if self.service_weight is not None and heaviest is not None and 0 in heaviest:
             found.append(
                 f"a block of {self.service_weight} leaves {heaviest} for a message after the overhead of "
-                f"{self.costs.overhead}: only messages that weigh nothing there will ever be processed"
+                f"{self.costs.overhead}: only messages whose weight is zero there will be processed"
             )
         if heaviest is not None and self.weigher.weigh(self.max_message_len).exceeds(heaviest):
             found.append(
@@ -225,27 +230,31 @@ class RingConfig:
         return found
 
     def changed(self, **changes: Any) -> RingConfig:
-        """The same ring with other settings; a heap may only grow."""
+        """Return the configuration with other settings; a heap may only grow."""
         unknown = set(changes) - {item.name for item in fields(self)}
         if unknown:
-            raise ConfigRefused(f"a ring has no setting {', '.join(sorted(unknown))}")
+            raise ConfigRefused(
+                f"unknown setting {', '.join(sorted(unknown))}: expected settings of a ring; see "
+                "docs/reference/settings.md"
+            )
         after = replace(self, **changes)._check_weight()
         if changes.keys() & {"backoff", "backoff_most"}:
-            # A ring that an earlier version let be stored like this can still be changed in other ways.
+            # A ring that an earlier version stored with such a backoff can still be changed in other ways.
             after._check_backoff()
         if self.blob_path not in (None, after.blob_path, *after.earlier_blob_paths):
             after = replace(after, earlier_blob_paths=(*after.earlier_blob_paths, str(self.blob_path)))
         if self.high and not after.high:
-            raise ConfigRefused("high messages are stored, or were: a ring on which they are in use keeps them so")
+            raise ConfigRefused("high cannot be reset: high messages were sent to this ring")
         if after.heap_size < self.heap_size:
             raise ConfigRefused(
-                f"heap_size may only grow: pages of up to {self.heap_size:,} bytes are stored, "
-                f"or on their way, and {after.heap_size:,} would not hold them"
+                f"heap_size cannot shrink from {self.heap_size:,} to {after.heap_size:,} bytes: stored pages may be "
+                "that "
+                "large; expected at least the present value"
             )
         return after
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the configuration as it is stored."""
         plain = asdict(self)
         plain["costs"] = self.costs.to_json()
         plain["weigher"] = self.weigher.to_json()
@@ -255,12 +264,12 @@ class RingConfig:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RingConfig:
-        """What `to_json` wrote, or what a user wrote by hand: an unknown setting is an error."""
+        """Return the configuration that `to_json` or a user wrote; reject unknown settings."""
         known = {item.name for item in fields(cls)}
         unknown = set(value) - known
         if unknown:
             raise ConfigRefused(
-                f"a ring has no setting {', '.join(sorted(map(repr, unknown)))}; it has {', '.join(sorted(known))}"
+                f"unknown setting {', '.join(sorted(map(repr, unknown)))}: expected one of {', '.join(sorted(known))}"
             )
         settings = dict(value)
         try:
@@ -272,7 +281,7 @@ class RingConfig:
                 settings["service_weight"] = Weight.of(settings["service_weight"])
             return cls(**settings)
         except (TypeError, AttributeError, InvalidWeight) as error:
-            raise ConfigRefused(f"a ring cannot be configured like this: {error}") from error
+            raise ConfigRefused(f"invalid configuration of a ring: {error}") from error
 
 
 def _check_blob_path(name: str, path: object) -> None:
@@ -281,7 +290,9 @@ def _check_blob_path(name: str, path: object) -> None:
     bare = path.removeprefix("file://") if isinstance(path, str) else ""
     absolute = bare.isprintable() and (bare.startswith("/") or (bare == path and "://" in path.strip("/")))
     if not absolute or ".." in str(path).split("/") or len(str(path)) > 1_000:
-        raise ConfigRefused(f"{name} is an absolute folder or an address like s3://bucket/folder, not {path!r:.80}")
+        raise ConfigRefused(
+            f"invalid {name} {path!r:.80}: expected an absolute folder, or an address like s3://bucket/folder"
+        )
 
 
 def _whole(value: object) -> bool:

@@ -1,9 +1,9 @@
-"""Everything this package raises on purpose.
+"""Exceptions that this package raises on purpose.
 
 The tree::
 
     MessageQueueError
-    ├── InvalidInput (ValueError)      what was asked for makes no sense
+    ├── InvalidInput (ValueError)      invalid arguments
     │   ├── InvalidMessage
     │   │   ├── EmptyMessage
     │   │   └── MessageTooLong
@@ -12,7 +12,7 @@ The tree::
     │   ├── InvalidOutcome
     │   ├── ConnectionUnfit
     │   └── ConfigRefused
-    ├── Refused                        the contract says no; nothing was changed
+    ├── Refused                        refused by the contract; nothing was changed
     │   ├── RecursiveDisallowed
     │   ├── QueuePaused
     │   ├── NotFound
@@ -35,8 +35,8 @@ The tree::
     │   ├── UploadGivenUp
     │   ├── AlreadyExecuted
     │   └── TokenRefused
-    ├── ProcessorError                 raised by processors, with a text that may be kept
-    └── StoreError                     the place where the queue is kept
+    ├── ProcessorError                 raised by processors, with a text that may be stored
+    └── StoreError                     the database or file that holds the queue
         ├── AddressRefused
         ├── NetworkFileSystem
         ├── SchemaMissing
@@ -51,30 +51,30 @@ The tree::
         ├── StoreCorrupt
         └── CommitInDoubt
 
-A message always names the facts and what to do next. The default text of an error
-is the first line of its docstring.
+An error text names the problem, the expected value and what to do next. The default text of an error is the first line
+of its docstring.
 """
 
 from __future__ import annotations
 
 
 class MessageQueueError(Exception):
-    """Something went wrong in the message queue."""
+    """The message queue failed."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
 
 
 class InvalidInput(MessageQueueError, ValueError):
-    """What was asked for makes no sense."""
+    """The arguments are invalid; nothing was changed."""
 
 
 class InvalidMessage(InvalidInput):
-    """A message that no queue takes."""
+    """The message is invalid; nothing was stored."""
 
 
 class EmptyMessage(InvalidMessage):
-    """A message has at least one byte; put the absence of content into the content."""
+    """invalid message of 0 bytes: expected at least 1 byte; encode the absence of content"""
 
 
 class MessageTooLong(InvalidMessage):
@@ -82,18 +82,18 @@ class MessageTooLong(InvalidMessage):
 
     def __init__(self, length: int, most: int) -> None:
         super().__init__(
-            f"a message of {length:,} bytes is longer than the {most:,} bytes that a page of this "
-            "ring holds; enlarge the ring's heap_size, or keep it apart: enqueue_blob, `airflow-mq enqueue --blob`"
+            f"message too long ({length:,} bytes): a page of this ring holds at most {most:,} bytes; "
+            "raise the ring's heap_size, or store it as an external payload (`airflow-mq enqueue --blob`)"
         )
         self.length, self.most = length, most
 
 
 class InvalidOrigin(InvalidInput):
-    """An origin is text of 1 to 255 bytes of UTF-8 without control characters."""
+    """Invalid origin: expected text of 1 to 255 bytes of UTF-8 without control characters."""
 
 
 class InvalidWeight(InvalidInput):
-    """A weight is two whole numbers, time and size, each from 0 to 2**64 - 1."""
+    """Invalid weight: expected two whole numbers, time and size, each from 0 to 2**64 - 1."""
 
 
 class InvalidOutcome(InvalidInput):
@@ -105,15 +105,15 @@ class ConnectionUnfit(InvalidInput):
 
 
 class ConfigRefused(InvalidInput):
-    """A ring cannot be configured like this."""
+    """The configuration of a ring is invalid; nothing was changed."""
 
 
 class Refused(MessageQueueError):
-    """The queue says no, and nothing was changed."""
+    """The queue refused the operation; nothing was changed."""
 
 
 class RecursiveDisallowed(Refused):
-    """A processor may enqueue, and nothing else; do this outside of it."""
+    """A processor may only enqueue; perform other operations outside of it."""
 
 
 class QueuePaused(Refused):
@@ -121,15 +121,15 @@ class QueuePaused(Refused):
 
 
 class NotFound(Refused):
-    """There is no message that could be executed at this address."""
+    """There is no message that can be executed at this address."""
 
 
 class NoPage(NotFound):
-    """There is no such page; it was never opened, or is gone."""
+    """The page does not exist: it was never opened, or was removed."""
 
 
 class NoMessage(NotFound):
-    """There is no message with this index in the page."""
+    """The page has no message with this index."""
 
 
 class Queued(NotFound):
@@ -141,7 +141,7 @@ class AlreadyProcessed(Refused):
 
 
 class InsufficientWeight(Refused):
-    """The weight limit does not pay for this message; give it more."""
+    """The weight limit does not pay for this message; raise the limit."""
 
 
 class TemporarilyUnprocessable(Refused):
@@ -153,7 +153,7 @@ class NotReapable(Refused):
 
 
 class Busy(Refused):
-    """Somebody else services this ring; try again when they are done."""
+    """Another process services this ring; retry when it is done."""
 
 
 class InFlight(Busy):
@@ -165,15 +165,15 @@ class KeyConflict(Refused):
 
 
 class UnknownRing(Refused):
-    """There is no ring of this name in the store."""
+    """Unknown ring: the store has no ring of this name."""
 
 
 class RingExists(Refused):
-    """There is a ring of this name already."""
+    """The store already has a ring of this name."""
 
 
 class NotPermitted(Refused):
-    """The connection does not permit to send like this; nothing was sent.
+    """The connection does not permit this origin or priority; nothing was sent.
 
     `safe` is the part of the text that does not quote what was sent.
     """
@@ -184,20 +184,20 @@ class NotPermitted(Refused):
 
 
 class TooManyOrigins(Refused):
-    """The ring takes no further origins now; nothing was sent."""
+    """The ring accepts no further origins now; nothing was sent."""
 
 
 class UnknownBlock(Refused):
-    """There is no such block in this ring."""
+    """Unknown block: the ring has no block of this id."""
 
 
 class BlobMissing(Refused):
-    """The payload that a message refers to is not there; upload it again, or restore it from a backup."""
+    """An external payload is missing; upload it again, or restore it from a backup."""
 
     def __init__(self, hash_: bytes) -> None:
         super().__init__(
-            f"there is no payload {hash_.hex()} in this store: it was never uploaded, or nobody referred to it "
-            "any more; upload it again"
+            f"missing external payload {hash_.hex()}: never uploaded, or deleted because no message referred to it; "
+            "upload it again"
         )
         self.hash = hash_
 
@@ -206,31 +206,31 @@ class BlobMissing(Refused):
 
 
 class UploadGivenUp(Refused):
-    """The upload was idle for longer than the ring's keep_uploads, and is gone; begin it again."""
+    """The upload was idle for longer than the ring's keep_uploads and was deleted; begin it again."""
 
 
 class AlreadyExecuted(Refused):
-    """A command is executed once; make another one."""
+    """A command can be executed once; make another one."""
 
 
 class TokenRefused(Refused):
-    """The block is not the caller's any more: it was settled or released."""
+    """The block was settled or released; its token is not valid any more."""
 
 
 class ProcessorError(MessageQueueError):
     """The processor failed on this message; it will be tried again.
 
-    For processors to raise, or to derive errors from: the text is stored with the event and shown, so it must not
-    quote the message. Of any other exception that a processor raises, only the type is kept.
+    A base class for errors that processors raise. Its text is stored with the event and shown to people, so it must not
+    quote the message. Of any other exception of a processor only the type is stored.
     """
 
 
 class StoreError(MessageQueueError):
-    """The store cannot be used as asked."""
+    """The store cannot perform the operation."""
 
 
 class AddressRefused(StoreError, ValueError):
-    """This is not an address of a store."""
+    """The address of the store is invalid."""
 
 
 class NetworkFileSystem(StoreError):
@@ -242,15 +242,15 @@ class SchemaMissing(StoreError):
 
 
 class StoreMissing(SchemaMissing):
-    """The file of the SQLite store does not exist; correct its path, or make a store by `airflow-mq store upgrade`."""
+    """The file of the SQLite store does not exist; correct its path, or create it: `airflow-mq store upgrade`."""
 
 
 class SchemaTooOld(StoreError):
-    """The store's schema is older than this version expects; run `airflow-mq store upgrade`."""
+    """The store's schema is older than this version requires; run `airflow-mq store upgrade`."""
 
 
 class SchemaTooNew(StoreError):
-    """The store's schema is newer than this version knows; upgrade airflow-mq here."""
+    """The store's schema is newer than this version supports; upgrade airflow-mq here."""
 
 
 class StoreUnreachable(StoreError):
@@ -258,7 +258,7 @@ class StoreUnreachable(StoreError):
 
 
 class StoreReplaced(StoreError):
-    """The SQLite file is not the one that was opened; put the right file there, then open the queue anew."""
+    """The SQLite file was replaced since it was opened; restore the right file, then open the queue again."""
 
 
 class StoreBusy(StoreError):
@@ -266,19 +266,19 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk of the store is full; nothing was changed; make room, then try again."""
+    """The disk of the store is full; nothing was changed; free some space, then retry."""
 
 
 class StoreReadOnly(StoreError):
-    """The store cannot be written by this user."""
+    """This user cannot write to the store."""
 
 
 class StoreCorrupt(StoreError):
-    """What is stored cannot be read back; run `airflow-mq check`."""
+    """The stored data cannot be read; run `airflow-mq check`."""
 
 
 class CommitInDoubt(StoreError):
-    """The connection was lost while committing, which may or may not have happened; repeat the call with its key.
+    """The connection was lost during a commit, whose result is unknown; repeat the call with its key.
 
-    Without an idempotency key look before you repeat the call.
+    Without an idempotency key, check whether it was committed before you repeat the call.
     """

@@ -1,7 +1,7 @@
-"""What became of messages, in runs.
+"""Events: the fates of messages, in runs.
 
-A run is a row of neighbours in one page that shared a fate. Servicing writes runs, the
-store keeps them packed, and a reader unrolls them into single events.
+A run is a row of neighbours in one page that shared a fate. Servicing writes runs, the store packs them, and a reader
+expands them into single events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .weight import Weight
 
 
 class Fate(Enum):
-    """What can happen to a message; the values are stored."""
+    """Events of a message's life; the values are stored."""
 
     PROCESSED = 1
     DECLINED = 2  # processed, without success
@@ -64,7 +64,7 @@ ERRORS = {
     Fate.STACK_LIMIT: "StackLimitReached",
 }
 
-#: What somebody decided; the detail says why, and who.
+#: Events of decisions; the detail names the reason and the actor.
 DECISIONS = {Fate.DISCARDED, Fate.REJUDGED, Fate.EXECUTED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REAPED}
 
 WRONG = {
@@ -75,7 +75,7 @@ WRONG = {
 }
 
 
-#: How the reason begins of a message that went back without having reached its processor.
+#: Prefix of the reason of a message that went back and never reached its processor.
 NOT_TRIED = "not tried:"
 
 _DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
@@ -86,28 +86,28 @@ _ATTEMPT = re.compile(r"(?s)(.*?) \(attempt [0-9]{1,19}: (.*)\)")
 
 
 def decided(why: str, who: str) -> str:
-    """What an event keeps of a decision."""
+    """Return the detail of a decision."""
     return f"{why} ({who.replace('(', '[').replace(')', ']')})"
 
 
 def with_untried(why: str, page: int, index: int) -> str:
-    """What an event keeps of a message that went back, and of those that went back untried behind it."""
+    """Return the detail of a message that went back together with untried messages behind it."""
     return f"{why}{'; ' if why else ''}untried behind it up to {page}:{index}"
 
 
 def with_error(why: str, attempts: int, error: str) -> str:
-    """What an event keeps of a message that was tried too often: how often, and why its last attempt failed."""
+    """Return the detail of a message that exhausted its attempts: their number and the last error."""
     return f"{why} (attempt {attempts}: {error})"
 
 
 def with_arrival(why: str, when: str) -> str:
-    """What an event keeps of a message that was set aside."""
+    """Return the detail of a message that was set aside."""
     return f"{why}; sent {when}"
 
 
 @dataclass(frozen=True)
 class Event:
-    """One message's fate, as a reader sees it."""
+    """The fate of one message, as a reader sees it."""
 
     name: str
     fate: Fate
@@ -124,17 +124,17 @@ class Event:
 
     @property
     def address(self) -> Address:
-        """Where the message lay."""
+        """Address of the message at the time of the event."""
         return Address(self.origin, self.page, self.index, self.priority)
 
     @property
     def success(self) -> bool | None:
-        """For *Processed*: whether the processor called it a success."""
+        """For *Processed*: whether the processor reported success."""
         return {Fate.PROCESSED: True, Fate.DECLINED: False}.get(self.fate)
 
     @property
     def who(self) -> str | None:
-        """Of a decision: who made it; a policy is a who."""
+        """Actor of a decision: a person, a program or a policy."""
         if self.fate is Fate.EXECUTED:
             return self.detail or None
         found = _DECIDED.fullmatch(self.detail) if self.fate in DECISIONS else None
@@ -142,26 +142,26 @@ class Event:
 
     @property
     def why(self) -> str:
-        """Why it happened, where a reason was told."""
+        """Reason, if one was recorded."""
         if self.fate is Fate.EXECUTED:
             return ""
-        told = _SENT.sub("", self.detail)
+        detail = _SENT.sub("", self.detail)
         if self.fate is Fate.ATTEMPTS_EXHAUSTED:
-            attempt = _ATTEMPT.fullmatch(told)
-            return attempt[1] if attempt else told
+            attempt = _ATTEMPT.fullmatch(detail)
+            return attempt[1] if attempt else detail
         pattern = _UNTRIED if self.fate is Fate.WENT_BACK else _DECIDED if self.fate in DECISIONS else None
         found = pattern.fullmatch(self.detail) if pattern else None
-        return found[1] if found else told
+        return found[1] if found else detail
 
     @property
     def sent(self) -> str | None:
-        """Of a message that was set aside: when it was sent, in ISO format."""
+        """For a message that was set aside: when it was sent, in ISO format."""
         found = _SENT.search(self.detail) if self.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED) else None
         return found[1] if found else None
 
     @property
     def last_error(self) -> str:
-        """For *WentBack* and *AttemptsExhausted*: why the attempt failed, where that was reported."""
+        """For *WentBack* and *AttemptsExhausted*: the error of the attempt, if one was reported."""
         if self.fate is Fate.WENT_BACK:
             return self.why
         found = _ATTEMPT.fullmatch(_SENT.sub("", self.detail)) if self.fate is Fate.ATTEMPTS_EXHAUSTED else None
@@ -169,37 +169,37 @@ class Event:
 
     @property
     def moved_to(self) -> tuple[int, int] | None:
-        """Of a message that was judged again: the page and index at which it goes on."""
+        """For *Rejudged*: the page and index to which the message was requeued."""
         found = _MOVED.search(self.detail) if self.fate is Fate.REJUDGED else None
         return (int(found[1]), int(found[2])) if found else None
 
     @property
     def untried_up_to(self) -> tuple[int, int] | None:
-        """For *WentBack*: the page and index up to which those behind it went back untried."""
+        """For *WentBack*: the page and index up to which messages behind it went back untried."""
         found = _UNTRIED.fullmatch(self.detail) if self.fate is Fate.WENT_BACK else None
         return (int(found[2]), int(found[3])) if found else None
 
     @property
     def error(self) -> str | None:
-        """For *ProcessingFailed*: what was wrong for good."""
+        """For *ProcessingFailed*: the permanent error."""
         return ERRORS.get(self.fate)
 
 
 @dataclass
 class EventRun:
-    """Neighbours in one page that shared a fate, in the order in which it met them."""
+    """A row of neighbours in one page that shared a fate, in the order of events."""
 
     fate: Fate
     origin: str
     page: int
     first: int
     ids: list[bytes]
-    #: One weight each, or none at all.
+    #: One weight per message, or an empty list.
     weights: list[Weight]
     detail: str = ""
 
     def takes(self, fate: Fate, origin: str, page: int, index: int, detail: str) -> bool:
-        """Whether this event continues the run."""
+        """Return whether this event continues the run."""
         return (
             self.fate is fate
             and self.page == page
@@ -209,7 +209,7 @@ class EventRun:
         )
 
     def split(self, most: int) -> list[EventRun]:
-        """The same in runs of at most so many events."""
+        """Split the run into runs of at most this many events."""
         if len(self.ids) <= most:
             return [self]
         return [
@@ -221,7 +221,7 @@ class EventRun:
         ]  # fmt: skip
 
     def unroll(self, block: int | None = None, at: float | None = None, seq: int = 0) -> Iterator[Event]:
-        """The single events of this run."""
+        """Yield the single events of this run."""
         origin, priority = origin_of(self.origin), priority_of(self.origin)
         weights: list[Weight] | list[None] = self.weights or [None] * len(self.ids)
         for offset, (id_, weight) in enumerate(zip(self.ids, weights)):

@@ -1,4 +1,4 @@
-"""What must always be true of what is stored; a read-only check that tells every violation."""
+"""Invariants of stored data: a read-only check that returns every violation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .priority import told
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken promise: where, and what."""
+    """A violated invariant and its place."""
 
     where: str
     what: str
@@ -24,7 +24,7 @@ class Violation:
 
 
 def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: int) -> Iterator[Violation]:
-    """A book against its pages."""
+    """Check a book against its pages."""
     where = f"book {told(book.origin)}"
     if book.end < book.begin:
         yield Violation(where, f"the window ends at {book.end}, before it begins at {book.begin}")
@@ -37,9 +37,9 @@ def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: 
         "messages": (book.message_count, sum(page.remaining for page in pages.values())),
         "bytes": (book.size, sum(page.remaining_size for page in pages.values())),
     }
-    for what, (said, found) in sums.items():
-        if said != found:
-            yield Violation(where, f"it counts {said} {what}, but {found} are stored")
+    for what, (count, found) in sums.items():
+        if count != found:
+            yield Violation(where, f"it counts {count} {what}, but {found} are stored")
     beyond = [index for index in pages if index >= book.end]
     if beyond:
         yield Violation(where, f"pages {beyond[:5]} lie behind its end at {book.end}")
@@ -50,7 +50,7 @@ def check_book(book: Book, pages: Mapping[int, Page], in_ring: bool, heap_size: 
 
 
 def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
-    """A page against itself."""
+    """Check a page against its items."""
     where = f"page {page.index} of {told(book.origin)}"
     left = [page.held_of(item) for item, mark in enumerate(page.marks) if mark != PROCESSED]
     if page.is_complete:
@@ -60,7 +60,7 @@ def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
     if page.remaining_size != sum(left):
         yield Violation(where, f"it counts {page.remaining_size} unprocessed bytes, but {sum(left)} are marked so")
     if page.used != sum(page.lengths) + HEADER_SIZE * len(page.lengths):
-        yield Violation(where, f"it says that {page.used} bytes are in use, which its items do not add up to")
+        yield Violation(where, f"it counts {page.used} bytes in use, which is not the sum over its items")
     if page.used > heap_size:
         yield Violation(where, f"{page.used} bytes are in use, more than the {heap_size} of a page")
     if not 0 <= page.first_index <= len(page.lengths):
@@ -74,52 +74,57 @@ def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
 
 
 def check_branches(branches: Collection[Branch], owed: Sequence[str], origins: Collection[str]) -> Iterator[Violation]:
-    """The groups of a ring with paths, against the origins there are."""
+    """Check the groups of a ring with paths against its origins."""
     known = {path for origin in origins for path in (*groups_of(origin), origin + SEPARATOR)}
     for branch in branches:
         where = f"group {branch.path!r}"
         if branch.path and branch.path not in known:
             yield Violation(where, "no origin was ever in it")
         if max(branch.deficit, branch.level) > 0:
-            yield Violation(where, f"its deficit is {branch.deficit} and its level {branch.level}, yet nobody saves up")
-    yield from (Violation("ring", f"{origin!r} comes first, and never was") for origin in set(owed) - set(origins))
+            yield Violation(where, f"its deficit is {branch.deficit} and its level {branch.level}: expected at most 0")
+    yield from (
+        Violation("ring", f"{origin!r} is listed to come first, but does not exist")
+        for origin in set(owed) - set(origins)
+    )
     heads = [head_of(origin) for origin in owed]
     if len(set(heads)) != len(heads):
-        yield Violation("ring", f"of {', '.join(owed)} some are of one group, which comes first only once")
+        yield Violation("ring", f"several of {', '.join(owed)} are in one group, which comes first only once")
 
 
-def check_asides(origin: str, pages: Mapping[int, Page], told: Collection[tuple[int, int]]) -> Iterator[Violation]:
-    """What was set aside against what is remembered of it: by page and index."""
+def check_asides(origin: str, pages: Mapping[int, Page], recorded: Collection[tuple[int, int]]) -> Iterator[Violation]:
+    """Check set-aside messages against their records, by page and index."""
     marked = {(page.index, item) for page in pages.values() for item, mark in enumerate(page.marks) if mark == ASIDE}
-    for page, item in sorted(marked - set(told)):
-        yield Violation(f"page {page} of {origin!r}", f"item {item} is set aside, and nobody knows by which limit")
-    for page, item in sorted(set(told) - marked):
-        yield Violation(f"page {page} of {origin!r}", f"item {item} is listed as set aside, and is not")
+    for page, item in sorted(marked - set(recorded)):
+        yield Violation(f"page {page} of {origin!r}", f"item {item} is set aside, but its limit is not recorded")
+    for page, item in sorted(set(recorded) - marked):
+        yield Violation(f"page {page} of {origin!r}", f"item {item} is recorded as set aside, but is not")
 
 
 def check_slices(
     origin: str, pages: Mapping[int, Page], lengths: Mapping[int, Sequence[int]], uncut: Collection[int]
 ) -> Iterator[Violation]:
-    """Pages against the mail they are cut over: each item in one page, as long as it says."""
+    """Check pages against inbox rows: each item lies in exactly one page, with its length."""
     where = f"book {told(origin)}"
     seen: dict[int, set[int]] = {}
     for page in pages.values():
         at = 0
         for part in page.slices:
             mail = lengths.get(part.mail)
-            its = page.lengths[at : at + part.items]
+            lengths_here = page.lengths[at : at + part.items]
             at += part.items
             if mail is None:
-                yield Violation(where, f"page {page.index} refers to mail {part.mail}, which is gone")
+                yield Violation(where, f"page {page.index} refers to inbox row {part.mail}, which is missing")
                 continue
-            if list(mail[part.start : part.start + part.items]) != its:
-                yield Violation(where, f"page {page.index} and mail {part.mail} disagree on the lengths of messages")
+            if list(mail[part.start : part.start + part.items]) != lengths_here:
+                yield Violation(
+                    where, f"page {page.index} and inbox row {part.mail} disagree on the lengths of messages"
+                )
             items = set(range(part.start, part.start + part.items))
             if items & seen.setdefault(part.mail, set()):
-                yield Violation(where, f"an item of mail {part.mail} lies in two pages")
+                yield Violation(where, f"an item of inbox row {part.mail} lies in two pages")
             seen[part.mail] |= items
     for mail_id in lengths:
         if mail_id in uncut and mail_id in seen:
-            yield Violation(where, f"mail {mail_id} is in a page, and would be cut again")
+            yield Violation(where, f"inbox row {mail_id} is in a page, and would be cut again")
         if mail_id not in uncut and mail_id not in seen:
-            yield Violation(where, f"mail {mail_id} is in no page, and would never be cut")
+            yield Violation(where, f"inbox row {mail_id} is in no page, and would never be cut")

@@ -1,4 +1,4 @@
-"""By what messages are judged before they are tried, and which of it one was found to exceed."""
+"""Bounds of message weights, and the reason why a message exceeds them."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from typing import NamedTuple
 from .config import RingConfig
 from .weight import UNLIMITED, Weight
 
-#: Why a message is set aside: it weighs more than a full block leaves for one, more than its origin's *most*, or more
-#: than the fraction of a block that the ring allows; it has more bytes than the ring allows; it was tried too often
-#: without an outcome; or its queue was swept.
+#: Reasons why a message is set aside. It weighs more than a full block leaves for one, more than its origin's *most*,
+#: or more than the fraction of a block that the ring allows; it has more bytes than the ring allows; its attempts are
+#: exhausted; or its queue was swept.
 OVERWEIGHT, MOST, FRACTION, SIZE, ATTEMPTS, SWEPT = "overweight", "most", "fraction", "size", "attempts", "swept"
 REASONS = (OVERWEIGHT, MOST, FRACTION, SIZE, ATTEMPTS, SWEPT)
 _WHOLE = 1_000_000_000
 
 
 class Exceeded(NamedTuple):
-    """The limit that a message exceeds. For a limit in bytes, the size is the limit and the time is nothing."""
+    """The reason and the limit that a message exceeds. A limit in bytes has a time of zero."""
 
     reason: str
     limit: Weight
 
 
 class Bounds(NamedTuple):
-    """What a message of one queue may weigh."""
+    """Largest weight of a message of one queue."""
 
-    #: What a full block leaves for a message.
+    #: Weight that a full block leaves for a message.
     full: Weight = UNLIMITED
-    #: The origin's own.
+    #: The origin's *most*.
     most: Weight | None = None
-    #: The fraction of a full block.
+    #: Fraction of a full block.
     fraction: Weight | None = None
-    #: In bytes.
+    #: Limit in bytes.
     size: int | None = None
 
     @property
     def bar(self) -> Weight | None:
-        """What sets a message aside although it would fit: the lesser of most and fraction."""
+        """Weight above which a message is set aside although it would fit: the smaller of most and fraction."""
         if self.most is None or self.fraction is None:
             return self.most or self.fraction
         return Weight(*map(min, self.most, self.fraction))
 
     @property
     def limit(self) -> Weight:
-        """The least of all."""
+        """Smallest of all limits."""
         bar = self.bar
         return self.full if bar is None else Weight(*map(min, self.full, bar))
 
     def of(self, most: Weight | None) -> Bounds:
-        """The same for an origin with a *most* of its own."""
+        """Return the bounds for an origin with its own *most*."""
         return self if most is None else self._replace(most=most)
 
     def exceeded(self, weight: Weight, length: int = 0, *, fits_now: bool = False) -> Exceeded | None:
-        """The limit that a message exceeds, if any.
+        """Return the limit that a message exceeds, or None.
 
-        :param fits_now: whether it fits what is left of this call, which may have been given more than a full block.
+        :param fits_now: whether it fits the rest of this call, whose limit may be larger than a full block.
         """
         if self.size is not None and length > self.size:
             return Exceeded(SIZE, Weight(0, self.size))
@@ -68,7 +68,10 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(config: RingConfig, full: Weight) -> Bounds:
-    """What a ring allows, where a full block leaves so much for a message."""
+    """Return the bounds of a ring.
+
+    :param full: weight that a full block leaves for a message.
+    """
     if config.most_of_limit is None:
         return Bounds(full, size=config.max_message_size)
     share = round(config.most_of_limit * _WHOLE)
@@ -77,7 +80,7 @@ def bounds_of(config: RingConfig, full: Weight) -> Bounds:
 
 
 def in_words(reason: str, weight: Weight | None, limit: Weight | None, size: int) -> str:
-    """Why a message was set aside, as a clause of a sentence."""
+    """Return why a message was set aside, as a clause of a sentence."""
     if reason == SIZE and limit is not None:
         return f"it has {size:,} bytes, more than the {limit[1]:,} that this ring allows"
     whose = {

@@ -1,14 +1,13 @@
-"""Two levels of service: ready high books before any regular one, and a share of each block kept for these.
+"""Levels of service: ready high books before regular ones, with a share of each block kept for these.
 
-*High first.* The high books are serviced in the ring's order among themselves, within what is not kept.
-*Then regular*, in the same order among themselves, within all that is left of the block.
-*Then high again*, within what regular left of that: nothing is kept for nobody.
+1. The high books are serviced in the ring's order among themselves, within the weight that is not kept.
+2. Then the regular books, in the same order, within the rest of the block.
+3. Then the high books again, within the rest that regular left.
 
-The share is a promise over time, since a message is serviced whole or not at all. The first high message
-of a block may take more than high's part, if the block carries it. And what regular could not use of its
-share, because its next message did not fit beside what high had taken, high owes it: the next block keeps
-so much more for regular. So a high message of any weight runs, a regular one of any weight does, and neither
-waits for the other for ever.
+The share is a promise over time, since a message is serviced whole or not at all. The first high message of a block may
+take more than high's part, if the block carries it. Regular may be unable to use its share, because its next message
+did not fit beside what high had taken. High owes it that weight: the next block keeps as much more for regular. So a
+high message of any weight runs, a regular one of any weight does, and neither level starves the other.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from .config import BLOCK_PARTS
-from .orders import LOOK_PAST, DeficitRounds, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
+from .deficit import DeficitRounds
+from .orders import LOOK_PAST, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
 from .paths import PathRounds
 from .priority import MARK
 from .ring import Ring
@@ -27,7 +27,7 @@ from .weight import Meter, Weight
 
 
 class Turns:
-    """One of the levels, in the ring's order; it can be gone on with when there is more than was said."""
+    """Service of one level in the ring's order; it can be resumed with more weight."""
 
     def __init__(
         self, ladder: Ladder, ledger: Ledger, ring: Ring, order: str, seed: bytes | None,
@@ -35,7 +35,7 @@ class Turns:
     ) -> None:  # fmt: skip
         self.ladder, self.ring, self.order = ladder, ring, order
         self.seed, self.guaranteed = seed or b"", guaranteed
-        #: Groups share among regular books; high ones share evenly, each by itself.
+        #: Groups share weight among regular books only; high books share evenly.
         self.paths = order == "deficit" and ladder.shelf.config.paths and ring is ladder.shelf.ring
         self.whole_ledger, self.ledger = ledger, Ledger() if self.paths else ledger
         self.rounds = DeficitRounds(ladder, self.ledger, ring, mosts)
@@ -57,7 +57,7 @@ class Turns:
             shuffle(self.ladder, self.ledger, self.seed, self.ring)
 
     def go_on(self) -> None:
-        """Service those for which the meter had too little before."""
+        """Service the queues that the meter stopped before."""
         if not self.started:
             self.start()
         elif self.order == "deficit":
@@ -71,11 +71,11 @@ class Turns:
                     visit(self.ladder, self.ledger, origin)
 
     def is_stopped(self) -> bool:
-        """Whether more was ready than the meter had for it."""
+        """Return whether more was ready than the meter could pay."""
         return any(True for _ in self._stopped())
 
     def line(self) -> Iterator[str]:
-        """The queues in the order of their turns."""
+        """Yield the queues in the order of their turns."""
         yield from shuffled(self.ring, self.seed) if self.order == "shuffle" else self.ring
 
     def _stopped(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
     shelf, meter, limit = ladder.shelf, ladder.meter, ladder.meter.limit
     mosts: dict[str, Meter] = {}
     most = ladder.most_queues
-    #: Of the queues of a block, how many may be high before regular has its turn.
+    #: Number of high queues that may be serviced before regular ones.
     places = None if most is None else max(int(most * (1 - shelf.config.kept_for_regular)), 1)
     regular = Turns(ladder, ledger, shelf.ring, order, seed, guaranteed, mosts)
     high = Turns(ladder, ledger, shelf.high, order, seed, (), mosts)
@@ -115,7 +115,7 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
 
 
 def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
-    """What high may use before regular has its turn: its part, or the first message in line if that weighs more."""
+    """Return the limit of high before regular's turn: its part, or the weight of its first message if larger."""
     whole = ladder.meter.limit
     part = Weight(whole[0] * parts // BLOCK_PARTS, whole[1] * parts // BLOCK_PARTS)
     need = ladder.costs.overhead
@@ -131,12 +131,12 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
 
 
 def _owed(shelf: Shelf) -> int:
-    """Return what high owes to regular."""
+    """Return the parts that high owes to regular."""
     return shelf.book(MARK).deficit if shelf.own_debt is None else shelf.own_debt
 
 
 def _owe(shelf: Shelf, parts: int) -> None:
-    """Remember what high owes to regular."""
+    """Store the parts that high owes to regular."""
     if shelf.own_debt is not None:
         shelf.own_debt = parts
         return

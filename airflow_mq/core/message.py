@@ -1,4 +1,4 @@
-"""The nouns a user holds in the hand: origin, message, address, footprint."""
+"""Nouns of the public surface: origin, message, address and footprint, and checks of callers' values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_
 from .weight import Weight
 
 MOST_ORIGIN_BYTES = 255
-#: Bytes of text that is looked up (a key), and of text that is only kept (a reason, headers).
+#: Limits in bytes of text that is looked up (a key) and of text that is only stored (a reason, headers).
 MOST_KEY_BYTES = 1_000
 MOST_TEXT_BYTES = 65_536
 MOST_NUMBER = 2**63 - 1
-#: What names a process.
+#: Largest process id.
 MOST_PID = 2**31 - 1
 _MOST_DIGITS = len(str(MOST_NUMBER))
 
@@ -26,7 +26,7 @@ _MOST_DIGITS = len(str(MOST_NUMBER))
 @total_ordering
 @dataclass(frozen=True)
 class Address:
-    """Where a message lies: the origin, the page of its book, its place in that page, and which book that is."""
+    """Address of a message: its origin, page, index in the page, and the priority of its book."""
 
     origin: str
     page: int
@@ -36,17 +36,17 @@ class Address:
     def __post_init__(self) -> None:
         name: object = self.origin
         if isinstance(name, str) and is_high(name):
-            # Made of the name of a book.
+            # The origin is the name of a book.
             object.__setattr__(self, "origin", origin_of(name))
             object.__setattr__(self, "priority", HIGH)
 
     @property
     def book(self) -> str:
-        """The name of the book that holds it."""
+        """Name of the book that holds the message."""
         return book_name(self.origin, self.priority)
 
     def __lt__(self, other: Address) -> bool:
-        """By the books, in the order in which the store has them."""
+        """Compare by the names of books, as the store orders them."""
         return (self.book, self.page, self.index) < (other.book, other.page, other.index)
 
     def __str__(self) -> str:
@@ -54,21 +54,22 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """The address that `str(address)` wrote."""
+        """Return the address that `str(address)` wrote, or raise `InvalidOrigin`."""
         plain = text.removesuffix(f":{HIGH}")
         origin, _, last = plain.rpartition(":")
         origin, _, before = origin.rpartition(":")
         page, index = read_number(before), read_number(last)
         if not origin or page is None or index is None:
             raise InvalidOrigin(
-                f"an address reads ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high of a high message, not {text[:80]!r}"
+                f"invalid address {text[:80]!r}: expected ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high for a high "
+                "message"
             )
         return cls(origin, page, index, REGULAR if plain == text else HIGH)
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """How much of the store a queue takes: unprocessed messages, and the pages that hold them."""
+    """Size of a queue in the store: unprocessed messages, and the pages that hold them."""
 
     pages: int
     ready_pages: int
@@ -76,14 +77,14 @@ class Footprint:
     size: int
 
     def plus(self, other: Footprint) -> Footprint:
-        """Both together."""
+        """Return the sum of both footprints."""
         pages, ready = self.pages + other.pages, self.ready_pages + other.ready_pages
         return Footprint(pages, ready, self.count + other.count, self.size + other.size)
 
 
 @dataclass(frozen=True)
 class BatchFootprint:
-    """What enqueuing the first few messages of a batch would add."""
+    """Growth of a queue if the first messages of a batch were enqueued."""
 
     messages: int
     size: int
@@ -92,26 +93,26 @@ class BatchFootprint:
 
 @dataclass(frozen=True)
 class BatchesFootprints:
-    """What enqueuing the first 1, 2, 3 … messages of a batch would add, and where it would begin."""
+    """Growth of a queue for the first 1, 2, 3 … messages of a batch, and the place of the first one."""
 
-    #: Bytes in use in the page that takes the first of them; a whole page's, where a new one is opened.
+    #: Bytes in use in the page that takes the first message; a whole page if a new one is opened.
     first_page_position: int
     footprints: list[BatchFootprint]
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message on its way in, when it needs more than its bytes."""
+    """A message to enqueue with more than its payload."""
 
     payload: bytes
-    #: Sent again with the same key by the same origin within the ring's key window, it is accepted once.
+    #: Idempotency key: a message with a key that the origin used within the ring's key window is enqueued once.
     key: str | None = None
-    #: What it costs, where the sender knows better than the ring's weigher.
+    #: Weight, if the sender knows it better than the ring's weigher.
     weight: Weight | None = None
-    #: Free-form text, carried beside the payload; trace context travels here. All of it has at most the ring's
-    #: `max_headers` bytes.
+    #: Text sent alongside the payload; trace context travels here. The bytes of all headers are limited by the ring's
+    #: `max_headers`.
     headers: Mapping[str, str] | None = None
-    #: `high` or `regular`; what the call says, where nothing is said here.
+    #: `high` or `regular`; None: the priority of the call.
     priority: str | None = None
 
     @classmethod
@@ -119,19 +120,19 @@ class Message:
         cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, priority: str | None = None,
     ) -> Message:  # fmt: skip
-        """A message whose payload is kept apart: `queue.payloads.put` stored it, and told the reference."""
+        """Return a message with an external payload that `put_blob` stored."""
         if not isinstance(blob, Reference):
-            raise InvalidMessage(f"a blob is the reference that put_blob returned, not {type(blob).__name__}")
+            raise InvalidMessage(f"invalid blob ({type(blob).__name__}): expected the reference that put_blob returned")
         return cls(blob, key, weight, headers, priority)
 
 
 def message_id(payload: bytes) -> bytes:
-    """The name of a message: the BLAKE2b-256 hash of its bytes, wherever they are kept."""
+    """Return the id of a message: the BLAKE2b-256 hash of its payload, in a page or external."""
     return payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
 
 
 def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
-    """The names of many messages."""
+    """Return the ids of many messages."""
     return [
         payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
         for payload in payloads
@@ -139,76 +140,82 @@ def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
 
 
 def check_origin(origin: object) -> str:
-    """An origin as a caller gave it, or the reason why it is none."""
+    """Return an origin given by a caller, or raise `InvalidOrigin`."""
     if isinstance(origin, str) and origin.isascii() and origin.isprintable() and 1 <= len(origin) <= MOST_ORIGIN_BYTES:
         return origin
     if not isinstance(origin, str):
-        raise InvalidOrigin(f"an origin is text, not {type(origin).__name__}")
+        raise InvalidOrigin(f"invalid origin ({type(origin).__name__}): expected text")
     try:
         length = len(origin.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidOrigin(f"the origin {origin[:40]!r} is not valid UTF-8 (a lone surrogate)") from None
+        raise InvalidOrigin(f"invalid origin {origin[:40]!r}: expected valid UTF-8, without lone surrogates") from None
     if not 1 <= length <= MOST_ORIGIN_BYTES:
-        raise InvalidOrigin(f"an origin has 1 to {MOST_ORIGIN_BYTES} bytes, not {length}: {origin[:40]!r}")
+        raise InvalidOrigin(f"invalid origin {origin[:40]!r} ({length} bytes): expected 1 to {MOST_ORIGIN_BYTES} bytes")
     if not origin.isprintable() and any(_is_control(character) for character in origin):
-        raise InvalidOrigin(f"the origin {origin[:40]!r} holds a control character")
+        raise InvalidOrigin(f"invalid origin {origin[:40]!r}: expected text without control characters")
     return origin
 
 
 def check_visible(origin: str) -> str:
-    """Return an origin that its sender may use where origins have to be visible, or raise `InvalidOrigin`."""
+    """Return an origin without invisible characters, or raise `InvalidOrigin`."""
     found = None if origin.isascii() else INVISIBLE.search(origin)
     if found:
         raise InvalidOrigin(
-            f"the origin {origin[:40]!a} holds U+{ord(found[0]):04X}, which is invisible or changes the direction of "
-            "text, so that it may look like another origin: leave it out, or permit such origins with the ring's "
-            "invisible_origins (`airflow-mq ring change RING --set invisible_origins=true`)"
+            f"invalid origin {origin[:40]!a}: U+{ord(found[0]):04X} is invisible or changes the direction of text, so "
+            "the origin may look like another one; remove the character, or permit such origins: "
+            "`airflow-mq ring change RING --set invisible_origins=true`"
         )
     return origin
 
 
 def group_of(origin: str) -> str:
-    """The first part of an origin that is a path: `acme` of `acme/orders/eu`, and of `acme`."""
+    """Return the first part of an origin that is a path: `acme` for `acme/orders/eu`, and for `acme`."""
     return origin.partition("/")[0]
 
 
 def check_text(text: object, what: str, most: int = MOST_TEXT_BYTES) -> str:
-    """Text of a caller's that is stored or looked up as it is, or the reason why it cannot be."""
+    """Return text given by a caller, or raise `InvalidInput`.
+
+    :param what: a noun phrase with an article that names the text in the error.
+    """
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} is text, not {type(text).__name__}")
+        raise InvalidInput(f"invalid type of {what} ({type(text).__name__}): expected text")
     try:
         length = len(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what} is valid UTF-8, not {text[:40]!r} (a lone surrogate)") from None
+        raise InvalidInput(f"invalid UTF-8 in {what} {text[:40]!r}: expected text without lone surrogates") from None
     if length > most or "\0" in text:
-        raise InvalidInput(f"{what} has at most {most:,} bytes and no NUL among them, not {length:,}: {text[:40]!r}")
+        raise InvalidInput(
+            f"invalid text of {what} {text[:40]!r} ({length:,} bytes): expected at most {most:,} bytes without NUL"
+        )
     return text
 
 
 def check_key(key: object) -> str:
-    """A key as a caller gave it, or the reason why it is none."""
+    """Return a key given by a caller, or raise `InvalidInput`."""
     text = check_text(key, "a key", MOST_KEY_BYTES)
     if not text:
-        raise InvalidInput("a key has at least one character; say none at all for no key")
+        raise InvalidInput("invalid key '': expected at least one character, or None for no key")
     return text
 
 
 def check_headers(headers: object, most: int, carried: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Check the headers of one message, and return them with those that are carried along anyway.
+    """Return the headers of one message together with those that are carried along.
 
-    :param most: bytes that all of them may have.
-    :param carried: headers of the trace; the sender's own of these names win.
+    :param most: largest number of bytes of all headers.
+    :param carried: headers of the trace; the sender's headers of the same names win.
     """
     if not isinstance(headers, Mapping):
-        raise InvalidInput(f"headers are a mapping of text to text, not {type(headers).__name__}")
+        raise InvalidInput(f"invalid headers ({type(headers).__name__}): expected a mapping of text to text")
     checked = dict(carried or {})
     for name, value in headers.items():
-        checked[check_text(name, "a header's name")] = check_text(value, "a header")
+        checked[check_text(name, "the name of a header")] = check_text(value, "the value of a header")
     size = header_bytes(checked)
     if size > most:
         raise InvalidMessage(
-            f"the headers of a message have {size:,} bytes (max_headers={most:,}): names and values of all headers "
-            "together may have that many; put what is longer into the payload, or raise the ring's max_headers"
+            f"headers too long ({size:,} bytes): expected at most {most:,} bytes of names and values "
+            f"(max_headers={most:,}); "
+            "put longer data into the payload, or raise the ring's max_headers"
         )
     return checked
 
@@ -219,9 +226,9 @@ def header_bytes(headers: Mapping[str, str]) -> int:
 
 
 def check_address(address: object) -> Address:
-    """An address as a caller gave it, or the reason why it is none."""
+    """Return an address given by a caller, or raise `InvalidInput`."""
     if not isinstance(address, Address):
-        raise InvalidInput(f"an address is an Address(origin, page, index), not {type(address).__name__}")
+        raise InvalidInput(f"invalid address ({type(address).__name__}): expected Address(origin, page, index)")
     check_origin(address.origin)
     check_priority(address.priority)
     for name, number in (("page", address.page), ("index", address.index)):
@@ -230,14 +237,16 @@ def check_address(address: object) -> Address:
 
 
 def check_number(number: object, what: str) -> int:
-    """A count or a place as a caller gave it, or the reason why it is none."""
+    """Return a count or a position given by a caller, or raise `InvalidInput`."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
-        raise InvalidInput(f"{what} is a whole number from 0 to {MOST_NUMBER}, not {str(number)[:40]!r}")
+        raise InvalidInput(
+            f"invalid value {str(number)[:40]!r} for {what}: expected a whole number from 0 to {MOST_NUMBER}"
+        )
     return number
 
 
 def read_number(text: str, most: int = MOST_NUMBER) -> int | None:
-    """Return the whole number from 0 to `most` that a text writes in ASCII digits, or None if it writes none.
+    """Return the whole number from 0 to `most` that a text writes in ASCII digits, or None.
 
     `str.isdigit` also accepts digits that `int` refuses, and `int` refuses texts of more than 4,300 digits.
     """
@@ -248,9 +257,11 @@ def read_number(text: str, most: int = MOST_NUMBER) -> int | None:
 
 
 def check_seconds(seconds: object, what: str) -> float:
-    """A length of time as a caller gave it, or the reason why it is none."""
+    """Return a duration given by a caller, or raise `InvalidInput`."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
-        raise InvalidInput(f"{what} is a number of seconds from 0 to 1e9, not {str(seconds)[:40]!r}")
+        raise InvalidInput(
+            f"invalid value {str(seconds)[:40]!r} for {what}: expected a number of seconds from 0 to 1e9"
+        )
     return float(seconds)
 
 
@@ -260,13 +271,13 @@ def _is_control(character: str) -> bool:
 
 
 def check_payload(payload: object, most: int) -> bytes:
-    """A payload as a caller gave it, or the reason why it cannot be taken."""
+    """Return a payload given by a caller as bytes, or raise `InvalidMessage`."""
     if type(payload) is bytes and 0 < len(payload) <= most:
         return payload
     if isinstance(payload, (bytearray, memoryview)):
         payload = bytes(payload)
     if not isinstance(payload, bytes):
-        raise InvalidMessage(f"a message is bytes, not {type(payload).__name__}; encode it first")
+        raise InvalidMessage(f"invalid message ({type(payload).__name__}): expected bytes; encode it first")
     if not payload:
         raise EmptyMessage()
     if len(payload) > most:

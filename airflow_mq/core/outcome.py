@@ -1,4 +1,4 @@
-"""What a processor may answer. A closed union: whoever matches on it handles every case."""
+"""Outcomes that a processor may return: a closed union."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .weight import Weight
 
 @dataclass(frozen=True)
 class Done:
-    """Treated. `success=False` is the processor's own business; the message is gone either way."""
+    """Processed. `success=False` is the processor's own business; the message is gone either way."""
 
     success: bool = True
-    #: Another name for the message in its event; without one, the hash of its bytes.
+    #: Id of the message in its event; None: the hash of its bytes.
     id: bytes | None = None
-    #: What it really used, where that was measured; without it, what the weigher told.
+    #: Measured weight; None: the predicted one.
     used: Weight | None = None
     #: Messages to enqueue together with this outcome: (origin, payload), or (origin, payload, priority), or
     #: (origin, Message(…)), of which payload, headers and priority are taken.
@@ -31,7 +31,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Overweight:
-    """It needs this weight, and there is not enough."""
+    """The message needs this weight, which is not left."""
 
     weight: Weight
     id: bytes | None = None
@@ -39,89 +39,91 @@ class Overweight:
 
 @dataclass(frozen=True)
 class Yield:
-    """Not now; try again in a later block."""
+    """Not now: retry in a later block."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class BadFormat:
-    """Wrong for good: it cannot be read."""
+    """Permanently wrong: the message cannot be read."""
 
     id: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Corrupt:
-    """Wrong for good: it contradicts itself."""
+    """Permanently wrong: the message contradicts itself."""
 
     id: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Wrong for good: nothing here can treat such a message."""
+    """Permanently wrong: no processor here can treat such a message."""
 
     id: bytes | None = None
 
 
 @dataclass(frozen=True)
 class StackLimitReached:
-    """Nested too deep."""
+    """Nested too deeply."""
 
     id: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """Handed on to another queue. Told by a command, in the transaction that put it there; never by a processor."""
+    """Moved to another queue. Recorded by a command in the transaction that stored it there, never by a processor."""
 
-    #: Where it went: the origin, or the ring and the origin.
+    #: Destination: the origin, or the ring and the origin.
     to: str
     id: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A mark, not an outcome: a worker began these messages. An attempt counts for those that get no outcome."""
+    """Mark, not an outcome: a worker began these messages. Those without an outcome count an attempt."""
 
 
 @dataclass(frozen=True)
 class NotBegun:
-    """A mark, not an outcome: these messages could not be handed to their processor, so no attempt counts."""
+    """Mark, not an outcome: these messages could not be passed to their processor, so no attempt counts."""
 
-    #: The class and the first line of the error that prevented it.
+    #: Class and first line of the error.
     error: str
 
 
-#: Reported beside outcomes; an outcome or a `Begun` counts more than a `NotBegun`, whatever came first.
+#: Marks are reported beside outcomes. An outcome or a `Begun` overrides a `NotBegun`, in any order of arrival.
 Mark = Begun | NotBegun
 BEGUN = Begun()
-#: Why a message went back of a block whose workers report what they begin.
+#: Reason why a message went back from a block whose workers report what they begin.
 NEVER_BEGUN = "no worker began it"
 
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred
 
 DONE = Done()
-#: How many bytes the name of a message has.
+#: Length of a message's id.
 ID_BYTES = 32
 
 
 def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Outcome:
-    """An outcome as a processor gave it, or the reason why it is none: once stored, it must settle.
+    """Return a processor's answer as an outcome that settles, or raise `InvalidOutcome`.
 
-    :param most: how long a message may be that is to be enqueued with it.
-    :param permit: with which origins.
+    :param most: largest length of a message that is enqueued with it.
+    :param permit: origins and priority of such messages.
     """
     if answer is DONE:
         return DONE
     kind: object = answer
     if not isinstance(kind, Outcome) or isinstance(kind, Transferred):
-        raise InvalidOutcome(f"an outcome is Done, Overweight, Yield and so on, not {type(answer).__name__}")
+        raise InvalidOutcome(
+            f"invalid outcome ({type(answer).__name__}): expected Done, Overweight, Yield or another outcome"
+        )
     name: Any = getattr(answer, "id", None)
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
         length = f" of length {len(name)}" if isinstance(name, (bytes, str)) else ""
-        raise InvalidOutcome(f"an outcome's id is {ID_BYTES} bytes, not {type(name).__name__}{length}")
+        raise InvalidOutcome(f"invalid id of an outcome ({type(name).__name__}{length}): expected {ID_BYTES} bytes")
     if isinstance(answer, Done):
         return _check_done(answer, most, permit, most_headers)
     if isinstance(answer, Overweight):
@@ -133,20 +135,20 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_header
 
 def _check_done(done: Done, most: int, permit: Permit, most_headers: int) -> Done:
     if done.success not in (True, False):
-        raise InvalidOutcome(f"success is true or false, not {type(done.success).__name__}")
+        raise InvalidOutcome(f"invalid success ({type(done.success).__name__}): expected true or false")
     used = None if done.used is None else Weight.of(done.used)
     if not isinstance(done.enqueue, (list, tuple)):
-        raise InvalidOutcome(f"what an outcome enqueues is a list of pairs, not {type(done.enqueue).__name__}")
+        raise InvalidOutcome(f"invalid enqueue of an outcome ({type(done.enqueue).__name__}): expected a list of pairs")
     enqueue = [check_sent(entry, most, permit, most_headers) for entry in done.enqueue]
     return Done(done.success, done.id, used, enqueue)
 
 
 def check_sent(entry: Any, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> tuple[Any, ...]:
-    """What a processor enqueues, as a shelf takes it: the book's name, the payload, and headers if there are any."""
+    """Return a message that a processor enqueues as a tuple: the book's name, the payload, and headers if any."""
     if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
         raise InvalidOutcome(
-            "what an outcome enqueues is pairs of origin and payload, with a priority if it likes, "
-            f"not {type(entry).__name__}"
+            f"invalid entry in enqueue of an outcome ({type(entry).__name__}): expected (origin, payload), or (origin, "
+            "payload, priority)"
         )
     origin, payload, priority = entry[0], entry[1], REGULAR
     headers: Mapping[str, str] = {}
@@ -154,7 +156,7 @@ def check_sent(entry: Any, most: int, permit: Permit = OPEN, most_headers: int =
         priority, headers = payload.priority or REGULAR, payload.headers or {}
         payload = payload.payload
     if isinstance(origin, str) and is_high(origin):
-        # It was looked at before.
+        # The entry was checked before.
         origin, priority = origin_of(origin), HIGH
     if len(entry) == 3 and isinstance(entry[2], Mapping):
         headers = entry[2]
@@ -166,9 +168,9 @@ def check_sent(entry: Any, most: int, permit: Permit = OPEN, most_headers: int =
 
 
 class PageStatus(Enum):
-    """How servicing a page ended."""
+    """Results of servicing a page."""
 
     BAILED = auto()  # the meter could not pay for the next step
-    NO_PROGRESS = auto()  # the processor said: not now
-    SPENT = auto()  # the origin's own budget is used up (deficit order, or its most)
+    NO_PROGRESS = auto()  # the processor yielded
+    SPENT = auto()  # the origin's own budget is used up (deficit order, or its *most*)
     NO_MORE = auto()  # every item was attempted

@@ -1,4 +1,4 @@
-"""What lies behind the window: executing it by hand, discarding it, reaping its pages."""
+"""Messages behind the window: execution by hand, requeueing, discarding, and reaping of pages."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .weight import Weight
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of judging a set-aside message again."""
+    """Result of requeueing a set-aside message."""
 
     address: Address
-    #: Where it goes on in its queue; nothing, if it stays where it is.
+    #: Its new address, or None if it stays where it is.
     moved: Address | None
-    #: Why it stays.
+    #: Reason why it stays.
     why: str
 
 
 def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
-    """The book and page of a message that may be executed or discarded by hand."""
+    """Return the book and page of a message that may be executed or discarded by hand, or raise the refusal."""
     book = shelf.book(address.book)
     if book.passed_by == "paused":
         raise QueuePaused(f"the queue of {address.origin!r} is paused; resume it first")
@@ -48,12 +48,13 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
         more = shelf.pull(book)
     page = shelf.page(address.book, address.page)
     if page is None:
-        raise NoPage(f"the queue of {address.origin!r} has no page {address.page}; it was never opened, or is gone")
+        raise NoPage(f"no page {address.page} in the queue of {address.origin!r}: it was never opened, or was removed")
     while more and page.index == book.end - 1 and address.index >= len(page.lengths):
         more = shelf.pull(book)
     if address.index >= len(page.lengths):
         raise NoMessage(
-            f"page {address.page} of {address.origin!r} has {len(page.lengths)} messages, no index {address.index}"
+            f"no index {address.index} in page {address.page} of {address.origin!r}, which has {len(page.lengths)} "
+            "messages"
         )
     mark = page.marks[address.index]
     if mark == WAITING and address.page >= book.begin:
@@ -66,19 +67,23 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
 def settle_execution(
     shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
 ) -> Weight:
-    """Write down what came of an execution by hand, and tell what that cost. Pallet: `do_execute_overweight`."""
+    """Record the outcome of an execution by hand and return its cost. Pallet: `do_execute_overweight`."""
     if isinstance(outcome, Overweight):
         raise InsufficientWeight(
-            f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the {limit} given"
+            f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the limit {limit}; "
+            "raise the limit"
         )
     if isinstance(outcome, Yield):
         raise TemporarilyUnprocessable(
-            f"the processor cannot take {Address(book.origin, page.index, item)} now: {outcome.reason or 'it yielded'}"
+            f"the processor cannot process {Address(book.origin, page.index, item)} now: "
+            f"{outcome.reason or 'it yielded'}"
         )
     if isinstance(outcome, StackLimitReached):
         id_ = outcome.id or shelf.id_of(book.origin, page, item)
         shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
-        raise TemporarilyUnprocessable("the processor reached its stack limit; try again from elsewhere")
+        raise TemporarilyUnprocessable(
+            "the processor reached its stack limit; retry from a call that is nested less deeply"
+        )
     apply_outcome(shelf, book, page, item, outcome, used, Bounds())
     id_ = shelf.events[-1].ids[-1]
     shelf.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=who)
@@ -86,11 +91,11 @@ def settle_execution(
 
 
 def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
-    """Forget that a message was set aside; remove its page if that was the last of it."""
+    """Delete the set-aside record of a message, and its page if the message was its last one."""
     costs = shelf.config.costs
     shelf.asides[Address(book.origin, page.index, item)] = None
     if page.is_complete and book.is_ready and page.index == book.end - 1:
-        # What was sent meanwhile went into this page, if it fitted.
+        # Messages sent meanwhile went into this page, if they fitted.
         shelf.pull(book)
     if page.is_complete:
         shelf.remove_page(book, page)
@@ -100,7 +105,7 @@ def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
 
 
 def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
-    """The page that went was still the window's first: the window must not keep a hole."""
+    """Move the window past a removed page that was its first: a window never has a hole."""
     if page.index == book.begin and book.is_ready:
         skip_gone(shelf, book)
         if book.begin == book.end:
@@ -108,7 +113,7 @@ def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
 
 
 def forget_attempts(shelf: Shelf, address: Address) -> None:
-    """Let the attempts of a set-aside message count from zero again."""
+    """Reset the attempts of a set-aside message to zero."""
     book, page = find_set_aside(shelf, address)
     page.notes[address.index] = page.note(address.index)._replace(attempts=0)
     shelf.touch(book, page)
@@ -117,14 +122,13 @@ def forget_attempts(shelf: Shelf, address: Address) -> None:
 def judge_again(
     shelf: Shelf, address: Address, aside: Aside | None, full: Weight, who: str, why: str = "", *, weigh: bool = False
 ) -> Judged:
-    """Let a set-aside message go back into its queue, if it fits by now.
+    """Requeue a set-aside message behind all sent messages, if it fits now.
 
-    It goes on behind everything that was sent, as old as it is. Nobody is overtaken by it, and what was sent
-    after it went on long ago.
+    It keeps its age. No other message is delayed, and the messages sent after it were tried long ago.
 
-    :param aside: why it was set aside; nothing, if its queue was swept
-    :param full: what a full block leaves for a message
-    :param weigh: ask the ring's weigher anew instead of believing the weight that it was set aside for
+    :param aside: why it was set aside; None if its queue was swept.
+    :param full: weight that a full block leaves for a message.
+    :param weigh: use the ring's weigher instead of the weight for which it was set aside.
     """
     book, page = find_set_aside(shelf, address)
     item, note = address.index, page.note(address.index)
@@ -138,15 +142,15 @@ def judge_again(
         return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
     id_ = aside.id if aside else shelf.id_of(address.book, page, item)
     moved = shelf.rejoin(book, page, item, note.weight if weight == current else weight)
-    told = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
-    shelf.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(told, who))
+    detail = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
+    shelf.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(detail, who))
     mark_gone(shelf, book, page, item)
     after_removal(shelf, book, page, item)
     return Judged(address, moved, why)
 
 
 def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None) -> None:
-    """Drop a set-aside message, on somebody's word or, expired, on a policy's."""
+    """Delete a set-aside message on the decision of a person or, if it expired, of a policy."""
     book, page = find_set_aside(shelf, address)
     name = id_ or shelf.id_of(address.book, page, address.index)
     shelf.emit(fate, address.book, page.index, address.index, name, detail=why)
@@ -155,7 +159,7 @@ def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDE
 
 
 def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "") -> None:
-    """Remove an old page with what it still holds. Pallet: `do_reap_page`."""
+    """Remove an old page with the messages that it still holds. Pallet: `do_reap_page`."""
     book = shelf.book(origin)
     if index >= book.begin:
         raise NotReapable(
@@ -163,23 +167,23 @@ def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "
         )
     page = shelf.page(origin, index)
     if page is None:
-        raise NoPage(f"the queue of {named(origin)} has no page {index}; it was never opened, or is gone")
+        raise NoPage(f"no page {index} in the queue of {named(origin)}: it was never opened, or was removed")
     if page.remaining and index >= watermark(book, shelf.config.max_stale):
         raise NotReapable(
             f"page {index} of {named(origin)} still holds {page.remaining} messages, "
-            "and is not old enough to be culled; execute or discard them"
+            "and is too recent to be culled; execute or discard them"
         )
-    told = decided(why or "page reaped", who) if who else why
-    _record_culled(shelf, book, page, told)
+    detail = decided(why or "page reaped", who) if who else why
+    _record_culled(shelf, book, page, detail)
     book.message_count -= page.remaining
     book.size -= page.remaining_size
     shelf.remove_page(book, page)
     shelf.tell_changed(book)
-    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=told)
+    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
 
 
 def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:
-    """Nothing leaves without a record: name each message that goes with its page."""
+    """Record an event for each message that is deleted with its page."""
     if not page.remaining:
         return
     payloads = shelf.payloads(book.origin, page)
@@ -192,10 +196,10 @@ def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:
 
 
 def watermark(book: Book, max_stale: int) -> int:
-    """The page index below which a page that still holds messages may be culled."""
+    """Return the page index below which a page that still holds messages may be culled."""
     if book.stale <= max_stale:
         return 0
-    # The more stale pages pile up, the shorter the history that is kept; never shorter than
-    # max_stale, because that depth already brings the overflow back to nothing.
+    # The more stale pages there are, the shorter the history that is kept. It is never shorter than max_stale, because
+    # that depth already removes the overflow.
     overflow = book.stale - max_stale
     return max(0, book.begin - max(max_stale * max_stale // overflow, max_stale))

@@ -1,7 +1,7 @@
-"""A page: a bounded row of messages, cut over the mail in which they arrived.
+"""Pages: bounded rows of messages, cut over the inbox rows in which they arrived.
 
-The bytes stay where the sender wrote them. A page only remembers which stretch of which
-mail its items are (*slices*), how long each is, and how far they were attempted.
+Payloads stay where the sender wrote them. A page stores only the stretches of inbox rows that its items are (*slices*),
+the items' lengths, and how far they were attempted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple
 from .config import HEADER_SIZE
 from .weight import Weight
 
-#: An item's mark: not attempted yet, processed, or attempted and kept.
+#: Marks of items: not attempted yet, processed, or set aside.
 WAITING, PROCESSED, ASIDE = 0, 1, 2
 
 
 class Slice(NamedTuple):
-    """A stretch of one mail: so many items from `start` on."""
+    """A stretch of one inbox row: `items` messages from `start` on."""
 
     mail: int
     start: int
@@ -28,21 +28,22 @@ class Slice(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What is remembered of a single message beyond its bytes. Most messages have none."""
+    """Stored facts about one message beside its bytes. Most messages have none."""
 
-    #: What it costs, as its sender declared or a processor reported.
+    #: Weight that its sender declared or a processor reported.
     weight: Weight | None = None
-    #: How often it was tried without an outcome.
+    #: Number of attempts without an outcome.
     attempts: int = 0
-    #: When it is no longer wanted, in microseconds of the store's clock.
+    #: Expiry time, in microseconds of the store's clock.
     expires: int | None = None
-    #: How large its payload is, where that is kept apart and the page holds only a reference.
+    #: Size of an external payload, if the page holds only a reference.
     blob: int | None = None
-    #: Of a message that went back into its queue after it was set aside: the first block since it was sent.
+    #: For a requeued message: the first block since it was sent.
     arrived: int | None = None
     #: Whether its bytes are lent to another message, or borrowed from one.
     loan: bool = False
-    #: Bytes of its headers. They lie beside the heap, and count in the size of the message, of its page and its book.
+    #: Bytes of its headers. They are stored beside the heap, and count in the size of the message, its page and its
+    #: book.
     headers: int = 0
 
 
@@ -51,42 +52,42 @@ NO_NOTE = Note()
 
 @dataclass
 class Mail:
-    """What one call sent to one origin, or a page's worth of it: never changed once written."""
+    """Inbox row: messages of one call to one origin, at most a page of them; immutable once written."""
 
     id: int
     lengths: Sequence[int]
     notes: dict[int, Note] = field(default_factory=dict)
-    #: Where cutting has come to.
+    #: Number of items already cut into pages.
     cut: int = 0
-    #: Whether this is the last piece of its call.
+    #: Whether this is the last row of its call.
     last: bool = True
 
     def __post_init__(self) -> None:
         self.items = len(self.lengths)
-        #: The length of all messages, where they are alike: then nothing needs to be added up.
+        #: Common length of all messages, or 0 if they differ. A common length needs no sums.
         self.alike = self.lengths[0] if min(self.lengths) == max(self.lengths) else 0
         if not self.alike:
             self._ends = list(accumulate(self.lengths, initial=0))
             self._heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
 
     def size(self, start: int, stop: int) -> int:
-        """The payload bytes of a stretch of items."""
+        """Return the payload bytes of a stretch of items."""
         return (stop - start) * self.alike if self.alike else self._ends[stop] - self._ends[start]
 
     def held(self, start: int, stop: int) -> int:
-        """Return the bytes of a stretch of items, their headers included."""
+        """Return the bytes of a stretch of items, headers included."""
         beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
         return self.size(start, stop) + beside
 
     def fitting(self, room: int) -> int:
-        """How many of the items not yet cut fit into so many bytes of heap."""
+        """Return how many of the items not yet cut fit into `room` bytes of heap."""
         if self.alike:
             return min(room // (self.alike + HEADER_SIZE), self.items - self.cut)
         return bisect_right(self._heap_ends, self._heap_ends[self.cut] + room, lo=self.cut) - 1 - self.cut
 
 
 class Page:
-    """Items in order, the cursor of the first one not yet attempted, and what is left."""
+    """Items in order, the index of the first item not yet attempted, and the sums over unprocessed items."""
 
     __slots__ = ("first_index", "index", "lengths", "marks", "notes", "payloads", "remaining",
                  "remaining_size", "resolved", "slices", "used")  # fmt: skip
@@ -102,13 +103,13 @@ class Page:
         self.remaining_size = 0
         #: Bytes of the heap in use, headers included.
         self.used = 0
-        #: The messages themselves, where somebody needed them.
+        #: Payloads, as far as they were loaded.
         self.payloads: list[bytes] = []
-        #: How many of the slices these come from.
+        #: Number of slices whose payloads are loaded.
         self.resolved = 0
 
     def append(self, mail: Mail, heap_size: int) -> int:
-        """Take as many items of the mail as fit, and say how many."""
+        """Append as many items of an inbox row as fit, and return how many."""
         count = mail.fitting(heap_size - self.used)
         if count <= 0:
             return 0
@@ -128,7 +129,7 @@ class Page:
         return count
 
     def append_singles(self, mails: list[int], lengths: list[int], heap_size: int) -> int:
-        """Take as many mails of one message each as fit, and say how many."""
+        """Append as many inbox rows of one message each as fit, and return how many."""
         ends = list(accumulate(length + HEADER_SIZE for length in lengths))
         count = bisect_right(ends, heap_size - self.used)
         if count > 0:
@@ -152,53 +153,53 @@ class Page:
 
     @property
     def first_offset(self) -> int:
-        """Where in the heap the first item not yet attempted begins."""
+        """Offset in the heap of the first item not yet attempted."""
         return sum(self.lengths[: self.first_index]) + self.first_index * HEADER_SIZE
 
     @property
     def last_offset(self) -> int:
-        """Where in the heap the last item begins."""
+        """Offset in the heap of the last item."""
         return self.used - HEADER_SIZE - self.lengths[-1]
 
     def note(self, item: int) -> Note:
-        """What is remembered of this item."""
+        """Return the note of an item."""
         return self.notes.get(item, NO_NOTE)
 
     def extent(self, item: int) -> int:
-        """How large the payload of this item is, wherever it is kept."""
+        """Return the size of an item's payload, in the page or external."""
         note = self.notes.get(item)
         return note.blob if note and note.blob else self.lengths[item]
 
     def held(self, start: int, stop: int) -> int:
-        """Return the bytes that these items hold, their headers included."""
+        """Return the bytes of a row of items, headers included."""
         beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
         return sum(self.lengths[start:stop]) + beside
 
     def held_of(self, item: int) -> int:
-        """Return the bytes that this item holds, its headers included."""
+        """Return the bytes of an item, headers included."""
         note = self.notes.get(item)
         return self.lengths[item] + (note.headers if note else 0)
 
     def mails_of(self, items: Iterable[int]) -> list[int]:
-        """The mail in which each of these items came."""
+        """Return the inbox rows in which these items arrived."""
         ends = list(accumulate(part.items for part in self.slices))
         return [self.slices[bisect_right(ends, item)].mail for item in items]
 
     def mail_of(self, item: int) -> int:
-        """The mail in which this item came."""
-        return self._lies(item)[0]
+        """Return the inbox row in which an item arrived."""
+        return self._position(item)[0]
 
     def place_of(self, item: int) -> int:
-        """Which of the messages of its mail this item is."""
-        return self._lies(item)[1]
+        """Return the index of an item in its inbox row."""
+        return self._position(item)[1]
 
-    def _lies(self, item: int) -> tuple[int, int]:
+    def _position(self, item: int) -> tuple[int, int]:
         ends = list(accumulate(part.items for part in self.slices))
         at = bisect_right(ends, item)
         return self.slices[at].mail, self.slices[at].start + item - (ends[at - 1] if at else 0)
 
     def first_of(self, mail: int) -> int | None:
-        """The first item of this mail, if any lies here."""
+        """Return the first item of an inbox row, or None if the page has none."""
         at = 0
         for part in self.slices:
             if part.mail == mail:
@@ -208,11 +209,11 @@ class Page:
 
     @property
     def has_loans(self) -> bool:
-        """Whether anything here is lent or borrowed; mostly nothing is noted at all."""
+        """Whether any item here is lent or borrowed."""
         return any(note.loan for note in self.notes.values())
 
     def mark_processed(self, item: int) -> int:
-        """Mark an item, and tell the bytes that are now gone."""
+        """Mark an item as processed, and return its bytes."""
         self.marks[item] = PROCESSED
         self.remaining -= 1
         size = self.held_of(item)
@@ -220,7 +221,7 @@ class Page:
         return size
 
     def mark_all_processed(self, first: int, count: int) -> int:
-        """The same of a row of items."""
+        """Mark a row of items as processed, and return their bytes."""
         size = self.held(first, first + count)
         self.marks[first : first + count] = bytes([PROCESSED]) * count
         self.remaining -= count
@@ -228,12 +229,12 @@ class Page:
         return size
 
     def advance(self) -> None:
-        """Move the cursor past items whose fate is already known."""
+        """Advance the cursor past items that are processed or set aside."""
         first, marks = self.first_index, self.marks
         while first < len(marks) and marks[first]:
             first += 1
         self.first_index = first
 
     def kept(self, begin: int) -> int:
-        """How many messages wait for a person: set aside, or left behind the window."""
+        """Return how many messages need a decision: set aside, or left behind the window."""
         return self.remaining if self.index < begin else self.marks.count(ASIDE)

@@ -1,15 +1,14 @@
-"""Sub-origins: an origin is a path, and weight is shared fairly at each level of it.
+"""Path rounds: origins are paths, and weight is shared fairly at each level of the path.
 
-`acme/orders` is a member of the group `acme/`, which is a member of the ring. Every group is a
-small ring of its own. What a queue uses is charged to it and to each group that holds it, over
-their shares: their *deficits* fall. Whose turn it is, is decided from the top: among the members
-that have something to service the one with the largest deficit is next, then among its members,
+`acme/orders` is a member of the group `acme/`, which is a member of the ring. Every group is a small ring of its own.
+Used weight is charged to a queue and to each group that holds it, over their shares: their *deficits* fall. The next
+turn is decided from the top: among the ready members the one with the largest deficit is next, then among its members,
 down to a queue. So a tenant gets the same whether it sends to one origin or to a thousand.
 
-Nobody saves up: who was away starts at the *level* at which the others of its group are served by
-now. What a group cannot use goes to the others in the same block, and is charged to them. A
-message whose turn it is and that does not fit what is left of the block is *owed*: it starts
-first in the next one, at most one for each member of the ring at a time.
+Absent members save nothing: a newcomer starts at the *level* at which the others of its group are currently served. The
+weight that a group cannot use goes to the others in the same block, and is charged to them. A message whose turn has
+come and that does not fit the rest of the block is *owed*: it starts first in the next one, at most one for each member
+of the ring at a time.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from .shelf import Shelf
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
 from .weight import Meter, Weight
 
-#: How many queues are loaded at once.
+#: Number of queues that are loaded at once.
 LOADED = 128
 
 
 class Turn:
-    """What a queue may spend in this turn: something may start as long as anything is left."""
+    """Weight that a queue may spend in this turn; a message may start as long as any is left."""
 
     def __init__(self, allowance: int, parts: Callable[[Weight], int], meters: Sequence[Meter]) -> None:
         self.allowance, self.parts, self.meters = allowance, parts, meters
         self.spent = 0
-        #: What of the meters had no room for the next message.
+        #: Meter that had no room for the next message.
         self.refused: Meter | None = None
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        """How many of these messages, from the first on, may start."""
+        """Return how many of these messages, from the first on, may start."""
         left = self.allowance - self.spent
         if left <= 0:
             return 0
@@ -61,14 +60,14 @@ class Turn:
         return count
 
     def spend(self, weight: Weight) -> None:
-        """Charge what was used."""
+        """Charge used weight."""
         self.spent += self.parts(weight)
         for meter in self.meters:
             meter.time += weight[0]
             meter.size += weight[1]
 
     def refund(self, weight: Weight) -> None:
-        """Give back what was charged for messages that were not tried."""
+        """Refund the weight of messages that were not tried."""
         self.spent -= self.parts(weight)
         for meter in self.meters:
             meter.time -= weight[0]
@@ -88,7 +87,7 @@ class PathRounds:
         self._loaded: set[str] = set()
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
-        """Guarantees first, then what is owed, then turn after turn."""
+        """Service guarantees, then owed turns, then turn after turn."""
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         guaranteed = list(guaranteed)
@@ -123,29 +122,30 @@ class PathRounds:
                 self.tree.only_met()
 
     def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
-        """Where the queue stands after its turn; false, if its next message does not fit what is left."""
+        """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
         reason = self.ledger.entry(queue.name).reason
         if reason == "limit" and book.is_ready and not book.passed_by:
             front = front_weight(self.ladder, book)
             if front is not None and front.exceeds(self.ladder.room):
-                # No block like this one carries it: it saves nothing up, and newcomers start where the others are.
+                # Such a block never carries it: the queue saves no credit, and newcomers start at the level of the
+                # others.
                 self.tree.leave(queue)
             else:
                 self.tree.wait(queue)
                 self._owe(queue.name)
             return False
         if turn.refused is not None:
-            # A queue that got its most, or a group.
-            full = next(one for one in self.tree.path(queue) if one.meter is turn.refused)
+            # The *most* of a queue or a group is used up.
+            full = next(member for member in self.tree.path(queue) if member.meter is turn.refused)
             self.tree.leave(full)
         elif reason != "spent" or not book.is_ready:
             self.tree.leave(queue)
         return True
 
     def _owe(self, origin: str) -> None:
-        """The first of each member of the ring that did not fit when its turn came is first in the next block."""
-        whose = head_of(origin)
-        if len(self.owed) < LOOK_PAST and all(head_of(one) != whose for one in self.owed):
+        """Record a queue whose turn came and whose message did not fit: one for each member of the ring."""
+        head = head_of(origin)
+        if len(self.owed) < LOOK_PAST and all(head_of(owed) != head for owed in self.owed):
             self.owed.append(origin)
 
     def _pay_owed(self) -> None:
@@ -157,7 +157,7 @@ class PathRounds:
             self._end_turn(queue, book, turn, self._visit(queue, book, turn))
 
     def _grant(self, path: str) -> None:
-        """What is promised to a queue or a group: it is not charged."""
+        """Service the guarantee of a queue or a group, without a charge."""
         member = self.tree.below(path)
         least = self.shelf.standing(path).least
         if member is None or least is None or member.state is State.OUT:
@@ -171,17 +171,20 @@ class PathRounds:
             turn.meters = [meter, *turn.meters]
             self._visit(queue, book, turn, charged=False)
             if book.is_ready and not book.passed_by:
-                # Its next message does not fit what is promised, or left; others of the group may have smaller ones.
+                # Its next message does not fit the guarantee or the block; other queues of the group may have smaller
+                # ones.
                 self.tree.wait(queue)
                 stopped.append(queue)
             else:
                 self.tree.leave(queue)
-        for one in stopped:
-            one.state = State.OPEN
-            one.enqueue()
+        for queue in stopped:
+            queue.state = State.OPEN
+            queue.enqueue()
 
     def _turn(self, queue: Member, allowance: int) -> Turn:
-        return Turn(allowance, self.parts, [one.meter for one in self.tree.path(queue) if one.meter is not None])
+        return Turn(
+            allowance, self.parts, [member.meter for member in self.tree.path(queue) if member.meter is not None]
+        )
 
     def _visit(self, queue: Member, book: Book, turn: Turn, *, charged: bool = True) -> bool:
         queue.met, self.tree.queues[queue.name] = True, queue
@@ -209,7 +212,7 @@ class PathRounds:
         self.shelf.changed_books.add(book.origin)
 
     def _load(self, queue: Member) -> Book:
-        """The book of a queue, and with it those of queues whose turns will come soon."""
+        """Return the book of a queue; load it together with those whose turns come soon."""
         if queue.name not in self._loaded:
             soon = dict.fromkeys([queue.name, *self.tree.soon(LOADED)])
             self._loaded.update(soon)
@@ -231,7 +234,7 @@ class PathRounds:
         self.shelf.changed_branches.add(group.name)
 
     def _keep(self) -> None:
-        """Write down where everybody stands; the levels of the groups that were touched only ever fall."""
+        """Store the deficits and levels of all visited groups; levels only ever fall."""
         for group in self.tree.groups.values():
             if any(member.met or member.used for member in group.members):
                 group.level = group.end_level()
@@ -240,15 +243,15 @@ class PathRounds:
             queue = self.tree.queues[origin]
             assert queue.parent is not None
             entry.deficit = (queue.deficit - queue.parent.level) * GRAIN
-        # Who is owed a turn that this block could not give is owed it in the next one that services it.
-        owed = [*(one for one in self.shelf.owed if not self.shelf.takes(one)), *self.owed]
+        # A turn that this block could not give stays owed for the next one that services the queue.
+        owed = [*(origin for origin in self.shelf.owed if not self.shelf.takes(origin)), *self.owed]
         if self.shelf.owed != owed:
             self.shelf.owed = owed
             self._keep_group(self.tree.root)
 
 
 def charge_overrun(shelf: Shelf, book: Book, parts: int) -> None:
-    """What processors used beyond what was planned is charged when their block settles, in any deficit order."""
+    """Charge the weight used beyond the plan when a block settles, in any deficit order."""
     if not shelf.config.paths or is_high(book.origin):
         book.deficit -= parts
         if not book.is_ready:

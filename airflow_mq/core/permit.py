@@ -1,7 +1,7 @@
-"""Who may send: what the address of a store, or a connection, confines its users to.
+"""Permits: the origins and the priority that a connection may send with.
 
-An origin is worth what the delivery stage vouches for. Whoever gives a team an address that ends in
-`?origins=acme|acme/*&priority=regular` has every client refuse what they send as anybody else.
+A permit comes from the address of a store or from a connection. Given an address that ends in
+`?origins=acme|acme/*&priority=regular`, every client rejects messages with other origins or another priority.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ MOST_PATTERN = 1_000
 
 @dataclass(frozen=True)
 class Permit:
-    """The origins and the priority that somebody may send with; everything, unless it says otherwise."""
+    """The origins and the priority that a sender may use. By default all of them."""
 
     #: Shell patterns in which upper and lower case differ, separated by `|`: `acme|acme/*`.
     origins: str | None = None
-    #: `regular`: nothing else may be said.
+    #: The only permitted priority: `regular`, or None for both.
     priority: str | None = None
 
     def __post_init__(self) -> None:
         if self.origins is not None:
             _rule(self.origins)
         if self.priority not in (None, REGULAR):
-            raise InvalidInput(f"who sends is confined to the priority {REGULAR}, or to none")
+            raise InvalidInput(f"invalid priority of a permit {self.priority!r:.40}: expected {REGULAR!r} or None")
 
     def check_origin(self, origin: object) -> str:
-        """An origin as a caller gave it, or the reason why nothing is sent with it."""
+        """Return the origin if it is valid and permitted.
+
+        :raises NotPermitted: if the connection does not permit it.
+        """
         text = check_origin(origin)
         if self.origins is not None and not _rule(self.origins).match(text):
             raise NotPermitted(
@@ -45,7 +48,10 @@ class Permit:
         return text
 
     def check_priority(self, priority: str) -> str:
-        """A priority as a caller gave it, or the reason why nothing is sent with it."""
+        """Return the priority if it is permitted.
+
+        :raises NotPermitted: if the connection does not permit it.
+        """
         if self.priority is not None and priority != self.priority:
             raise NotPermitted(
                 f"this connection may send with the priority {self.priority}, not {str(priority)[:20]!r}; "

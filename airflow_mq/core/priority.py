@@ -1,7 +1,7 @@
-"""Two priorities: an origin has a regular book, and a high one once something of it was sent so.
+"""Priorities: regular and high books of an origin, and their names.
 
-The high book lies beside the other under a name of its own: the origin behind a mark that no origin can
-hold. Inside, a book goes by its name; whoever shows it to people shows the origin and the priority.
+Every origin has a regular book, and a high book once a message of high priority was sent. The high book is named by a
+mark that no origin can contain, followed by the origin. Books are identified by name; people see origin and priority.
 """
 
 from __future__ import annotations
@@ -11,57 +11,57 @@ from .errors import InvalidInput
 
 REGULAR, HIGH = "regular", "high"
 PRIORITIES = (REGULAR, HIGH)
-#: Begins the name of a high book. By itself it names the book of no origin, in whose deficit is kept
-#: what high messages owe to regular ones.
+#: Prefix of the names of high books. The mark alone names the book of no origin; its deficit holds the weight that high
+#: messages owe to regular ones.
 MARK = "\x01"
-#: Above every high book's name, and below every regular one's.
+#: Upper bound of the names of high books, below every regular one.
 PAST_HIGH = "\x02"
-#: Above every origin: the largest text there is, as origins go.
+#: Upper bound of all origins.
 LAST = "\U0010ffff"
 
 
 def check_priority(priority: object) -> str:
-    """A priority as a caller gave it, or the reason why it is none."""
+    """Return a priority given by a caller, or raise `InvalidInput`."""
     if priority not in PRIORITIES:
-        raise InvalidInput(f"a priority is {' or '.join(PRIORITIES)}, not {str(priority)[:40]!r}")
+        raise InvalidInput(f"invalid priority {str(priority)[:40]!r}: expected {' or '.join(PRIORITIES)}")
     return str(priority)
 
 
 def book_name(origin: str, priority: str = REGULAR) -> str:
-    """The name of the book of this origin and priority."""
+    """Return the name of the book of an origin and priority."""
     return MARK + origin if priority == HIGH else origin
 
 
 def is_high(name: str) -> bool:
-    """Whether this is the name of a high book."""
+    """Return whether a name is the name of a high book."""
     return name.startswith(MARK)
 
 
 def origin_of(name: str) -> str:
-    """Whose book this is."""
+    """Return the origin of a book."""
     return name[1:] if name.startswith(MARK) else name
 
 
 def priority_of(name: str) -> str:
-    """Which of its origin's books this is."""
+    """Return the priority of a book."""
     return HIGH if name.startswith(MARK) else REGULAR
 
 
 def signed(page: int, priority: str) -> int:
-    """A page as tables have it, which know no priorities: that of a high book is below zero."""
+    """Return the index of a page as tables store it: pages of high books are negative."""
     return -1 - page if priority == HIGH else page
 
 
 def queue_name(origin: str, priority: str) -> str:
-    """A queue, as tables have it: regular is what goes without saying."""
+    """Return the name of a queue for display; the priority is appended unless it is regular."""
     return origin if priority == REGULAR else f"{origin} ({priority})"
 
 
 def told(name: str) -> str:
-    """A book, as an error or a violation tells it."""
+    """Return the name of a book for an error or a violation."""
     return f"{quoted(origin_of(name))} (high)" if is_high(name) else quoted(name)
 
 
 def books_of(origin: str) -> tuple[str, str]:
-    """The names of both books of an origin, the high one first."""
+    """Return the names of both books of an origin, the high one first."""
     return MARK + origin, origin

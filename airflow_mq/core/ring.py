@@ -1,8 +1,8 @@
-"""The ready ring: the circle of all queues with something to service, from the head on.
+"""Ready ring: the circle of all ready queues, beginning with the head.
 
-A store may hold a hundred thousand ready books, and a block looks at a few. So the ring
-is loaded as the walk goes: it is a line from the head, with a gap in it for the stretch
-that nobody has looked at yet. Who is knit in, or moves on from the head, goes behind it.
+A store may hold a hundred thousand ready books, and a block visits a few. The ring loads itself during the walk: it is
+a line from the head with a gap for the stretch that is not loaded yet. A book that is knit in or bumped goes behind the
+gap.
 """
 
 from __future__ import annotations
@@ -18,60 +18,61 @@ class Ring:
     """A circular line with a head, a gap that loads itself, and an end at which to knit in."""
 
     def __init__(self, more: Callable[[], list[str]]) -> None:
-        """`more` gives the next ready origins in the ring's order, or none when that was all."""
+        """:param more: returns the next ready origins in the ring's order, or an empty list at the end."""
         self._more = more
         self._next = {_START: _GAP, _GAP: _START}
         self._prev = {_START: _GAP, _GAP: _START}
-        #: Origins that took a new place at the end, in that order.
+        #: Origins that moved to the end, in that order.
         self.moved: dict[str, None] = {}
         self.unknitted: set[str] = set()
-        #: Origins that come before the head now, the first of them first.
+        #: Origins that come before the head, in this order.
         self.favoured: list[str] = []
-        #: Who enters, while somebody wants to hear of it; and who is wanted soon, where the walk knows better.
+        #: Origins that entered, if a caller collects them; and origins that will be needed soon, if the walk knows
+        #: them.
         self.entrants: list[str] | None = None
         self.soon: Sequence[str] = ()
-        #: Which origins this walk services: the others keep their places, and are not in the circle for it.
+        #: Filter of the origins that this walk services. The others keep their places outside of the circle.
         self.takes: Callable[[str], bool] | None = None
-        #: Origins that were met before the walk came to the stretch in which they stand.
+        #: Origins that entered before the walk loaded the stretch that holds them.
         self._early: set[str] = set()
 
     def only(self, takes: Callable[[str], bool]) -> None:
-        """Leave out of the circle the origins that this walk does not service; their places stay as they are."""
+        """Remove from the circle the origins that this walk does not service. Their places stay as they are."""
         self.takes = takes
-        for origin in [one for one in self._next if one not in (_START, _GAP) and not takes(one)]:
+        for origin in [name for name in self._next if name not in (_START, _GAP) and not takes(name)]:
             self._unlink(origin)
 
     def __contains__(self, origin: str) -> bool:
-        """Whether the part that is loaded holds this origin."""
+        """Return whether the loaded part holds this origin."""
         return origin in self._next
 
     def __iter__(self) -> Iterator[str]:
-        """From the head on, once round."""
+        """Iterate once around the circle from the head."""
         origin = self.head()
         while origin is not None:
             yield origin
             origin = self.next_in_line(origin)
 
     def head(self) -> str | None:
-        """The queue whose turn is next."""
+        """Return the queue whose turn is next."""
         return self._after(_START)
 
     def successor(self, origin: str) -> str | None:
-        """The queue after this one; after the last comes the head."""
+        """Return the queue after this one; after the last comes the head."""
         return self._after(origin) or self.head()
 
     def next_in_line(self, origin: str) -> str | None:
-        """The queue after this one; none after the last."""
+        """Return the queue after this one, or None after the last."""
         return self._after(origin)
 
     def bump(self, origin: str) -> None:
-        """Let this origin take its place at the end. The head that is bumped hands on its turn."""
+        """Move this origin to the end. If it is the head, its successor becomes the head."""
         if origin in self._next:
             self._unlink(origin)
             self.knit(origin)
 
     def knit(self, origin: str) -> None:
-        """Enter at the end, which is just before the head."""
+        """Enter at the end, which is directly before the head."""
         if self.takes is None or self.takes(origin):
             self._link(origin, before=_START)
             if self.entrants is not None:
@@ -81,7 +82,7 @@ class Ring:
         self.moved[origin] = None
 
     def meet(self, origin: str) -> None:
-        """Take in a ready origin to which the walk has not come yet. It keeps its place."""
+        """Enter a ready origin that the walk has not loaded yet. It keeps its place in the store."""
         if origin not in self._next and (self.takes is None or self.takes(origin)):
             self._link(origin, before=_START)
             self._early.add(origin)
@@ -92,7 +93,7 @@ class Ring:
         self.unknitted.add(origin)
 
     def drop(self, origin: str) -> None:
-        """Remove an origin that another process took out of the ring; it may enter again at any time."""
+        """Remove an origin that another process unknitted; it may enter again at any time."""
         if origin in self._next:
             self._unlink(origin)
         self.moved.pop(origin, None)
@@ -100,7 +101,7 @@ class Ring:
         self._early.discard(origin)
 
     def favour(self, origins: list[str]) -> None:
-        """Let these origins come first, in this order; the first of them is the head."""
+        """Move these origins to the front, in this order; the first of them becomes the head."""
         self.favoured = origins
         for origin in reversed(origins):
             self._unlink(origin)
@@ -108,9 +109,9 @@ class Ring:
             self._link(origin, before=self._next[_START])
 
     def upcoming(self, origin: str, most: int) -> Iterator[str]:
-        """The origins after this one, round the circle, as far as they are loaded: who is wanted soon."""
+        """Iterate over the loaded origins that follow this one, to prefetch them."""
         if self.soon:
-            yield from islice((one for one in self.soon if one != origin), most)
+            yield from islice((name for name in self.soon if name != origin), most)
             return
         following = self._next.get(origin, _GAP)
         while most and following not in (_GAP, origin):
@@ -122,12 +123,12 @@ class Ring:
     def _after(self, origin: str) -> str | None:
         while (following := self._next[origin]) is _GAP:
             fresh = self._more()
-            for one in fresh if self.takes is None else filter(self.takes, fresh):
-                if one in self._early and one in self._next and one not in self.moved:
-                    self._unlink(one)
-                    self._link(one, before=_GAP)
-                elif one not in self._next and one not in self.unknitted:
-                    self._link(one, before=_GAP)
+            for name in fresh if self.takes is None else filter(self.takes, fresh):
+                if name in self._early and name in self._next and name not in self.moved:
+                    self._unlink(name)
+                    self._link(name, before=_GAP)
+                elif name not in self._next and name not in self.unknitted:
+                    self._link(name, before=_GAP)
             if not fresh:
                 self._unlink(_GAP)
         return None if following is _START else following

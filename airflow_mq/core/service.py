@@ -1,8 +1,8 @@
-"""The ladder: service a queue, a page of it, an item of that.
+"""Servicing ladder: service a queue, a page of it, an item of that.
 
-Each step pays its own cost before it is taken, and returns its own small answer. Where
-to begin and whose turn is next is the business of `orders`; how a message is tried, that
-of an `Attempt`: a processor that executes it now, or a weigher that claims it for a block.
+Each step pays its cost before it is taken and returns its own result. The module `orders` decides where to begin and
+which queue is next. An `Attempt` decides how a message is tried: by a processor that executes it now, or by a weigher
+that claims it for a block.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
 
 
 class Credit(Protocol):
-    """What one origin may still spend in this visit (deficit order, or its *most*)."""
+    """Weight that one origin may still spend in this visit (deficit order, or its *most*)."""
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        """How many of these messages, from the first on, may start."""
+        """Return how many of these messages, from the first on, may start."""
 
     def spend(self, weight: Weight) -> None:
-        """Charge what was used."""
+        """Charge used weight."""
 
     def refund(self, weight: Weight) -> None:
-        """Give back what was charged for messages that were not tried."""
+        """Refund the weight of messages that were not tried."""
 
 
 class Weighing(Protocol):
-    """Tells what single items weigh."""
+    """Weights of single items."""
 
     def weight(self, origin: str, page: Page, item: int) -> Weight:
-        """What this item weighs."""
+        """Return the weight of an item."""
 
 
 class Attempt(Protocol):
-    """How the messages of a page are tried, from its first unattempted one on."""
+    """A way to try the messages of a page, from its first unattempted one on."""
 
     def begin_visit(self, book: Book) -> None:
-        """A queue is about to be serviced."""
+        """Prepare to service a queue."""
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
-        """Try item after item; tell how many were processed, and why it stopped."""
+        """Try item after item; return the number of processed messages and the reason for the stop."""
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """What the first unattempted message is expected to weigh."""
+        """Return the expected weight of the first unattempted message."""
 
 
 @dataclass
 class Visited:
-    """What came of servicing one queue."""
+    """Result of servicing one queue."""
 
-    #: How many messages were processed; any is progress.
+    #: Number of processed messages; any is progress.
     processed: int
     successor: str | None
     status: PageStatus | None = None
@@ -70,41 +70,41 @@ class Visited:
 
 
 class Ladder:
-    """One call of servicing: a shelf, a meter, and the weight above which nothing can ever fit."""
+    """One call of servicing: its working set, its meter and the bounds of message weights."""
 
     def __init__(self, shelf: Shelf, meter: Meter, limit: Weight, attempt: Attempt) -> None:
         self.shelf = shelf
         self.meter = meter
-        #: What messages are judged by, and the same for the origin being visited.
+        #: Bounds of message weights, for the ring and for the origin being visited.
         self.ring_bounds = self.bounds = bounds_of(shelf.config, limit)
         self.bar = self.bounds.bar
         self.attempt = attempt
         self.costs = shelf.config.costs
-        #: What the whole call leaves for one message. A message of more weight than this is not started in it.
+        #: Weight that the whole call leaves for one message. A heavier message is not started in it.
         self.room = max_message_weight(meter.limit, self.costs) or ZERO
-        #: Weights that processors asked for in this call, of messages at which their queues stopped.
+        #: Weights that processors requested in this call, for messages at which their queues stopped.
         self.asked: dict[str, Weight] = {}
         self.visit_cost = self.costs.visit
         self.page_cost = self.costs.page
         self.item_cost = self.costs.service_page_item
         self.credit: Credit | None = None
-        #: Queues that were serviced, and how many of them there may be: none, any number.
+        #: Serviced queues, and their largest number; None: no limit.
         self.serviced: set[str] = set()
         self.most_queues: int | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether no further queue is to be serviced."""
+        """Whether no further queue may be serviced."""
         return self.most_queues is not None and len(self.serviced) >= self.most_queues
 
     def service_queue(self, origin: str) -> Visited:
-        """Service one queue for as long as it goes. No successor: the visit could not be paid."""
+        """Service one queue as long as it goes on. No successor: the visit could not be paid."""
         if not self.meter.consume(self.visit_cost):
             return Visited(0, None)
         self.asked.pop(origin, None)
         ring, book = self.shelf.circle(origin), self.shelf.book(origin)
         if origin not in ring:
-            # The only queue of the ring, which just left it: the look was paid all the same.
+            # The only queue of the ring just left it; the visit was paid all the same.
             return Visited(0, None)
         if book.passed_by:
             return Visited(0, ring.successor(origin))
@@ -121,7 +121,7 @@ class Ladder:
         return Visited(processed, successor, status)
 
     def note_asked(self, book: Book, outcome: Outcome) -> None:
-        """Remember the weight that a processor asked for, where the queue stops for want of it."""
+        """Record the weight that a processor requested, if the queue stops because of it."""
         if isinstance(outcome, Overweight):
             self.asked[book.origin] = outcome.weight
 
@@ -137,13 +137,13 @@ class Ladder:
         return total, status
 
     def service_page(self, book: Book) -> tuple[int, PageStatus]:
-        """Service the first page of the window; remove it if it is complete then."""
+        """Service the first page of the window; remove it if it is complete."""
         if not self.meter.consume(self.page_cost):
             return 0, PageStatus.BAILED
         page = self.shelf.page(book.origin, book.begin)
         if page is None:
             if book.begin == book.end - 1:
-                # What was sent since that page went opens the next one.
+                # Messages sent since that page was removed open the next one.
                 self.shelf.pull_some(book, 16)
             return 0, PageStatus.NO_MORE
         processed, status = self.attempt.run(self, book, page)
@@ -152,10 +152,10 @@ class Ladder:
         return processed, status
 
     def next_item(self, book: Book, page: Page) -> PageStatus | None:
-        """Pay for a look at the next item. A status: there is none, or the look was not paid."""
+        """Pay for a look at the next item. Return a status if there is none, or if the look was not paid."""
         page.advance()
         if page.is_attempted and page.index == book.end - 1:
-            # What was sent meanwhile may still go into this page.
+            # Messages sent meanwhile may still go into this page.
             self.shelf.pull_some(book, 16)
         if page.is_complete:
             return PageStatus.NO_MORE
@@ -164,14 +164,14 @@ class Ladder:
         return PageStatus.NO_MORE if page.is_attempted else None
 
 
-#: So much of what a processor says of its reasons is kept with an event.
+#: Largest length of a processor's reason in an event.
 MOST_WHY = 200
-#: Executes one message, now: the page, its item, and the meter it must consume from.
+#: Executor of one message: takes the page, its item, and the meter to consume from.
 Execute = Callable[[Book, Page, int, Meter], Outcome]
 
 
 class OneByOne:
-    """Try messages by executing them on the spot, one after the other."""
+    """Attempt that executes one message after the other in place."""
 
     def __init__(self, execute: Execute, scales: Weighing, begin_visit: Callable[[Book], None]) -> None:
         self.execute = execute
@@ -179,7 +179,7 @@ class OneByOne:
         self.begin_visit = begin_visit
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """What the weigher tells of the first unattempted message."""
+        """Return the predicted weight of the first unattempted message."""
         return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
@@ -227,7 +227,7 @@ class OneByOne:
         return None, int(verdict)
 
     def _is_barred(self, ladder: Ladder, book: Book, page: Page, item: int) -> bool:
-        """Whether the ring's own thresholds set a message aside before a processor that meters itself is asked."""
+        """Return whether the ring's thresholds set a message aside before a processor that meters itself gets it."""
         bounds = ladder.ring_bounds
         if bounds.size is None and bounds.fraction is None:
             return False
@@ -243,7 +243,7 @@ class OneByOne:
 def apply_outcome(
     shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
-    """Write down what a processor answered: true, processed; false, set aside; none, it goes back.
+    """Record a processor's outcome: true, processed; false, set aside; None, it goes back.
 
     Pallet: `process_message_payload` and the end of `service_page_item`.
     """
@@ -273,7 +273,7 @@ def apply_outcome(
 
 
 def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
-    """Write down that a row of messages was processed, all alike."""
+    """Record that a row of messages was processed with equal outcomes."""
     count = len(weights)
     payloads = shelf.payloads(book.origin, page)[first : first + count]
     ids = message_ids(payloads)
@@ -284,27 +284,28 @@ def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Wei
 
 
 def skip_gone(shelf: Shelf, book: Book) -> None:
-    """Pages of the window that were settled before the one in front of them are gone already."""
+    """Move the window past pages that were settled and removed before the page in front of them."""
     while book.is_ready and shelf.page(book.origin, book.begin) is None:
         if book.begin == book.end - 1:
-            # What was sent since that page went opens the next one.
+            # Messages sent since that page was removed open the next one.
             shelf.pull(book)
         book.begin += 1
         shelf.changed_books.add(book.origin)
 
 
 def note_loan(shelf: Shelf, book: Book, page: Page, item: int) -> None:
-    """Its bytes are lent: every page that holds some of its mail says so, and whoever removes one looks for loans.
+    """Note in every page that holds a part of an item's inbox row that its bytes are lent.
 
-    (A mail is at most a page's worth, so it lies in three pages at most.)
+    The process that removes such a page looks for loans. An inbox row is at most a page of messages, so it lies in at
+    most three pages.
     """
     mail = page.mail_of(item)
     for index in range(max(page.index - 2, 0), page.index + 3):
-        near = page if index == page.index else shelf.page(book.origin, index)
-        place = None if near is None else near.first_of(mail)
-        if near is not None and place is not None:
-            near.notes[place] = near.note(place)._replace(loan=True)
-            shelf.touch(book, near)
+        neighbour = page if index == page.index else shelf.page(book.origin, index)
+        place = None if neighbour is None else neighbour.first_of(mail)
+        if neighbour is not None and place is not None:
+            neighbour.notes[place] = neighbour.note(place)._replace(loan=True)
+            shelf.touch(book, neighbour)
 
 
 def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
@@ -317,15 +318,15 @@ def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
 def aside_of(
     shelf: Shelf, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
 ) -> Aside:
-    """Why a message is set aside."""
+    """Return the record of a message that is set aside."""
     name = id_ or shelf.id_of(book.origin, page, item)
     return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
 
 
 def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
-    """Skip a message and keep it, until somebody decides.
+    """Set a message aside until a person or a policy decides.
 
-    :param error: why its last attempt failed, if it was tried too often
+    :param error: error of its last attempt, if its attempts are exhausted.
     """
     fate = Fate.ATTEMPTS_EXHAUSTED if aside.reason == ATTEMPTS else Fate.SET_ASIDE
     why = in_words(aside.reason, aside.weight, aside.limit, aside.size)
@@ -337,14 +338,14 @@ def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside, err
 
 
 def drop_expired(shelf: Shelf, book: Book, page: Page, item: int) -> None:
-    """A message that nobody wants any more."""
+    """Delete an expired message."""
     id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
     mark_gone(shelf, book, page, item)
 
 
 def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") -> bool | None:
-    """Count a try without an outcome; after the most tries there may be, set it aside instead."""
+    """Count an attempt without an outcome; set the message aside if its attempts are exhausted."""
     config = shelf.config
     note = page.note(item)
     note = note._replace(attempts=note.attempts + 1)
@@ -354,7 +355,7 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
         id_ = shelf.id_of(book.origin, page, item)
         put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS), why)
         return False
-    tell_went_back(shelf, book, page, item, why)
+    record_went_back(shelf, book, page, item, why)
     if config.backoff:
         seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
         shelf.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
@@ -362,19 +363,19 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
     return None
 
 
-def tell_went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str) -> None:
+def record_went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried and went back."""
     id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 
 def remember_weight(shelf: Shelf, book: Book, page: Page, item: int, weight: Weight) -> None:
-    """A processor told that a message needs more than was thought."""
+    """Store the weight that a processor requested for a message."""
     page.notes[item] = page.note(item)._replace(weight=weight)
     shelf.touch(book, page)
 
 
 def overweight_limit(shelf: Shelf, limit: Weight) -> Weight:
-    """The weight above which a message is set aside: by the ring's limit, or by this one, where the ring says so."""
+    """Return the weight above which a message is set aside: by the ring's limit or, as configured, by this one."""
     configured = shelf.config.service_weight if shelf.config.set_aside_above == "ring" else None
     return max_message_weight(configured if configured is not None else limit, shelf.config.costs) or ZERO

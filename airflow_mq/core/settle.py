@@ -1,7 +1,6 @@
-"""Settling: what the plan claimed meets what the processors answered.
+"""Settling: apply processors' outcomes to the claims of a plan.
 
-The claims are replayed in the order of the plan through the same rules as servicing in
-place, so that nobody can tell afterwards which of the two it was.
+Claims are replayed in the order of the plan by the rules of servicing in place, so that the result is the same.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from .service import (
     done_run,
     drop_expired,
     put_aside,
+    record_went_back,
     remember_weight,
     skip_gone,
-    tell_went_back,
 )
 from .shelf import Shelf
 from .weight import ZERO, Weight, total_weight
 
 
 class Answers:
-    """What processors answered for the messages of one queue, in the runs they were told in."""
+    """Reported outcomes for the messages of one queue, in the runs in which they were reported."""
 
     def __init__(self) -> None:
         self._runs: dict[int, list[tuple[int, int, Outcome]]] = {}
@@ -49,18 +48,18 @@ class Answers:
         self._marks: dict[int, list[tuple[int, int, Mark]]] = {}
 
     def add(self, page: int, first: int, last: int, outcome: Outcome | Mark) -> None:
-        """An answer for a row of messages; the first answer counts."""
+        """Add the outcome of a row of messages; the first outcome counts."""
         if isinstance(outcome, (Begun, NotBegun)):
             self._marks.setdefault(page, []).append((first, last, outcome))
         elif first == last:
-            # One that a run covers already comes too late; so every single one came before the runs over it.
+            # A run that covers it came first. So every single outcome is older than the runs over it.
             if self.get(page, first) is None:
                 self._single[page, first] = outcome
         else:
             self._runs.setdefault(page, []).append((first, last, outcome))
 
     def get(self, page: int, item: int) -> Outcome | None:
-        """The answer for one message."""
+        """Return the outcome of one message."""
         single = self._single.get((page, item))
         if single is not None:
             return single
@@ -70,11 +69,11 @@ class Answers:
         return None
 
     def was_begun(self, page: int, item: int) -> bool:
-        """Whether a worker reported that it began this message."""
+        """Return whether a worker reported that it began this message."""
         return any(isinstance(mark, Begun) for mark in self._marks_of(page, item))
 
     def why_not_begun(self, page: int, item: int) -> str:
-        """The latest error that kept this message from its processor; empty if none was reported."""
+        """Return the latest error that kept this message from its processor, or an empty text."""
         errors = [mark.error for mark in self._marks_of(page, item) if isinstance(mark, NotBegun)]
         return errors[-1] if errors else ""
 
@@ -87,7 +86,7 @@ class Answers:
         return (mark for first, last, mark in self._marks.get(page, ()) if first <= item <= last)
 
     def all_done(self, run: ClaimRun) -> bool:
-        """Whether one plain *done* answers for the whole run."""
+        """Return whether one plain *done* covers the whole run."""
         runs = self._runs.get(run.page, ())
         if len(runs) != 1 or self._single:
             return False
@@ -95,7 +94,7 @@ class Answers:
         return outcome == DONE and first <= run.first and run.first + run.count - 1 <= last
 
     def items(self) -> set[tuple[int, int]]:
-        """Every message that has an answer that settles it: page and index."""
+        """Return page and index of every message whose outcome settles it."""
         found = dict(self._single)
         for page, runs in self._runs.items():
             for first, last, outcome in runs:
@@ -106,7 +105,7 @@ class Answers:
 
 @dataclass
 class Settlement:
-    """What settling came to, for one queue or for a whole block."""
+    """Result of settling one queue or a whole block."""
 
     used: Weight = ZERO
     processed: int = 0
@@ -114,13 +113,13 @@ class Settlement:
     set_aside: int = 0
     went_back: int = 0
     expired: int = 0
-    #: By how much single messages used more than was planned for them.
+    #: Sum of what single messages used beyond their planned weight.
     overrun: Weight = ZERO
-    #: Measured use, per message: (length, used, predicted). For fitting weights.
+    #: Measured weights as (length, used, predicted), to fit weighers.
     measured: list[tuple[int, Weight, Weight]] = field(default_factory=list)
 
     def add(self, other: Settlement) -> None:
-        """Add another queue's."""
+        """Add the result of another queue."""
         self.used = self.used.plus(other.used)
         self.overrun = self.overrun.plus(other.overrun)
         for name in ("processed", "failed", "set_aside", "went_back", "expired"):
@@ -129,23 +128,23 @@ class Settlement:
 
 
 class ClaimSettler:
-    """Settles the claims that one block has on one ring."""
+    """Settler of the claims that one block has on one ring."""
 
     def __init__(
         self, shelf: Shelf, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
     ) -> None:
         self.shelf, self.bounds = shelf, bounds_of(shelf.config, limit)
-        #: Whether the block's workers report what they begin: what none began was not tried.
+        #: Whether the block's workers report what they begin. A message that none began was not tried.
         self.reports_begin = reports_begin
-        #: The last message that the block holds of each queue: its page and index.
+        #: Page and index of the last message that the block holds of each queue.
         self.ends = {
             claim.origin: (run.page, run.first + run.count - 1) for claim in claims for run in claim.runs if run.count
         }
         self.scales = Scales(shelf)
-        #: Ordered queues in which a message went back: everything after it goes back untried.
+        #: Ordered queues in which a message went back. Everything behind it goes back untried.
         self.stopped: set[str] = set()
-        #: Ordered queues that their processor left at a message, which may have been set aside: what has no outcome
-        #: behind it was not tried.
+        #: Ordered queues that their processor left at a message, which may have been set aside. Messages behind it
+        #: without an outcome were not tried.
         self.left: set[str] = set()
         #: Whether the claim being settled was planned as ordered.
         self.ordered = True
@@ -171,7 +170,7 @@ class ClaimSettler:
         return result
 
     def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
-        """The common case in one go: all messages of a run are done."""
+        """Settle a run at once if all of its messages are done: the common case."""
         start, stop = run.first, run.first + run.count
         if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
             return False
@@ -205,14 +204,14 @@ class ClaimSettler:
                 self._go_back(book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}", result)
 
     def _was_tried(self, answers: Answers, page: Page, item: int) -> bool:
-        """Whether an attempt counts for a message without an outcome."""
+        """Return whether an attempt counts for a message without an outcome."""
         if answers.was_begun(page.index, item):
             return True
         return not (self.reports_begin or answers.why_not_begun(page.index, item))
 
     def _go_back(self, book: Book, page: Page, item: int, why: str, result: Settlement) -> None:
-        """Let a message go back without an attempt, and those behind it in an ordered queue."""
-        tell_went_back(self.shelf, book, page, item, why)
+        """Return a message to its queue without an attempt, and those behind it in an ordered queue."""
+        record_went_back(self.shelf, book, page, item, why)
         self._stop(book, page, item)
         result.went_back += 1
 
@@ -233,7 +232,9 @@ class ClaimSettler:
         if verdict is None:
             if isinstance(outcome, Overweight):
                 remember_weight(self.shelf, book, page, item, outcome.weight)
-                tell_went_back(self.shelf, book, page, item, f"it weighs {outcome.weight}, which did not fit any more")
+                record_went_back(
+                    self.shelf, book, page, item, f"it weighs {outcome.weight}, which did not fit any more"
+                )
             self._stop(book, page, item)
             result.went_back += 1
         elif verdict:
@@ -256,18 +257,18 @@ class ClaimSettler:
         put_aside(self.shelf, book, page, item, aside)
 
     def _stop(self, book: Book, page: Page, item: int) -> None:
-        """In an ordered queue, what the block holds behind this goes back untried; its event says up to where."""
+        """Stop an ordered queue here: messages behind it go back untried, and the event records up to where."""
         if book.origin in self.stopped:
             return
         self.stopped.add(book.origin)
         self.left.add(book.origin)
         last = self.ends.get(book.origin, (0, 0))
         if self.ordered and last > (page.index, item):
-            told = self.shelf.events[-1]
-            told.detail = with_untried(told.detail, *last)
+            event = self.shelf.events[-1]
+            event.detail = with_untried(event.detail, *last)
 
     def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:
-        """Move on from a page in which nothing is left to try. Pallet: `service_queue`."""
+        """Move past a page in which nothing is left to try. Pallet: `service_queue`."""
         page.advance()
         self.shelf.touch(book, page)
         if page.index == book.end - 1 and page.is_attempted:

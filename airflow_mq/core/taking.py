@@ -1,4 +1,4 @@
-"""Patterns of origins: which queues of a ring a block services."""
+"""Origin patterns: the queues of a ring that a block services."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from functools import lru_cache
 from .errors import InvalidInput
 from .priority import origin_of
 
-#: The longest pattern, and the most of them that a block may have.
+#: Limits: the length of a pattern, and the number of patterns of a block.
 MOST_PATTERN, MOST_PATTERNS = 255, 1_000
 
 
 @dataclass(frozen=True)
 class OriginPatterns:
-    """The origins that a block services: those that match one of these shell patterns, upper and lower case apart."""
+    """The origins that a block services: those that match one of these case-sensitive shell patterns."""
 
     patterns: tuple[str, ...]
 
     @classmethod
     def of(cls, given: Iterable[str] | None) -> OriginPatterns | None:
-        """Return the patterns of a block; nothing, where it services all origins."""
+        """Return the patterns of a block, or None if it services all origins."""
         if given is None:
             return None
         patterns = (given,) if isinstance(given, str) else tuple(given)
@@ -40,7 +40,7 @@ class OriginPatterns:
         return None if "*" in patterns else cls(tuple(dict.fromkeys(patterns)))
 
     def takes(self, name: str) -> bool:
-        """Return whether a block with these patterns services this book, by its name."""
+        """Return whether a block with these patterns services the book of this name."""
         return _rule(self.patterns).match(origin_of(name)) is not None
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""The tree of ready queues: who is a member of which group, how each stands, and whose turn is next.
+"""Tree of ready queues and their groups: states of members, and whose turn is next.
 
-There may be a hundred thousand queues, of which a block meets a few: a queue is a name and a number until its turn
-is near.
+A ring may hold a hundred thousand queues, of which a block visits a few. A queue is only a name and a number until its
+turn is near.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from .groups import ROOT, SEPARATOR, group_of, groups_of, home_of
 from .shelf import Shelf
 from .weight import Meter
 
-#: Deficits of members are counted in so many parts of a block each: they only ever fall, and must last.
+#: Unit of members' deficits: this many parts of a block. Deficits only ever fall, and must not overflow.
 GRAIN = 1 << 10
-#: More than any turn may spend; and what one may that has no rivals: somebody may join meanwhile.
+#: More than any turn may spend; and the allowance of a member without rivals, since others may join meanwhile.
 ANY = 1 << 62
 _SOLO = BLOCK_PARTS // 16
 
 
 def units_of(parts: int, share: int) -> int:
-    """By how much the deficit of a member of this share falls for what it used."""
+    """Return by how much the deficit of a member with this share falls for used parts."""
     return -(-parts // (share * GRAIN))
 
 
 class State(Enum):
-    """How a member stands in this block."""
+    """States of a member in this block."""
 
-    #: It may get a turn.
+    #: May get a turn.
     OPEN = auto()
-    #: Its next message does not fit what is left; it still is where it was among its siblings.
+    #: Its next message does not fit the rest; it keeps its place among its siblings.
     WAITING = auto()
-    #: It has nothing to service, is passed by, or got its most.
+    #: Has no message to service, is skipped, or used up its *most*.
     OUT = auto()
 
 
-#: A queue that had no turn yet, by its place among its siblings: its deficit (negative), its place, its name.
+#: A queue without a turn yet: its deficit (negative), its place among its siblings, and its name.
 Unmet = tuple[int, int, str]
 
-#: What queues, which are no groups, have for members.
-_NOBODY: list[Member] = []
-_NOTHING: list[tuple[int, int, Member]] = []
-_UNMET: list[Unmet] = []
+#: Members of queues, which are not groups.
+_NO_MEMBERS: list[Member] = []
+_NO_ENTRIES: list[tuple[int, int, Member]] = []
+_NO_QUEUES: list[Unmet] = []
 
 
 class Member:
@@ -62,34 +62,34 @@ class Member:
         self.state = State.OUT
         self.share = 1
         self.meter: Meter | None = None
-        #: Whether share and meter are as they are set.
+        #: Whether share and meter were loaded.
         self.known = False
         #: Whether it was visited.
         self.met = False
-        # Of a group: who is in it, who may have a turn, how many are not out, and where newcomers start.
-        self.members: list[Member] = [] if self.is_group else _NOBODY
-        self.heap: list[tuple[int, int, Member]] = [] if self.is_group else _NOTHING
-        #: Queues that nobody looked at yet, the next of them last; and those whom nobody will look at in this block.
-        self.unmet = self.passed = _UNMET
+        # For a group: its members, those that may have a turn, the number of present ones, and the level of newcomers.
+        self.members: list[Member] = [] if self.is_group else _NO_MEMBERS
+        self.heap: list[tuple[int, int, Member]] = [] if self.is_group else _NO_ENTRIES
+        #: Queues that no turn reached yet, the next of them last; and those that this block will not reach.
+        self.unmet = self.passed = _NO_QUEUES
         self.present = 0
         self.level = level or 0
 
     def __lt__(self, other: Member) -> bool:
-        """Entries of a heap that are alike are of the same member."""
+        """Return False: equal entries of a heap belong to the same member."""
         return False
 
     @property
     def standing_of(self) -> str:
-        """By which name its share and its most are set."""
+        """Name under which its share and its *most* are set."""
         return self.name.removesuffix(SEPARATOR) if self.is_group else self.name
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the queue that bears the name of its group; what is set under that name is the group's."""
+        """Whether it is the queue that has the name of its group; settings of that name are the group's."""
         return not self.is_group and self.parent is not None and self.parent.name == self.name + SEPARATOR
 
     def first(self) -> Member | None:
-        """The member of this group whose turn is next."""
+        """Return the member of this group whose turn is next."""
         heap, unmet = self.heap, self.unmet
         while heap:
             deficit, place, member = heap[0]
@@ -102,14 +102,14 @@ class Member:
         return self._meet() if unmet else None
 
     def first_queue(self) -> Member | None:
-        """The queue below this member whose turn is next, if there is one."""
+        """Return the queue below this member whose turn is next, if there is one."""
         member: Member | None = self
         while member is not None and member.is_group:
             member = member.first()
         return member
 
     def _meet(self) -> Member:
-        """Look at the next queue that nobody looked at yet."""
+        """Make a member of the next queue that no turn reached yet."""
         deficit, place, name = self.unmet.pop()
         queue = Member(name, self, place, -deficit)
         queue.state = State.OPEN
@@ -118,7 +118,7 @@ class Member:
         return queue
 
     def rival(self, member: Member) -> Member | None:
-        """The member whose turn is next when this one, which is the first, has had its own."""
+        """Return the member whose turn follows that of the first member."""
         first = heappop(self.heap)
         second = self.first()
         while second is member:
@@ -128,52 +128,52 @@ class Member:
         return second
 
     def enqueue(self) -> None:
-        """Take the place among the siblings that the deficit says."""
+        """Take the place among the siblings that the deficit determines."""
         assert self.parent is not None
         heappush(self.parent.heap, (-self.deficit, self.place, self))
 
     def lower(self, most: int) -> None:
-        """Who was away does not come back with what it did not use meanwhile."""
+        """Lower the deficit to that of its siblings: absent members save nothing."""
         if self.deficit > most:
             self.base -= self.deficit - most
             self.deficit = most
 
     def charge(self, parts: int) -> None:
-        """Let the deficit fall by what was used; rounded once, however many turns it took."""
+        """Reduce the deficit by used parts; rounded once for all turns."""
         self.used += parts
         self.deficit = self.base - units_of(self.used, self.share)
         if self.state is State.OPEN:
             self.enqueue()
 
     def _present_deficits(self) -> Iterator[int]:
-        """Those of all members that are not out; of queues that nobody looked at, the largest."""
+        """Yield the deficits of all present members; of queues that no turn reached, only the largest."""
         yield from (-queues[-1][0] for queues in (self.unmet, self.passed) if queues)
-        yield from (one.deficit for one in self.members if one.state is not State.OUT)
+        yield from (member.deficit for member in self.members if member.state is not State.OUT)
 
     def now(self) -> int:
-        """Where somebody starts who joins this group now."""
+        """Return the level at which a newcomer starts now."""
         return min(self.level, max(self._present_deficits(), default=ANY))
 
     def end_level(self) -> int:
-        """Where somebody starts who joins after this block."""
+        """Return the level at which a newcomer starts after this block."""
         best = max(self._present_deficits(), default=None)
-        return min(self.level, best if best is not None else min(one.deficit for one in self.members))
+        return min(self.level, best if best is not None else min(member.deficit for member in self.members))
 
 
 class Tree:
-    """All ready queues in their groups; there may be a hundred thousand, of which a block meets a few."""
+    """All ready queues in their groups."""
 
     def __init__(self, shelf: Shelf, guaranteed: Iterable[str] = ()) -> None:
         self.shelf = shelf
-        line = [one for one in shelf.line() if shelf.takes(one[0])]
+        line = [(origin, deficit) for origin, deficit in shelf.line() if shelf.takes(origin)]
         branches = shelf.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
         self.groups: dict[str, Member] = {ROOT: self.root}
-        #: Queues that were visited, or are asked for by name; and all that are in the line.
+        #: Queues that were visited or named; and all queues in the line.
         self.queues: dict[str, Member] = {}
         self._line = {origin for origin, _ in line}
-        #: Groups that are known, or appear now. A queue of the same name is a member of its own group.
+        #: Groups that are stored or new. A queue of the same name is a member of its own group.
         above = {origin[: origin.rfind(SEPARATOR) + 1] for origin in self._line}
         self._paths = {path for path in branches if path}.union(above, *map(groups_of, above))
         self._place = 0
@@ -199,7 +199,7 @@ class Tree:
             group.present += len(group.unmet)
 
     def join(self, origin: str, deficit: int) -> None:
-        """A queue became ready meanwhile."""
+        """Enter a queue that became ready meanwhile."""
         queue = self.queues.get(origin)
         if queue is None:
             if origin in self._line:
@@ -237,7 +237,7 @@ class Tree:
             member = member.parent
 
     def leave(self, member: Member) -> None:
-        """This member gets no turn any more, and who joins its group need not ask where it is."""
+        """Take a member out of the turns; its place does not count for newcomers."""
         while member.state is not State.OUT and member.parent is not None:
             member.state = State.OUT
             member = member.parent
@@ -246,12 +246,12 @@ class Tree:
                 return
 
     def wait(self, member: Member) -> None:
-        """This member gets no turn any more, and keeps its place among the siblings."""
+        """Take a member out of the turns; it keeps its place among its siblings."""
         if member.state is State.OPEN:
             member.state = State.WAITING
 
     def next(self) -> Member | None:
-        """The queue whose turn is next: from the top, always the member with the largest deficit."""
+        """Return the queue whose turn is next: from the top, always the member with the largest deficit."""
         member = self.root
         while member.is_group:
             below = member.first()
@@ -265,13 +265,13 @@ class Tree:
         return member
 
     def path(self, member: Member) -> Iterator[Member]:
-        """A member and the groups that hold it, without the root."""
+        """Yield a member and the groups that hold it, without the root."""
         while member.parent is not None:
             yield member
             member = member.parent
 
     def allowance(self, queue: Member, quantum: int) -> int:
-        """What the turn of this queue, which is the next, may spend: until it is somebody else's, and a quantum."""
+        """Return what the next queue may spend: up to its rival's turn, plus a quantum."""
         least = max(quantum, _SOLO)
         for member in self.path(queue):
             assert member.parent is not None
@@ -281,21 +281,21 @@ class Tree:
         return max(least, 1)
 
     def soon(self, most: int) -> list[str]:
-        """Queues whose turns will come soon, about in that order."""
+        """Return queues whose turns come soon, roughly in order."""
         return list(_soon(self.root, most))
 
     def below(self, path: str) -> Member | None:
-        """The group of this name, or the queue."""
+        """Return the group of this name, or the queue."""
         return self.groups.get(path + SEPARATOR) or self.queues.get(path)
 
     def only_met(self) -> None:
-        """Queues that were not visited yet get no turn in this block."""
+        """Give no turn in this block to queues that were not visited yet."""
         for group in self.groups.values():
             for member in group.members:
                 if not (member.is_group or member.met):
                     self.wait(member)
             if group.unmet:
-                group.passed, group.unmet = group.unmet, _UNMET
+                group.passed, group.unmet = group.unmet, _NO_QUEUES
 
 
 def _soon(member: Member, most: int) -> Iterator[str]:
@@ -305,10 +305,12 @@ def _soon(member: Member, most: int) -> Iterator[str]:
     below: list[Member | str] = [first]
     if most > 1:
         entries: list[tuple[int, int, Member | str]] = [*member.unmet[-most:]]
-        entries += [one for one in member.heap[:most] if one[2].state is State.OPEN and one[0] == -one[2].deficit]
-        below = list(dict.fromkeys(one for _, _, one in sorted(entries)))[:most]
-    for one in below:
-        if isinstance(one, Member) and one.is_group:
-            yield from _soon(one, max(most // len(below), 1))
+        entries += [
+            entry for entry in member.heap[:most] if entry[2].state is State.OPEN and entry[0] == -entry[2].deficit
+        ]
+        below = list(dict.fromkeys(found for _, _, found in sorted(entries)))[:most]
+    for found in below:
+        if isinstance(found, Member) and found.is_group:
+            yield from _soon(found, max(most // len(below), 1))
         else:
-            yield one.name if isinstance(one, Member) else one
+            yield found.name if isinstance(found, Member) else found

@@ -1,7 +1,7 @@
-"""What work costs, and the meter that pays for it.
+"""Weights of work, the meter that pays for it, and the costs of steps.
 
-A weight has two parts, each an unsigned 64-bit number, and is compared part by part:
-it *fits* when both parts fit and *exceeds* when any part exceeds.
+A weight has two parts, each an unsigned 64-bit number. It *fits* when both parts fit and *exceeds* when any part
+exceeds.
 """
 
 from __future__ import annotations
@@ -16,45 +16,52 @@ LARGEST = 2**64 - 1
 
 
 class Weight(NamedTuple):
-    """What work costs: `time` in milliseconds and `size` in bytes, unless a ring says otherwise."""
+    """Cost of work: `time` in milliseconds and `size` in bytes, unless a ring defines other units."""
 
     time: int
     size: int
 
     def exceeds(self, other: Weight) -> bool:
-        """Whether any part is larger than the other's."""
+        """Return whether any part is larger than the other's."""
         return self.time > other.time or self.size > other.size
 
     def plus(self, other: Weight) -> Weight:
-        """The sum, which stops at the largest number there is."""
+        """Return the sum; each part saturates at the largest number."""
         return Weight(min(self.time + other.time, LARGEST), min(self.size + other.size, LARGEST))
 
     def minus(self, other: Weight) -> Weight | None:
-        """The difference, or nothing if it would be negative in any part."""
+        """Return the difference, or None if any part would be negative."""
         if other.exceeds(self):
             return None
         return Weight(self.time - other.time, self.size - other.size)
 
     def at_least(self, other: Weight) -> Weight:
-        """The larger of the two, part by part."""
+        """Return the larger of both weights, part by part."""
         return Weight(max(self.time, other.time), max(self.size, other.size))
 
     def part_of(self, limit: Weight) -> float:
-        """How much of a limit this is, by the part of which it is the most; a part without a limit does not count."""
-        return max((its / most for its, most in zip(self, limit) if most), default=0.0)
+        """Return the larger fraction of a limit that a part takes; skip parts whose limit is zero."""
+        return max((part / most for part, most in zip(self, limit) if most), default=0.0)
 
     @classmethod
     def of(cls, value: Any) -> Weight:
-        """Check what a caller gave as a weight: a pair, or a mapping with `time` and `size`."""
+        """Return a caller's value as a weight: a pair, or a mapping with `time` and `size`.
+
+        :raises InvalidWeight: if it is neither.
+        """
         if isinstance(value, dict):
             if set(value) != {"time", "size"}:
-                raise InvalidWeight(f"a weight has a time and a size and nothing else, not {sorted(map(str, value))}")
+                raise InvalidWeight(
+                    f"invalid weight with the keys {sorted(map(str, value))}: expected time and size only"
+                )
             value = (value["time"], value["size"])
         if not isinstance(value, (tuple, list)) or len(value) != 2:
-            raise InvalidWeight(f"a weight is a pair (time, size), not {_shown(value)}")
+            raise InvalidWeight(f"invalid weight {_shown(value)}: expected a pair (time, size)")
         for part in value:
             if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= LARGEST:
-                raise InvalidWeight(f"each part of a weight is a whole number from 0 to {LARGEST}, not {_shown(part)}")
+                raise InvalidWeight(
+                    f"invalid part of a weight {_shown(part)}: expected a whole number from 0 to {LARGEST}"
+                )
         return cls(*value)
 
     def __str__(self) -> str:
@@ -67,7 +74,7 @@ def _shown(value: object) -> str:
 
 
 def total_weight(weights: Sequence[Weight]) -> Weight:
-    """The sum of many weights, of which mostly all are alike."""
+    """Return the sum of many weights; fast if all are alike."""
     if not weights:
         return ZERO
     weight, count = weights[0], len(weights)
@@ -81,7 +88,7 @@ UNLIMITED = Weight(LARGEST, LARGEST)
 
 
 class Meter:
-    """A limit and what is consumed of it. Consuming either fits whole or changes nothing."""
+    """A limit and the weight consumed of it. A step is consumed whole or not at all."""
 
     __slots__ = ("limit", "size", "time")
 
@@ -92,20 +99,20 @@ class Meter:
 
     @property
     def consumed(self) -> Weight:
-        """What was taken from the limit so far."""
+        """Weight consumed so far."""
         return Weight(self.time, self.size)
 
     @property
     def left(self) -> Weight:
-        """What can still be taken."""
+        """Weight that can still be consumed."""
         return Weight(self.limit[0] - self.time, self.limit[1] - self.size)
 
     def fits(self, weight: Weight) -> bool:
-        """Whether `weight` could be consumed."""
+        """Return whether `weight` could be consumed."""
         return self.time + weight[0] <= self.limit[0] and self.size + weight[1] <= self.limit[1]
 
     def consume(self, weight: Weight) -> bool:
-        """Take `weight` if it fits whole; otherwise change nothing and say so."""
+        """Consume `weight` if it fits whole and return whether it did."""
         time, size = self.time + weight[0], self.size + weight[1]
         if time > self.limit[0] or size > self.limit[1]:
             return False
@@ -115,7 +122,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Costs:
-    """What each step of servicing costs. A step is paid before it is taken."""
+    """Costs of the steps of servicing. A step is paid before it is taken."""
 
     bump_service_head: Weight = ZERO
     set_service_head: Weight = ZERO
@@ -135,30 +142,30 @@ class Costs:
 
     @property
     def visit(self) -> Weight:
-        """What looking at a queue costs, before any page of it."""
+        """Cost of looking at a queue, before any page of it."""
         return self.service_queue_base.plus(self.ready_ring_unknit)
 
     @property
     def page(self) -> Weight:
-        """What opening a page costs: whether it will complete is not known yet, so the larger."""
+        """Cost of opening a page. The larger of two, because the page's completion is not known yet."""
         return self.service_page_base_completion.at_least(self.service_page_base_no_completion)
 
     @property
     def execution(self) -> Weight:
-        """What keeping the books of one message executed by hand costs at most."""
+        """Largest cost of the bookkeeping for one message executed by hand."""
         return self.execute_overweight_page_updated.at_least(self.execute_overweight_page_removed)
 
     @property
     def overhead(self) -> Weight:
-        """What servicing a single message costs beside the message."""
+        """Cost of servicing a single message, without the message."""
         return self.bump_service_head.plus(self.visit).plus(self.page).plus(self.service_page_item)
 
     def to_json(self) -> dict[str, list[int]]:
-        """Only the steps that cost something."""
+        """Return the costs that are not zero, as JSON."""
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: list(cost) for name, cost in pairs if cost != ZERO}
 
 
 def max_message_weight(limit: Weight, costs: Costs) -> Weight | None:
-    """The heaviest message that a block of this limit can take, or nothing if it can take none."""
+    """Return the heaviest message that a block of this limit takes, or None if it takes none."""
     return limit.minus(costs.overhead)

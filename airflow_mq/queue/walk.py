@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from ..core import orders
 from ..core.characters import quoted
+from ..core.deficit import DeficitRounds
 from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.paths import PathRounds
@@ -43,7 +44,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
     elif order == "rotation":
         orders.rotation(ladder, ledger)
     else:
-        rounds = PathRounds if shelf.config.paths else orders.DeficitRounds
+        rounds = PathRounds if shelf.config.paths else DeficitRounds
         rounds(ladder, ledger).run(guaranteed)
     orders.record_stuck(ladder, ledger)
     return seed

@@ -17,8 +17,8 @@ from ..core.book import DEFAULT_STANDING, Standing
 from ..core.claims import Scales
 from ..core.errors import InvalidInput
 from ..core.events import Event, Fate
-from ..core.fairness import STOPPED
 from ..core.groups import names_above
+from ..core.ledger_lines import STOPPED
 from ..core.message import Address, check_number
 from ..core.orders import Entry
 from ..core.page import WAITING, Page

@@ -48,10 +48,10 @@ def test_what_was_shown_can_make_another(mq: Terminal, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused_with_the_reason(mq: Terminal) -> None:
-    assert "may only grow" in mq("ring", "change", "--heap-size", "1000", code=2).err
+    assert "heap_size cannot shrink" in mq("ring", "change", "--heap-size", "1000", code=2).err
     assert mq.json("ring", "change", "--set", "max_origins=9")["config"]["max_origins"] == 9
     assert mq.json("ring", "change", "--set", "max_origins=none")["config"]["max_origins"] is None
-    assert "no setting 'colour'" in mq("ring", "change", "--set", "colour=blue", code=2).err
+    assert "unknown setting 'colour'" in mq("ring", "change", "--set", "colour=blue", code=2).err
     assert "say what to change" in mq("ring", "change", code=2).err
     assert "no ring" in mq("ring", "show", "nope", code=3).err
     assert "already" in mq("ring", "create", "default", code=3).err

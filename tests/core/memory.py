@@ -10,6 +10,7 @@ from airflow_mq.core import orders
 from airflow_mq.core.book import Book, Standing
 from airflow_mq.core.claims import Claim, Claiming, Scales
 from airflow_mq.core.config import RingConfig
+from airflow_mq.core.deficit import DeficitRounds
 from airflow_mq.core.events import Event
 from airflow_mq.core.invariants import check_book
 from airflow_mq.core.message import Address
@@ -199,7 +200,7 @@ class Scene:
         elif order == "shuffle":
             orders.shuffle(ladder, ledger, b"seed")
         else:
-            orders.DeficitRounds(ladder, ledger).run([o for o, b in self.shelf.books.items() if b.standing.least])
+            DeficitRounds(ladder, ledger).run([o for o, b in self.shelf.books.items() if b.standing.least])
 
     # What it came to.
 

@@ -54,7 +54,7 @@ def breaks(change: Callable[[Book, dict[int, Page]], Any]) -> list[str]:
         (lambda book, pages: pages[2].mark_processed(1), "every message is processed"),
         (lambda book, pages: setattr(pages[3], "remaining", 1), "it counts 1 unprocessed messages, but 2"),
         (lambda book, pages: setattr(pages[3], "remaining_size", 1), "it counts 1 unprocessed bytes, but 70"),
-        (lambda book, pages: setattr(pages[3], "used", 81), "81 bytes are in use, which"),
+        (lambda book, pages: setattr(pages[3], "used", 81), "it counts 81 bytes in use, which"),
         (lambda book, pages: pages[3].lengths.__setitem__(0, 300), "bytes"),
         (lambda book, pages: setattr(pages[3], "first_index", 3), "its first item is 3 of 2"),
         (lambda book, pages: setattr(pages[3], "first_index", -1), "its first item is -1 of 2"),
@@ -77,10 +77,10 @@ def test_a_page_larger_than_a_heap_is_told() -> None:
 
 
 SLICES: list[tuple[dict[int, list[int]], set[int], str]] = [
-    ({2: [30, 40]}, set(), "refers to mail 1, which is gone"),
-    ({1: [10, 21], 2: [30, 40]}, set(), "page 2 and mail 1 disagree"),
-    ({1: [10, 20], 2: [30, 40], 3: [5]}, set(), "mail 3 is in no page, and would never be cut"),
-    ({1: [10, 20], 2: [30, 40]}, {2}, "mail 2 is in a page, and would be cut again"),
+    ({2: [30, 40]}, set(), "refers to inbox row 1, which is missing"),
+    ({1: [10, 21], 2: [30, 40]}, set(), "page 2 and inbox row 1 disagree"),
+    ({1: [10, 20], 2: [30, 40], 3: [5]}, set(), "inbox row 3 is in no page, and would never be cut"),
+    ({1: [10, 20], 2: [30, 40]}, {2}, "inbox row 2 is in a page, and would be cut again"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_the_least_heap_is_named() -> None:
 
 def test_a_ring_that_leaves_nothing_for_a_message_is_warned_of() -> None:
     tight = RingConfig(service_weight=Weight(10, 100), costs=Costs(service_page_item=Weight(10, 0)))
-    assert any("weigh nothing" in one for one in tight.warnings())
+    assert any("whose weight is zero" in one for one in tight.warnings())
     heavy = RingConfig(service_weight=Weight(10, 100), weigher=LinearWeigher())
     assert any("longest messages will be set aside" in one for one in heavy.warnings())
     assert RingConfig().warnings() == []

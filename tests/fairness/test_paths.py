@@ -254,9 +254,9 @@ def test_paths_can_be_switched_on_and_off(store_uri: str) -> None:
 
 @pytest.mark.parametrize("order", ["rotation", "shuffle"])
 def test_paths_need_deficits(store_uri: str, order: str) -> None:
-    with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="paths share weight by deficits"):
+    with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="paths require order='deficit'"):
         queue.admin.change_ring(order=order)
-    with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="paths is true or false"):
+    with tree(store_uri) as queue, pytest.raises(ConfigRefused, match="invalid paths .*: expected true or false"):
         queue.admin.change_ring(paths=1)
 
 

@@ -105,5 +105,5 @@ def test_a_ring_without_a_bound_looks_at_nothing(make_queue: Any) -> None:
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1", 1 << 31])
 def test_bad_bounds(bad: Any) -> None:
     for name in ("max_origins", "max_origins_per_group"):
-        with pytest.raises(ConfigRefused, match=f"{name} is a whole number of at least 1, or none"):
+        with pytest.raises(ConfigRefused, match=f"invalid {name} .*: expected a whole number of at least 1, or none"):
             RingConfig(**{name: bad})

@@ -54,7 +54,7 @@ def reasons(queue: MessageQueue) -> list[str]:
         (leaky, "ValueError"),
         (batch_processor(leaky_batch), "KeyError"),
         (leaky_send, "InvalidOrigin"),
-        (leaky_outcome, "InvalidOutcome: an outcome's id is 32 bytes, not bytes of length"),
+        (leaky_outcome, "InvalidOutcome: invalid id of an outcome (bytes of length"),
         (leaky_chain, "CustomerMissing: customer 17 is not known"),
         (lambda delivery: "fine", "InvalidOutcome: a processor returns an outcome, true, false or nothing, not str"),
         (lambda delivery: Yield("the author says so"), "the author says so"),

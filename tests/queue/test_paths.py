@@ -334,10 +334,13 @@ def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: Mess
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "nobody saves up"),
+        ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "its deficit is 5 and its level"),
         ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "nobody saves up"),
         ("UPDATE {p}branch SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
-        ("""UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""", "'z' comes first, and never was"),
+        (
+            """UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""",
+            "'z' is listed to come first, but does not exist",
+        ),
         (
             """UPDATE {p}branch SET owed = '{{"first": ["a/1", "a/2"]}}' WHERE path = ''""",
             "which comes first only once",

@@ -149,7 +149,7 @@ def test_the_policy_holds_for_services_too(make_queue: Maker) -> None:
     assert len(serve(queue, limit=BLOCK)) == 2
 
     assert [one.limit for one in queue.set_aside.list()] == [BLOCK]
-    with pytest.raises(ConfigRefused, match="set_aside_above is ring or block, not 'all'"):
+    with pytest.raises(ConfigRefused, match="invalid set_aside_above 'all': expected ring or block"):
         queue.admin.change_ring(set_aside_above="all")
 
 

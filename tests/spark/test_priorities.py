@@ -32,5 +32,5 @@ def test_rows_are_written_and_read_with_a_priority(
     (share,) = reader.partitions()
     (found,) = reader.read(share)
     assert found.column("page").to_pylist() == [-1, 0], "a high message's page is below zero"
-    with pytest.raises(InvalidInput, match="a priority is"):
+    with pytest.raises(InvalidInput, match="invalid priority"):
         source.Options({"priority": "urgent"})

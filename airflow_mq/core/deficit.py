@@ -1,0 +1,265 @@
+"""Deficit order: weighted deficit round-robin over the ready ring, within one block."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, islice
+
+from .book import Book
+from .config import BLOCK_PARTS
+from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
+from .outcome import PageStatus
+from .priority import origin_of
+from .ring import Ring
+from .service import Ladder
+from .weight import UNLIMITED, ZERO, Meter, Weight
+
+
+class Purse:
+    """Weight that one queue may spend now: its deficit, and the rest of its *most* in this block."""
+
+    def __init__(self, book: Book, parts: Callable[[Weight], int], most: Meter) -> None:
+        self.book, self.parts, self.most = book, parts, most
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        """Return how many of these messages, from the first on, the deficit pays for."""
+        weight, most = weights[0], self.most.left
+        if weights.count(weight) == len(weights):
+            count = min(len(weights), self.book.deficit // max(self.parts(weight), 1))
+            for part in (0, 1):
+                if weight[part]:
+                    count = min(count, most[part] // weight[part])
+            return max(count, 0)
+        count = bisect_right(list(accumulate(map(self.parts, weights))), self.book.deficit)
+        for part in (0, 1):
+            sums = list(accumulate(weight[part] for weight in weights))
+            count = min(count, bisect_right(sums, most[part]))
+        return count
+
+    def spend(self, weight: Weight) -> None:
+        """Charge used weight; an overrun makes the deficit negative."""
+        self.book.deficit -= self.parts(weight)
+        self.most.time += weight[0]
+        self.most.size += weight[1]
+
+    def refund(self, weight: Weight) -> None:
+        """Refund the weight of messages that were not tried."""
+        self.book.deficit += self.parts(weight)
+        self.most.time -= weight[0]
+        self.most.size -= weight[1]
+
+
+class Grant:
+    """Weight of a queue's *least*, before the rounds begin. It is not charged to the deficit."""
+
+    def __init__(self, least: Weight, purse: Purse) -> None:
+        self.left, self.purse = Meter(least), purse
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        """Return how many of these messages, from the first on, stay within the least and the most."""
+        counts = [len(weights)]
+        for part in (0, 1):
+            sums = list(accumulate(weight[part] for weight in weights))
+            counts.append(bisect_right(sums, min(self.left.left[part], self.purse.most.left[part])))
+        return min(counts)
+
+    def spend(self, weight: Weight) -> None:
+        """Charge used weight to the least and the most, not to the deficit."""
+        for meter in (self.left, self.purse.most):
+            meter.time += weight[0]
+            meter.size += weight[1]
+
+    def refund(self, weight: Weight) -> None:
+        """Refund the weight of messages that were not tried."""
+        for meter in (self.left, self.purse.most):
+            meter.time -= weight[0]
+            meter.size -= weight[1]
+
+
+class DeficitRounds:
+    """Rounds of the deficit order within one block."""
+
+    def __init__(
+        self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None, mosts: dict[str, Meter] | None = None
+    ) -> None:
+        self.ladder, self.ledger = ladder, ledger
+        self.ring = ladder.shelf.ring if ring is None else ring
+        #: Rest of each origin's *most* in this block, shared by both of its books.
+        self.mosts = {} if mosts is None else mosts
+        config = ladder.shelf.config
+        self.parts = parts_of(config.service_weight or ladder.meter.limit)
+        self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
+        self.purses: dict[str, Purse] = {}
+        #: Queues that were visited in the first round.
+        self.met: dict[str, None] = {}
+        #: Queues whose next message is covered and did not fit: first in the next block.
+        self.owed: dict[str, None] = {}
+        #: Queues whose next message does not fit the rest of the block and is not covered yet.
+        self.saving: dict[str, None] = {}
+        #: Credit earned beyond the rounds of the owed queues: lent, so that no weight is left over.
+        self.lent: dict[str, int] = {}
+        self.lending = False
+
+    def run(self, guaranteed: Iterable[str] = ()) -> None:
+        """Service guarantees, then a round over the ring, then rounds over the queues met there."""
+        if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
+            return
+        for origin in guaranteed:
+            self._grant(origin)
+        self._go_round(self._first_round())
+
+    def resume(self) -> None:
+        """Go on after the meter's limit grew, with the queues that the old limit stopped."""
+        again = [origin for origin in self.purses if self.stopped_by_limit(origin)]
+        self.owed, self.saving, self.lent, self.lending = {}, {}, {}, False
+        again += islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST)
+        for origin in again:
+            if origin in self.met or not self.ladder.is_full:
+                self.met[origin] = None
+                self._visit(origin)
+        self._go_round([origin for origin in again if self._may_go_on(origin)])
+
+    def stopped_by_limit(self, origin: str) -> bool:
+        """Return whether only the meter stopped a visited queue."""
+        by_limit = self.ledger.entry(origin).reason == "limit" or origin in self.owed or origin in self.saving
+        return by_limit and origin in self.ring
+
+    def _go_round(self, rotating: list[str]) -> None:
+        while rotating:
+            self.lending = bool(self.owed)
+            served = [origin for origin in rotating if self._visit(origin)]
+            self._save_up(1)
+            rotating = [origin for origin in rotating if self._may_go_on(origin)]
+            if not served and not self._skip_empty_rounds(rotating):
+                break
+        for origin, parts in self.lent.items():
+            book = self.ladder.shelf.book(origin)
+            book.deficit -= parts
+            self.ladder.shelf.changed_books.add(origin)
+            self.ledger.entry(origin).deficit = book.deficit
+        self.ring.favour([origin for origin in self.owed if origin in self.ring])
+
+    def _first_round(self) -> list[str]:
+        unfit = 0
+        while unfit < LOOK_PAST and not self.ladder.is_full:
+            origin = self.ring.head()
+            if origin is None or origin in self.met:
+                break
+            self.met[origin] = None
+            served = self._visit(origin)
+            if origin not in self.ring or self.ledger.entry(origin).reason != "limit":
+                unfit = 0
+            elif not served:
+                if not self.ladder.meter.fits(self.ladder.visit_cost):
+                    break
+                unfit += 1
+        return [origin for origin in self.met if self._may_go_on(origin)]
+
+    def _visit(self, origin: str) -> bool:
+        book = self.ladder.shelf.book(origin)
+        self.ring.bump(origin)
+        entry = self.ledger.entry(origin)
+        resumed = False
+        if not book.passed_by and origin not in self.owed:
+            # The owed turn belongs to an earlier round; this round's credit comes on top.
+            resumed = book.deficit >= self._front(book)
+            self._earn(book)
+        entry.offered = max(entry.offered, book.deficit)
+        served = self._service(book, self._purse(book))
+        if resumed and entry.reason == "spent":
+            self._earn(book)
+            served |= self._service(book, self._purse(book))
+        return served
+
+    def _earn(self, book: Book) -> None:
+        if book.deficit < self._front(book):
+            self._give(book, self.quantum * book.standing.share)
+
+    def _give(self, book: Book, parts: int) -> None:
+        book.deficit += parts
+        self.ladder.shelf.changed_books.add(book.origin)
+        if self.lending:
+            self.lent[book.origin] = self.lent.get(book.origin, 0) + parts
+
+    def _front(self, book: Book) -> int:
+        """Return what the next message of this queue takes from its deficit; at least one part."""
+        weight = self._front_weight(book)
+        return 1 if weight is None else max(self.parts(weight), 1)
+
+    def _front_weight(self, book: Book) -> Weight | None:
+        return front_weight(self.ladder, book)
+
+    def _is_stuck(self, book: Book) -> bool:
+        """Return whether the next message exceeds the whole block. A turn in such a block is not owed to it."""
+        weight = self._front_weight(book)
+        return weight is not None and weight.exceeds(self.ladder.room)
+
+    def _grant(self, origin: str) -> None:
+        book = self.ladder.shelf.book(origin)
+        if not book.passed_by and (book.is_ready or self.ladder.shelf.pull(book)):
+            self.ring.meet(origin)
+            self._service(book, Grant(book.standing.least or ZERO, self._purse(book)))
+
+    def _service(self, book: Book, purse: Purse | Grant) -> bool:
+        self.ladder.credit = purse
+        visited = visit(self.ladder, self.ledger, book.origin)
+        self.ladder.credit = None
+        entry = self.ledger.entry(book.origin)
+        bailed = entry.reason == "limit" and visited.status is PageStatus.BAILED
+        if bailed and book.deficit >= self._front(book) and not self._is_stuck(book):
+            self.owed[book.origin] = None
+        if not book.is_ready:
+            book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
+        entry.deficit = book.deficit
+        return visited.progressed
+
+    def _purse(self, book: Book) -> Purse:
+        purse = self.purses.get(book.origin)
+        if purse is None:
+            most = self.mosts.setdefault(origin_of(book.origin), Meter(book.standing.most or UNLIMITED))
+            purse = self.purses[book.origin] = Purse(book, self.parts, most)
+        return purse
+
+    def _may_go_on(self, origin: str) -> bool:
+        """Return whether another round may service this queue: only credit was missing."""
+        if origin not in self.ring or self.ledger.entry(origin).reason != "spent":
+            return False
+        book = self.ladder.shelf.book(origin)
+        front = self._front_weight(book)
+        if front is None or not self.purses[origin].most.fits(front):
+            return False
+        if not self._fits(front):
+            if not front.exceeds(self.ladder.room):
+                self.saving[origin] = None
+            return False
+        return True
+
+    def _save_up(self, rounds: int) -> None:
+        """Credit rounds also to queues that can spend nothing more in this block."""
+        for origin in self.saving if not self.lending else ():
+            book = self.ladder.shelf.book(origin)
+            quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
+            if missing > 0:
+                book.deficit += min(rounds, -(-missing // quantum)) * quantum
+                self.ladder.shelf.changed_books.add(origin)
+                entry = self.ledger.entry(origin)
+                entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
+            if book.deficit >= self._front(book):
+                self.owed[origin] = None
+
+    def _fits(self, weight: Weight) -> bool:
+        costs = self.ladder.visit_cost.plus(self.ladder.page_cost).plus(self.ladder.item_cost)
+        return self.ladder.meter.fits(weight.plus(costs))
+
+    def _skip_empty_rounds(self, rotating: list[str]) -> bool:
+        """Skip rounds until one of these queues is covered; each queue earns for all of them."""
+        if not rotating:
+            return False
+        books = [self.ladder.shelf.book(origin) for origin in rotating]
+        rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books)
+        for book in books:
+            # The next round pays the last quantum.
+            self._give(book, max(rounds - 1, 0) * self.quantum * book.standing.share)
+        self._save_up(max(rounds - 1, 0))
+        return True
