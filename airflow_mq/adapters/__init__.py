@@ -1,19 +1,19 @@
-"""Adapters: other transports as senders. The interface is this page.
+"""Adapters: other transports as senders.
 
-What a source has is fetched, enqueued under an idempotency key that names it within its source for ever, and
-committed at the source only when the queue has it:
+An adapter fetches messages from a source. `receive` enqueues them under an idempotency key that names each within its
+source for ever, and commits them at the source only when the queue has stored them:
 
     fetch ─► enqueue, with keys ─► commit at the source
 
-Whatever dies in between, the source gives it again, and the queue knows its key: at least once from the source
-becomes exactly once in the queue, within the ring's `key_window` (a day, unless the ring says otherwise). So run
-again within that time what did not get to its end. An adapter of your own has the four functions of `Adapter`:
+After a crash the source returns its messages again, and the queue knows their keys. At least once from the source
+becomes exactly once in the queue, within the ring's `key_window` (a day by default). So repeat an interrupted run
+within that time. An adapter implements the four methods of `Adapter`:
 
     with MessageQueue("sqlite:///queue.db") as queue:
         print(receive(queue, MySource()))
 
-Two are here: `airflow_mq.adapters.landing` takes new files of a folder, or of an object store, and
-`airflow_mq.adapters.kafka` what is in Kafka topics. Both are commands
+This package contains two: `airflow_mq.adapters.landing` receives new files of a folder or of an object store, and
+`airflow_mq.adapters.kafka` receives the records of Kafka topics. Both are commands
 (`airflow-mq message receive-folder`, `receive-kafka`) and operators (`airflow_mq.operators.receive`).
 """
 
@@ -42,36 +42,36 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_mq.adapters")
 
-#: Messages that are enqueued together, unless somebody says otherwise.
+#: Default number of messages that are enqueued together.
 BATCH = 500
-#: Bytes after which a source ends a batch, however few messages it has.
+#: Bytes after which a source ends a batch.
 BATCH_BYTES = 16 << 20
 
 
 class Changed(Exception):
-    """The source no longer has what it announced; the new content comes with a later fetch."""
+    """The source does not have the announced content any more; the new content comes with a later fetch."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A message as a source has it."""
+    """A message of a source."""
 
-    #: Names it within its source, for ever: its idempotency key.
+    #: Idempotency key: names the message within its source for ever.
     key: str
     origin: str
-    #: Its bytes; none, where there are too many to hold: then `content` opens them, and `size` says how many.
+    #: Payload; None if it is too large to hold: then `content` opens it, and `size` is its length.
     payload: bytes | None
-    #: Where it is, for people.
+    #: Place of the message in the source, for people.
     place: str
     headers: Mapping[str, str] | None = None
     content: Callable[[], IO[bytes]] | None = None
     size: int = 0
-    #: Why it can never be a message, where the source knows already.
+    #: Reason why it can never be a message, if the source knows one.
     unfit: str | None = None
-    #: What it will cost, and its priority, where the source knows better than whoever receives.
+    #: Weight and priority, if the source knows them better than the receiver.
     weight: Weight | None = None
     priority: str | None = None
-    #: Whether the source may have other content under this key later: then that is another message.
+    #: Whether the source may have other content under this key later, which is another message then.
     replaceable: bool = False
 
 
@@ -79,35 +79,35 @@ class Adapter(Protocol):
     """A source of messages."""
 
     def fetch(self, most: int) -> Sequence[Arrived]:
-        """The next messages, so many at most; none, when that was all for now. What was not committed comes again."""
+        """Return at most this many next messages, or none at the end. Messages that were not committed come again."""
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
-        """The queue has these for good: they need not come again."""
+        """Commit messages that the queue has stored: they need not come again."""
 
     def refuse(self, arrived: Arrived, why: str) -> None:
-        """This can never be a message: put it where a person finds it, or raise and stop here."""
+        """Put a message that can never be enqueued where a person finds it, or raise to stop here."""
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Release the source."""
 
 
 @runtime_checkable
 class Skips(Protocol):
-    """An adapter that can go on without a message which the ring does not take at the moment."""
+    """An adapter that can go on without a message that the ring does not accept at the moment."""
 
     def skip(self, arrived: Arrived, why: str) -> None:
-        """Leave this at the source for a later run."""
+        """Leave a message at the source for a later run."""
 
 
 @dataclass(frozen=True)
 class Received:
-    """What receiving came to."""
+    """Result of receiving."""
 
     count: int = 0
     size: int = 0
-    #: How many the queue had already.
+    #: Number of messages that the queue had already stored.
     repeated: int = 0
-    #: How many can never be messages, and were put aside.
+    #: Number of messages that can never be enqueued and were put aside.
     refused: int = 0
 
     def __add__(self, other: Received) -> Received:
@@ -119,9 +119,9 @@ class Received:
         )
 
     def __str__(self) -> str:
-        said = f"received {many(self.count, 'message')} of {self.size:,} bytes"
-        said += f"; {self.repeated:,} had been received before" if self.repeated else ""
-        return said + (f"; {self.refused:,} put aside" if self.refused else "")
+        text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
+        text += f"; {self.repeated:,} had been received before" if self.repeated else ""
+        return text + (f"; {self.refused:,} put aside" if self.refused else "")
 
 
 def receive(
@@ -134,18 +134,18 @@ def receive(
     priority: str = REGULAR,
     progress: Callable[[Received], object] | None = None,
 ) -> Received:
-    """Take what a source has now into the queue, in the source's order.
+    """Enqueue what a source has now, in the source's order.
 
-    :param most: stop after about so many messages.
-    :param batch: how many are enqueued in one transaction.
-    :param weight: what each will cost, where that is known.
-    :param priority: `high` is serviced before all that is `regular`.
-    :param progress: called after each of them.
+    :param most: stop after about this many messages.
+    :param batch: number of messages that are enqueued in one transaction.
+    :param weight: weight of each message, if it is known.
+    :param priority: `high` messages are serviced before all `regular` ones.
+    :param progress: called after each batch with the sums so far.
     """
     for what, number in (("most", most), ("batch", batch)):
         if number is not None and (type(number) is not int or number < 1):
-            raise InvalidInput(f"{what} is a whole number of at least 1, not {number!r}")
-    # Before anything is put aside at the source for it.
+            raise InvalidInput(f"invalid {what} {number!r}: expected a whole number of at least 1")
+    # Check before any message is put aside at the source because of the priority.
     queue.session.permit.check_priority(check_priority(priority))
     checked = None if weight is None else Weight.of(weight)
     enqueue = partial(queue.enqueue_messages, weight=checked, priority=priority)
@@ -161,105 +161,105 @@ def receive(
 
 
 def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
-    """In order: an adapter that stops at what can never be a message has committed all before it, and nothing after."""
+    """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after."""
     total, fit = Received(), []
-    for one in arrived:
-        why = _unfit(queue, one)
+    for item in arrived:
+        why = _unfit(queue, item)
         if why is None:
-            fit.append(one)
+            fit.append(item)
             continue
         total += _send(queue, adapter, fit, enqueue)
         fit = []
-        total += _refuse(adapter, one, why)
+        total += _refuse(adapter, item, why)
     return total + _send(queue, adapter, fit, enqueue)
 
 
-def _refuse(adapter: Adapter, one: Arrived, why: str) -> Received:
-    log.warning("%s is no message: %s", ascii(one.place), why)
-    adapter.refuse(one, why)
+def _refuse(adapter: Adapter, item: Arrived, why: str) -> Received:
+    log.warning("%s cannot be a message: %s", ascii(item.place), why)
+    adapter.refuse(item, why)
     return Received(refused=1)
 
 
 def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
     total, ready = Received(), []
     with ExitStack() as held:
-        for one in arrived:
+        for item in arrived:
             try:
-                ready.append((one, _message(queue, one, held)))
+                ready.append((item, _message(queue, item, held)))
             except Changed:
-                log.info("%s changed while it was read; it is left for the next time", ascii(one.place))
+                log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
             except PermissionError as error:
                 total += _enqueue(adapter, ready, enqueue)
                 ready = []
-                total += _refuse(adapter, one, f"it cannot be read: {error}")
+                total += _refuse(adapter, item, f"it cannot be read: {error}")
         return total + _enqueue(adapter, ready, enqueue)
 
 
 def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue) -> Received:
-    """Enqueue a batch; halve one that is refused, until the message that is to blame is alone."""
+    """Enqueue a batch; halve a refused one until the refused message is alitem."""
     if not ready:
         return Received()
-    arrived = [one for one, _ in ready]
+    arrived = [item for item, _ in ready]
     try:
-        told = enqueue([(one.origin, message) for one, message in ready])
+        sent = enqueue([(item.origin, message) for item, message in ready])
     except (InvalidInput, KeyConflict, TooManyOrigins) as error:
         if len(ready) == 1:
             return _enqueue_refused(adapter, *ready[0], error, enqueue)
         half = len(ready) // 2
         return _enqueue(adapter, ready[:half], enqueue) + _enqueue(adapter, ready[half:], enqueue)
     adapter.commit(arrived)
-    # Of what is kept apart the queue counts the reference, and a reader the file.
-    size = told.size if told.repeated else sum(one.size for one in arrived)
-    return Received(told.count, size, told.repeated)
+    # For external payloads, the queue counts the reference and a reader counts the file.
+    size = sent.size if sent.repeated else sum(item.size for item in arrived)
+    return Received(sent.count, size, sent.repeated)
 
 
 def _enqueue_refused(
-    adapter: Adapter, one: Arrived, message: Message, error: Exception, enqueue: Enqueue
+    adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue
 ) -> Received:  # fmt: skip
     """Enqueue a message that the queue refused under a key of its content, or put it aside."""
     if isinstance(error, TooManyOrigins):
         if not isinstance(adapter, Skips):
             raise error
-        log.warning("%s is left for a later run: %s", ascii(one.place), error)
-        adapter.skip(one, str(error))
+        log.warning("%s is left for a later run: %s", ascii(item.place), error)
+        adapter.skip(item, str(error))
         return Received()
-    key = key_for(one.key, message_id(message.payload).hex())
-    if isinstance(error, KeyConflict) and one.replaceable and message.key != key:
-        log.info("%s has other content under the key of a message that is in the queue", ascii(one.place))
-        return _enqueue(adapter, [(one, replace(message, key=key))], enqueue)
-    return _refuse(adapter, one, str(error))
+    key = key_for(item.key, message_id(message.payload).hex())
+    if isinstance(error, KeyConflict) and item.replaceable and message.key != key:
+        log.info("%s has other content under the key of a message that is in the queue", ascii(item.place))
+        return _enqueue(adapter, [(item, replace(message, key=key))], enqueue)
+    return _refuse(adapter, item, str(error))
 
 
-def _unfit(queue: MessageQueue, one: Arrived) -> str | None:
+def _unfit(queue: MessageQueue, item: Arrived) -> str | None:
     try:
-        queue.session.check_sender(one.origin)
-        if one.priority is not None:
-            queue.session.permit.check_priority(check_priority(one.priority))
+        queue.session.check_sender(item.origin)
+        if item.priority is not None:
+            queue.session.permit.check_priority(check_priority(item.priority))
     except (InvalidInput, NotPermitted) as error:
         return str(error)
-    if one.unfit is None and one.size == 0:
+    if item.unfit is None and item.size == 0:
         return str(EmptyMessage())
-    if one.unfit is None and one.size > MOST_BLOB_BYTES:
-        return f"it has {one.size:,} bytes, and a message has at most {MOST_BLOB_BYTES:,}"
-    return one.unfit
+    if item.unfit is None and item.size > MOST_BLOB_BYTES:
+        return f"it has {item.size:,} bytes: expected at most {MOST_BLOB_BYTES:,}"
+    return item.unfit
 
 
-def _message(queue: MessageQueue, one: Arrived, held: ExitStack) -> Message:
-    if one.payload is not None and len(one.payload) <= queue.config.max_message_len:
-        return Message(one.payload, one.key, one.weight, one.headers or None, one.priority)
-    if one.payload is not None:
-        blob = held.enter_context(queue.payloads.put(one.payload))
+def _message(queue: MessageQueue, item: Arrived, held: ExitStack) -> Message:
+    if item.payload is not None and len(item.payload) <= queue.config.max_message_len:
+        return Message(item.payload, item.key, item.weight, item.headers or None, item.priority)
+    if item.payload is not None:
+        blob = held.enter_context(queue.payloads.put(item.payload))
     else:
-        assert one.content is not None
-        with one.content() as file:
-            if one.size <= queue.config.max_message_len:
-                return Message(file.read(), one.key, one.weight, one.headers or None, one.priority)
+        assert item.content is not None
+        with item.content() as file:
+            if item.size <= queue.config.max_message_len:
+                return Message(file.read(), item.key, item.weight, item.headers or None, item.priority)
             blob = held.enter_context(queue.payloads.put(file))
-    return blob.message(one.key, one.weight, one.headers or None, one.priority)
+    return blob.message(item.key, item.weight, item.headers or None, item.priority)
 
 
 def key_for(*parts: str) -> str:
-    """A key of what names a message within its source; a long one, or one that is no text, by its hash."""
+    """Return a key that names a message within its source; a long or unprintable one is hashed."""
     key = "/".join(parts)
     raw = key.encode("utf-8", "surrogateescape")
     if len(raw) <= MOST_KEY_BYTES and key.isprintable():

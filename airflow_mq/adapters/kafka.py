@@ -1,14 +1,14 @@
-"""Kafka topics: what is in them becomes messages.
+"""Kafka adapter: records of topics become messages.
 
     receive(queue, KafkaTopics(consumer({"bootstrap.servers": "…", "group.id": "queue"}), ["orders"], origin="{key}"))
 
-The origin is made of a record's key, topic, partition and headers: `{key}`, `{topic}`, `{topic}/{header.tenant}`. Its
-headers travel along, and one called `kafka`, which names its place: `orders/0/17`. An offset is committed only after
-the queue has everything before it, and a record's idempotency key is its cluster, topic, partition, offset and
-timestamp: so a program that is killed anywhere goes on where it was, without loss and without doubles, within the
+The origin is made of a record's key, topic, partition and headers: `{key}`, `{topic}`, `{topic}/{header.tenant}`. The
+record's headers are sent along, with one called `kafka` that names its place: `orders/0/17`. An offset is committed
+only after the queue has stored everything before it. The idempotency key of a record is its cluster, topic, partition,
+offset and timestamp. So a process that was killed anywhere resumes without loss and without duplicates, within the
 ring's `key_window`.
 
-Needs `confluent-kafka` (`pip install 'airflow-mq[kafka]'`), whose settings are librdkafka's.
+Requires `confluent-kafka` (`pip install 'airflow-mq[kafka]'`), whose settings are librdkafka's.
 """
 
 from __future__ import annotations
@@ -22,67 +22,69 @@ from typing import Any
 from ..core.errors import InvalidInput, MessageQueueError
 from . import Arrived, key_for, log
 
-#: What the settings of a consumer have to say, or exactly-once is lost.
+#: Settings of a consumer that exactly-once requires.
 FORCED: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
 }
-#: Who was killed is missed after a while, and only then its partitions go to others.
+#: A killed reader is missed after the session timeout; only then its partitions go to others.
 DEFAULTS: Mapping[str, Any] = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
     "session.timeout.ms": 10_000,
 }
-#: What becomes of a record that can never be a message: stop there, or go on and say so in the log.
+#: Actions for a record that can never be a message: stop there, or log it and go on.
 UNFIT = ("stop", "skip")
-#: Bytes that are fetched together at most, and records that are asked for at a time.
+#: Limits of a fetch in bytes, and of a request in records.
 _BYTES, _ASKED = 16 << 20, 100
-#: Other readers have come or gone.
+#: Errors after other readers joined or left the group.
 _LOST = ("ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "_ASSIGNMENT_LOST", "_STATE")
 _FIELDS = re.compile(r"\{([^{}]*)\}")
-#: What differs where the client says the same again: how long it took, how often, and by which of its parts.
+#: Parts in which repeated log lines of the client differ: durations, counts, and its threads.
 _FIGURES = re.compile(r"\d+ms|\(\+\d+ .*\)|\[thrd:[^]]*\]|#consumer-\d+")
 
 
 class KafkaFailed(MessageQueueError):
-    """The Kafka cluster did not do what it was asked."""
+    """The Kafka cluster failed."""
 
 
 class UnfitRecord(MessageQueueError):
-    """A record can never be a message; it is where it was, and what comes after it waits."""
+    """A record can never be a message; it stays where it is, and the records behind it wait."""
 
 
 def settings_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a consumer, with those that exactly-once needs."""
+    """Return the settings of a consumer with those that exactly-once requires."""
     if not given.get("group.id"):
-        raise InvalidInput("the settings of a Kafka consumer name its group.id: under it the cluster keeps the offsets")
+        raise InvalidInput(
+            "missing group.id in the settings of a Kafka consumer: the cluster stores offsets under it; set group.id"
+        )
     return {**DEFAULTS, **given, **FORCED}
 
 
 def consumer(settings: Mapping[str, Any]) -> Any:
-    """A consumer for `KafkaTopics`, by librdkafka's settings."""
-    made: Any = _driver().Consumer(settings_for(settings), logger=_Once())
+    """Return a consumer for `KafkaTopics` with librdkafka's settings."""
+    made: Any = _driver().Consumer(settings_for(settings), logger=_OnceLogger())
     return made
 
 
-class _Once:
-    """What the client has to say, each thing once: it tells of a broker that is gone at every try."""
+class _OnceLogger:
+    """Logger that passes each line of the client on once. The client repeats lines about a lost broker."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._seen: set[str] = set()
 
     def log(self, level: int, form: str, *values: Any) -> None:
-        """Pass on what was not said before, but for its figures."""
+        """Log a line unless it was logged before, apart from its figures."""
         text = form % values
         plain = _FIGURES.sub("", text)
-        if plain not in self._said:
-            self._said.add(plain)
+        if plain not in self._seen:
+            self._seen.add(plain)
             log.log(level, "%s", text)
 
 
 class KafkaTopics:
-    """What is in topics, as messages."""
+    """Records of topics, as messages."""
 
     def __init__(
         self,
@@ -95,34 +97,35 @@ class KafkaTopics:
     ) -> None:
         """Subscribe to topics.
 
-        :param consumer: as `consumer` makes it, or Airflow's hook; it is closed at the end.
-        :param topics: their names, or regular expressions that begin with `^`.
-        :param origin: what an origin is made of.
-        :param unfit: what to do with a record that can never be a message: `stop` there, or `skip` it.
-        :param patience: seconds to wait for the cluster, before it is said to fail.
+        :param consumer: made by `consumer` or by Airflow's hook; it is closed at the end.
+        :param topics: names, or regular expressions that begin with `^`.
+        :param origin: template of the origin.
+        :param unfit: action for a record that can never be a message: `stop` there, or `skip` it.
+        :param patience: seconds to wait for the cluster before it counts as failed.
         """
         if isinstance(topics, str) or not topics:
-            raise InvalidInput("topics are a list of names, with at least one in it")
+            raise InvalidInput(f"invalid topics {topics!r:.80}: expected a list of at least one name")
         if unfit not in UNFIT:
-            raise InvalidInput(f"unfit is {' or '.join(map(repr, UNFIT))}, not {unfit!r}")
+            raise InvalidInput(f"invalid unfit {unfit!r}: expected {' or '.join(map(repr, UNFIT))}")
         self._origin_of = origin_of(origin)
         self.consumer, self.unfit, self.patience = consumer, unfit, patience
         self._assigned: set[tuple[str, int]] | None = None
         self._ended: set[tuple[str, int]] = set()
-        #: Of each partition, the first offset that is not committed, and the one after the last that was fetched.
+        #: For each partition: the first offset that is not committed, and the one after the last fetched.
         self._resume: dict[tuple[str, int], int] = {}
         self._next: dict[tuple[str, int], int] = {}
         self._cluster = ""
         consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
 
     def _on_assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        fresh = {(one.topic, one.partition) for one in partitions}
+        fresh = {(place.topic, place.partition) for place in partitions}
         self._assigned = (self._assigned or set()) | fresh
         self._forget(fresh)
 
     def _on_revoke(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        gone = {(one.topic, one.partition) for one in partitions}
-        # Others came or went. Whoever has nothing left is told what is its own next; nothing is read to its end before.
+        gone = {(place.topic, place.partition) for place in partitions}
+        # Other readers joined or left. A reader without partitions waits for its next assignment; nothing counts as
+        # read before.
         self._assigned = ((self._assigned or set()) - gone) or None
         self._forget(gone)
 
@@ -133,27 +136,28 @@ class KafkaTopics:
             self._next.pop(place, None)
 
     def fetch(self, most: int) -> Sequence[Arrived]:
-        """The next records; none when every partition that is ours was read to its end."""
+        """Return the next records, or none when every assigned partition was read to its end."""
         self._go_back()
         found: list[Arrived] = []
         size, until = 0, time.monotonic() + self.patience
         while len(found) < most and size < _BYTES:
-            # With something in hand nobody waits for long.
+            # Wait only briefly if records were fetched already.
             records = self.consumer.consume(min(most - len(found), _ASKED), 0.2 if found else 1.0)
             fresh = [self._arrived(record) for record in records if not self._is_trouble(record)]
             found += fresh
-            size += sum(one.size for one in fresh)
+            size += sum(item.size for item in fresh)
             if self._is_read() or (found and not records):
                 break
             if not found and time.monotonic() > until:
                 raise KafkaFailed(
-                    f"the Kafka cluster gave neither records nor an end within {self.patience:g} seconds; is it up, "
-                    "are the topics there, and may this group read them?"
+                    f"no records and no end of partitions from the Kafka cluster within {self.patience:g} seconds: "
+                    "check "
+                    "that it is up, that the topics exist, and that this group may read them"
                 )
         return found
 
     def _go_back(self) -> None:
-        """What was fetched and not committed is fetched again."""
+        """Seek back to fetched records that were not committed."""
         for place, offset in self._resume.items():
             if offset < self._next[place]:
                 self.consumer.seek(_driver().TopicPartition(*place, offset))
@@ -173,62 +177,66 @@ class KafkaTopics:
             return True
         if error.retriable():
             return True
-        raise KafkaFailed(f"the Kafka cluster says: {error.str()}")
+        raise KafkaFailed(f"the Kafka cluster failed: {error.str()}")
 
     def _arrived(self, record: Any) -> Arrived:
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         self._resume.setdefault((topic, partition), offset)
         self._next[topic, partition] = offset + 1
         place = f"{topic}/{partition}/{offset}"
-        said = {_said(name): _said(value) for name, value in record.headers() or ()}
+        headers = {_header_text(name): _header_text(value) for name, value in record.headers() or ()}
         origin, unfit = "", None
         try:
-            origin = self._origin_of(record, said)
+            origin = self._origin_of(record, headers)
         except InvalidInput as error:
-            # An origin that nobody may have: the reason is told, and not what the origin is not.
+            # Report the reason, and not the invalid origin.
             origin, unfit = topic, str(error)
         payload = record.value()
         if payload is None:
             unfit = unfit or "it has no value (a tombstone)"
         key = key_for("kafka", self._cluster_id(), f"{place}@{record.timestamp()[1]}")
         data = bytes(payload or b"")
-        return Arrived(key, origin, data, place, {**said, "kafka": place}, None, len(data), unfit)
+        return Arrived(key, origin, data, place, {**headers, "kafka": place}, None, len(data), unfit)
 
     def _cluster_id(self) -> str:
         if not self._cluster:
-            # A topic that is made anew counts from zero; another cluster has the same names.
+            # A recreated topic counts from zero, and another cluster may have the same names.
             self._cluster = str(self.consumer.list_topics(timeout=self.patience).cluster_id or "cluster")
         return self._cluster
 
     def refuse(self, arrived: Arrived, why: str) -> None:
-        """Stop, or go on past it."""
+        """Stop at a record, or skip it."""
         if self.unfit == "stop":
             raise UnfitRecord(
-                f"the record {arrived.place} can never be a message: {why} What came before it is in the queue. Mend "
-                "what makes it so, or go on without it: unfit='skip'"
+                f"the record {arrived.place} can never be a message: {why}; the records before it are in the queue; "
+                "fix "
+                "the cause, or skip such records: unfit='skip'"
             )
         self.commit([arrived])
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
-        """Commit the offsets after these."""
+        """Commit the offsets after these records."""
         after: dict[tuple[str, int], int] = {}
-        for one in arrived:
-            topic, partition, offset = one.place.rsplit("/", 2)
+        for item in arrived:
+            topic, partition, offset = item.place.rsplit("/", 2)
             place = topic, int(partition)
             after[place] = max(after.get(place, 0), int(offset) + 1)
-        mine = {place: offset for place, offset in after.items() if place in (self._assigned or ())}
-        if not mine:
+        own = {place: offset for place, offset in after.items() if place in (self._assigned or ())}
+        if not own:
             return
         driver = _driver()
-        offsets = [driver.TopicPartition(topic, partition, offset) for (topic, partition), offset in mine.items()]
+        offsets = [driver.TopicPartition(topic, partition, offset) for (topic, partition), offset in own.items()]
         try:
             self.consumer.commit(offsets=offsets, asynchronous=False)
         except driver.KafkaException as error:
             if error.args[0].name() not in _LOST:
                 raise KafkaFailed(f"the offsets cannot be committed: {error.args[0].str()}") from error
-            # The queue has them. Whoever reads these partitions now gets them once more, and their keys are known.
-            log.warning("the partitions went to another reader; their records come again, and are known")
-        self._resume.update(mine)
+            # The queue has stored the records. The next reader of these partitions gets them again, and their keys are
+            # known.
+            log.warning(
+                "the partitions went to another reader; their records will be fetched again and recognised by key"
+            )
+        self._resume.update(own)
 
     def close(self) -> None:
         """Leave the group."""
@@ -236,13 +244,13 @@ class KafkaTopics:
 
 
 def origin_of(template: str) -> Callable[[Any, Mapping[str, str]], str]:
-    """What makes an origin of a record."""
+    """Return a function that makes the origin of a record from a template."""
     fields = _FIELDS.findall(str(template))
     known = ("key", "topic", "partition")
     if not fields or any(field not in known and not field.startswith("header.") for field in fields):
         raise InvalidInput(
-            "an origin is made of {key}, {topic}, {partition} and {header.NAME}, with at least one of them, "
-            f"not of {template!r}"
+            f"invalid template of origins {template!r}: expected at least one of {{key}}, {{topic}}, {{partition}} and "
+            "{header.NAME}"
         )
 
     def make(record: Any, headers: Mapping[str, str]) -> str:
@@ -255,7 +263,7 @@ def origin_of(template: str) -> Callable[[Any, Mapping[str, str]], str]:
             else:
                 text = str(record.topic() if name == "topic" else record.partition())
             if text is None:
-                raise InvalidInput(f"it has no {name}, of which its origin is made;")
+                raise InvalidInput(f"it has no {name}, which its origin requires")
             return text
 
         return _FIELDS.sub(value, template)
@@ -269,11 +277,11 @@ def _strict(data: Any) -> str | None:
     try:
         return data if isinstance(data, str) else bytes(data).decode()
     except UnicodeDecodeError:
-        raise InvalidInput("its key is no text in UTF-8;") from None
+        raise InvalidInput("its key is not valid UTF-8") from None
 
 
-def _said(value: Any) -> str:
-    """A header as text; Kafka has bytes there, and sometimes nothing."""
+def _header_text(value: Any) -> str:
+    """Return a header as text; Kafka's headers are bytes or null."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else bytes(value).decode("utf-8", "backslashreplace")
@@ -284,4 +292,4 @@ def _driver() -> Any:
     try:
         return import_module("confluent_kafka")
     except ImportError as error:
-        raise InvalidInput(f"Kafka needs its client: pip install 'airflow-mq[kafka]' ({error})") from None
+        raise InvalidInput(f"missing Kafka client ({error}): pip install 'airflow-mq[kafka]'") from None

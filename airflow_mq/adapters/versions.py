@@ -1,65 +1,101 @@
-"""Deletion of one version of an object, for stores that others write to meanwhile.
+"""Versions of objects: conditional copies and deletions in stores that senders write to meanwhile.
 
-Between the moment in which an object was read and the one in which it is deleted, its sender may write it again.
-`Versions` deletes the version that was read, and no other one.
+A sender may write an object again after it was read and before it is deleted. `Versions` deletes the version that was
+read, and no other one.
 """
 
 from __future__ import annotations
 
+import io
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from ..core.errors import InvalidInput
 
-#: What S3 answers where the object is another version.
+#: Answers of S3 if the object has another version.
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _GONE = ("NoSuchKey", "NoSuchVersion", "404")
 
 
+Facts = Mapping[str, Any]
+
+
+class FileSystem(Protocol):
+    """The part of a file system of `fsspec` that landings use."""
+
+    @property
+    def protocol(self) -> str | tuple[str, ...]: ...
+
+    def _strip_protocol(self, path: str) -> str: ...
+
+    def invalidate_cache(self, path: str | None = None) -> None: ...
+
+    def ls(self, path: str, detail: bool = True) -> list[Facts]: ...
+
+    def info(self, path: str) -> Facts: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def open(self, path: str, mode: str = "rb") -> io.RawIOBase: ...
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None: ...
+
+    def pipe_file(self, path: str, value: bytes) -> None: ...
+
+    def rm_file(self, path: str) -> None: ...
+
+
 class Versions(ABC):
-    """What a store does with one version of an object, all at once or not at all."""
+    """Operations of a store on one version of an object, each complete or without effect."""
 
     @abstractmethod
     def copy(self, path: str, version: str, to: str) -> bool:
-        """Copy an object, unless it is another version now; return whether it was copied."""
+        """Copy an object unless it has another version now; return whether it was copied."""
 
     @abstractmethod
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object, unless it is another version now; return whether it is gone."""
+        """Delete an object unless it has another version now; return whether it was deleted."""
 
 
-def version_tag(about: Any) -> str:
-    """Return what names the version of an object among the facts that a file system of `fsspec` reports."""
+def version_tag(about: Facts) -> str:
+    """Return a tag of an object's version from the facts that a file system of `fsspec` reports."""
     for name in ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created"):
         if about.get(name):
-            # Some tell a time as a date here, and as a number there.
-            told = about[name].timestamp() if isinstance(about[name], datetime) else about[name]
-            text = f"{told:.6f}" if isinstance(told, float) else str(told).strip('"')
+            # File systems report a time as a date or as a number.
+            value = about[name].timestamp() if isinstance(about[name], datetime) else about[name]
+            text = f"{value:.6f}" if isinstance(value, float) else str(value).strip('"')
             return f"{text}+{about.get('size')}"
     return str(about.get("size"))
 
 
-def versions_of(files: Any, prefix: str) -> Versions:
-    """Return how the store of a file system deletes one version; raise `InvalidInput` if it cannot."""
-    protocols = (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+def protocols_of(files: FileSystem) -> tuple[str, ...]:
+    """Return the protocols of a file system."""
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+
+
+def versions_of(files: FileSystem, prefix: str) -> Versions:
+    """Return the operations of a file system's store on one version, or raise `InvalidInput`."""
+    protocols = protocols_of(files)
     if "s3" in protocols:
         return S3Versions(files, prefix)
     if "memory" in protocols:
         return MemoryVersions(files)
     raise InvalidInput(
-        f"no way is known to delete one version of an object in a store of {protocols[0]!r}, and one that is written "
-        "meanwhile could be lost: set after='keep', or pass versions="
+        f"cannot delete one version of an object in a store of {protocols[0]!r}, so a version that is written "
+        "meanwhile "
+        "could be lost: set after='keep', or pass versions="
     )
 
 
 class S3Versions(Versions):
-    """Objects of S3, copied and deleted on the condition of their ETag."""
+    """Objects of S3, copied and deleted on condition of their ETag."""
 
-    def __init__(self, files: Any, prefix: str) -> None:
-        self.fs = files
+    def __init__(self, files: FileSystem, prefix: str) -> None:
+        self.fs: Any = files
         if not self._honours_conditions(f"{prefix}/.received/.probe-{uuid.uuid4().hex}"):
             raise InvalidInput(
                 f"the store of {prefix!r} ignores If-Match when it deletes an object, so a version that is written "
@@ -67,26 +103,26 @@ class S3Versions(Versions):
             )
 
     def _honours_conditions(self, probe: str) -> bool:
-        """Whether the store refuses to delete an object that has another ETag: tried with an object of ours."""
+        """Return whether the store refuses to delete an object with another ETag; try it with a probe."""
         self.fs.pipe_file(probe, b"probe")
         try:
             refused = not self._delete(probe, IfMatch='"00000000000000000000000000000000"')
             return refused and bool(self.fs.exists(probe))
         except (NotImplementedError, OSError, ValueError, TypeError):
-            # The store does not know the condition, or the client does not.
+            # The store or the client does not support the condition.
             return False
         finally:
             with suppress(FileNotFoundError):
                 self.fs.rm_file(probe)
 
     def copy(self, path: str, version: str, to: str) -> bool:
-        """Copy an object, unless it is another version now; return whether it was copied."""
+        """Copy an object unless it has another version now; return whether it was copied."""
         source, target = self._place(path), self._place(to)
         tag = f'"{_etag(version)}"'
         return self._on_condition("copy_object", **target, CopySource=source, CopySourceIfMatch=tag)
 
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object, unless it is another version now; return whether it is gone."""
+        """Delete an object unless it has another version now; return whether it was deleted."""
         return self._delete(path, IfMatch=f'"{_etag(version)}"')
 
     def _delete(self, path: str, **condition: str) -> bool:
@@ -112,9 +148,9 @@ class S3Versions(Versions):
 
 
 def _code(error: BaseException) -> str:
-    """The code of S3's answer, which the file system may have put into an error of its own."""
-    for one in (error, error.__cause__, error.__context__):
-        answer = getattr(one, "response", None)
+    """Return the code of S3's answer, which the file system may have wrapped in another error."""
+    for cause in (error, error.__cause__, error.__context__):
+        answer = getattr(cause, "response", None)
         if isinstance(answer, dict):
             return str(answer.get("Error", {}).get("Code", ""))
     return ""
@@ -125,20 +161,20 @@ def _etag(version: str) -> str:
 
 
 class MemoryVersions(Versions):
-    """Objects of the file system that `fsspec` keeps in memory."""
+    """Objects of the in-memory file system of `fsspec`."""
 
-    def __init__(self, files: Any) -> None:
-        self.fs = files
+    def __init__(self, files: FileSystem) -> None:
+        self.fs: Any = files
 
     def copy(self, path: str, version: str, to: str) -> bool:
-        """Copy an object, unless it is another version now; return whether it was copied."""
+        """Copy an object unless it has another version now; return whether it was copied."""
         file = self._file(path, version)
         if file is not None:
             self.fs.pipe_file(to, file.getvalue())
         return file is not None
 
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object, unless it is another version now; return whether it is gone."""
+        """Delete an object unless it has another version now; return whether it was deleted."""
         file = self._file(path, version)
         if file is None:
             return False

@@ -12,8 +12,9 @@ import fsspec
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.adapters import BATCH_BYTES, Changed, Received, landing, receive
-from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, LocalPlace, NotMoved
+from airflow_mq.adapters import BATCH_BYTES, Changed, Received, receive
+from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, listing, source
+from airflow_mq.adapters.landing.folder import LocalPlace
 from tests.adapters.conftest import contents
 
 
@@ -169,7 +170,7 @@ def test_bad_files_before_a_good_one(quick: MessageQueue, ground: Ground) -> Non
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_origins_take_turns(quick: MessageQueue, ground: Ground, lines: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "TURN", 10)
+    monkeypatch.setattr(source, "TURN", 10)
     for number in range(1 if lines else 35):
         ground.drop(
             f"acme/{number:02}", b"".join(b"%02d\n" % line for line in range(35)) if lines else b"%02d" % number
@@ -186,7 +187,7 @@ def test_origins_take_turns(quick: MessageQueue, ground: Ground, lines: bool, mo
 
 
 def test_a_look_holds_so_many_files(quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "MOST_FILES", 8)
+    monkeypatch.setattr(listing, "MOST_FILES", 8)
     for origin, count in (("acme", 30), ("birch", 5), *((f"o{number}", 1) for number in range(10))):
         for number in range(count):
             ground.drop(f"{origin}/{number:02}", b"%02d" % number)
@@ -275,7 +276,7 @@ def test_a_file_larger_than_any_message(quick: MessageQueue, folder: Ground) -> 
     folder.drop("acme/1", b"")
     os.truncate(f"{folder.root}/acme/1", 3 << 30)
     assert receive(quick, folder.look()) == Received(1, 3, refused=1)
-    assert "has at most 2,147,483,647" in Path(folder.root, ".refused/acme/1.why").read_text()
+    assert "at most 2,147,483,647" in Path(folder.root, ".refused/acme/1.why").read_text()
 
 
 def test_a_path_that_no_header_holds(quick: MessageQueue, ground: Ground) -> None:

@@ -312,7 +312,7 @@ def test_a_cluster_that_is_not_there(queue: MessageQueue, caplog: pytest.LogCapt
     topics = KafkaTopics(
         consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}), ["t"], patience=1.0
     )  # fmt: skip
-    with pytest.raises(KafkaFailed, match="is it up"):
+    with pytest.raises(KafkaFailed, match="check that it is up"):
         take(queue, topics)
     # The client tries many times a second, and says so each time.
     assert len([one for one in caplog.messages if "Connect to" in one]) == 1

@@ -14,8 +14,10 @@ import fsspec
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.adapters import Adapter, Arrived, Received, key_for, receive
-from airflow_mq.adapters.landing import INLINE, Changed, LandingFolder, LandingPrefix, LocalPlace, origin_pattern
+from airflow_mq.adapters import Adapter, Arrived, Changed, Received, key_for, receive
+from airflow_mq.adapters.landing import LandingFolder, LandingPrefix, origin_pattern
+from airflow_mq.adapters.landing.folder import LocalPlace
+from airflow_mq.adapters.landing.lines import INLINE
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import InvalidInput
 from tests.adapters.conftest import contents, die_in
@@ -169,7 +171,7 @@ def test_what_is_not_complete_is_left_alone(queue: MessageQueue, folder: Path, m
     patient = look(folder, "{origin}/*", settle=600)
     assert receive(queue, patient) == Received()
     later = time.time() + 600
-    monkeypatch.setattr("airflow_mq.adapters.landing.time", SimpleNamespace(time=lambda: later))
+    monkeypatch.setattr("airflow_mq.adapters.landing.folder.time", SimpleNamespace(time=lambda: later))
     assert receive(queue, patient) == Received(1, 8)
 
 
@@ -269,7 +271,7 @@ def test_an_object_store(queue: MessageQueue) -> None:
     ]  # fmt: skip
     files.pipe({f"{root}/acme/eu/1.csv": b"a\nc", f"{root}/acme/us/2.csv": b""})
     assert receive(queue, landing) == Received(2, 2, refused=1)
-    assert files.cat(f"{root}/.refused/acme/us/2.csv.why").startswith(b"acme/us/2.csv:1: A message has at least")
+    assert files.cat(f"{root}/.refused/acme/us/2.csv.why").startswith(b"acme/us/2.csv:1: invalid message of 0 bytes")
     assert len(files.find(f"{root}/.received")) == 3
 
 
@@ -285,7 +287,7 @@ def test_a_folder_by_its_address_has_no_way_out_either(queue: MessageQueue, fold
 def test_a_line_that_is_too_long_ends_its_file(
     queue: MessageQueue, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_mq.adapters.landing.LONGEST_LINE", 10)
+    monkeypatch.setattr("airflow_mq.adapters.landing.lines.LONGEST_LINE", 10)
     drop(folder, "acme/1.csv", b"a\nb\n" + b"c" * 50 + b"\nd\n")
     assert receive(queue, look(folder, "{origin}/*.csv", lines=True)) == Received(2, 2, refused=1)
     assert "line 3 is longer" in (folder / ".refused/acme/1.csv.why").read_text()

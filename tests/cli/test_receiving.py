@@ -49,8 +49,8 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("message", "receive-folder", "/no/such/folder", "--pattern", "{origin}"), "there is no folder"),
-        (("message", "receive-folder", "/tmp"), "say either a pattern"),
+        (("message", "receive-folder", "/no/such/folder", "--pattern", "{origin}"), "no folder"),
+        (("message", "receive-folder", "/tmp"), "specify exactly one of pattern, regex"),
         (("message", "receive-folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
         (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "from 0 on"),
         (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--most", "0"), "at least 1"),
@@ -58,7 +58,7 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
         (("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1"), "group.id"),
         (
             ("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1", "--group", "g", "--origin", "x"),
-            "an origin is made of",
+            "invalid template of origins",
         ),
         (("message", "receive-kafka", "orders", "--config", "/no/such/file"), "cannot be read"),
         (("message", "receive-kafka", "orders", "--bootstrap", "h", "--kafka-conn-id", "c"), "not both"),

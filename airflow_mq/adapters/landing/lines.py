@@ -1,0 +1,127 @@
+"""Lines and stretches of landing files, read with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from .. import Arrived, Changed
+from .place import Found
+
+#: Files up to this size are read when they are fetched; of larger ones at most a piece is in memory.
+INLINE = 64 << 10
+#: Length of the longest line that is a message.
+LONGEST_LINE = 64 << 20
+
+
+@dataclass
+class Reading:
+    """A file, and how far its lines were read."""
+
+    found: Found
+    origin: str
+    offset: int = 0
+    number: int = 0
+    #: The latest line; the next one shows whether it is the last of the file.
+    waiting: Arrived | None = None
+    is_done: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without its line ending; of a long one only its position."""
+
+    number: int
+    start: int
+    length: int
+    data: bytes | None
+
+    @property
+    def unfit(self) -> str | None:
+        """Reason why the line cannot be a message."""
+        if self.length <= LONGEST_LINE:
+            return None
+        return f"line {self.number:,} is longer than {LONGEST_LINE:,} bytes; the lines before it are in the queue"
+
+
+def read_lines(file: IO[bytes], reading: Reading) -> Iterator[Line]:
+    """Yield the lines from where reading stopped, with at most `INLINE` bytes of one in memory."""
+    while piece := file.readline(INLINE + 2):
+        start, reading.number = reading.offset, reading.number + 1
+        data, read, last = piece, len(piece), piece[-2:]
+        while not piece.endswith(b"\n") and read <= LONGEST_LINE + 2 and (piece := file.readline(INLINE)):
+            data, read, last = b"", read + len(piece), (last + piece)[-2:]
+        reading.offset += read
+        ends = _ending(last)
+        yield Line(reading.number, start, read - ends, data[: len(data) - ends] if len(data) == read else None)
+
+
+def _ending(last: bytes) -> int:
+    """Return the length of the line ending, given the last two bytes of a line."""
+    return 2 if last == b"\r\n" else int(last.endswith(b"\n"))
+
+
+@contextmanager
+def changed_meanwhile(is_same: Callable[[], bool]) -> Iterator[None]:
+    """Raise `Changed` if reading fails because the file has another version now, or was removed."""
+    try:
+        yield
+    except OSError as error:
+        if is_same():
+            raise
+        raise Changed() from error
+
+
+class Stretch:
+    """A stretch of an open file, readable once or twice; raises `Changed` at its end if the file changed."""
+
+    def __init__(self, file: IO[bytes], start: int, length: int, is_whole: bool, is_same: Callable[[], bool]) -> None:
+        self._file, self._start, self._length, self._is_whole, self._is_same = file, start, length, is_whole, is_same
+        self._place = 0
+        if start:
+            file.seek(start)
+
+    def read(self, most: int = -1) -> bytes:
+        """Return the next bytes; raise `Changed` at the end if the file has another version now."""
+        left = self._length - self._place
+        wanted = left if most < 0 else min(most, left)
+        data = b""
+        with changed_meanwhile(self._is_same):
+            while len(data) < wanted:
+                more = self._file.read(wanted - len(data))
+                if not more:
+                    raise Changed()
+                data += more
+        self._place += len(data)
+        if self._place == self._length and not self._is_unchanged():
+            raise Changed()
+        return data
+
+    def _is_unchanged(self) -> bool:
+        return self._is_same() and not (self._is_whole and self._file.read(1))
+
+    def seekable(self) -> bool:
+        """Return whether it can be read twice."""
+        return self._file.seekable()
+
+    def tell(self) -> int:
+        """Return the position in the stretch."""
+        return self._place
+
+    def seek(self, place: int) -> int:
+        """Move to a position in the stretch."""
+        self._file.seek(self._start + place)
+        self._place = place
+        return place
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Stretch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,95 @@
+"""Places where files land: the interface of a folder and of an object store's prefix."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from .. import log
+from .names import bytes_of, digest
+
+RECEIVED, REFUSED = ".received", ".refused"
+#: An origin of 255 bytes has at most 128 parts; no program opens a path of more bytes.
+DEEPEST, LONGEST_PATH = 128, 4_096
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file as it was when it was found."""
+
+    #: Path below the folder, with `/` between its parts.
+    path: str
+    size: int
+    #: Version of the file: changes when the file does.
+    stamp: str
+    #: Inode, time and size of a local file, which identify the version while the program runs.
+    identity: tuple[int, int, int] | None = None
+
+    @property
+    def short(self) -> str:
+        """Short hash of its path and version."""
+        return digest(f"{self.path}@{self.stamp}")
+
+
+class Place(ABC):
+    """A place where files land."""
+
+    #: Name of the place in keys and for people.
+    name: str
+
+    @abstractmethod
+    def files(self, settle: float) -> Iterator[Found]:
+        """Yield the complete files."""
+
+    @abstractmethod
+    def open(self, found: Found) -> IO[bytes]:
+        """Open a file; raise `Changed` if it has another version now."""
+
+    @abstractmethod
+    def is_same(self, found: Found, file: IO[bytes]) -> bool:
+        """Return whether an open file still has the version that was found."""
+
+    @abstractmethod
+    def move(self, found: Found, folder: str) -> str | None:
+        """Move a file below `.received` or `.refused`; return its new path, or None if it has another version now."""
+
+    @abstractmethod
+    def drop(self, found: Found) -> bool:
+        """Delete a file unless it has another version now; return whether it was deleted."""
+
+    @abstractmethod
+    def ours(self, folder: str, path: str, suffix: str) -> str:
+        """Return the path below `.received` or `.refused` for a file, within the longest path."""
+
+    @abstractmethod
+    def note(self, path: str, text: str) -> None:
+        """Write a receipt or a note."""
+
+    @abstractmethod
+    def has(self, path: str) -> bool:
+        """Return whether a receipt or a note exists."""
+
+
+class Unreachable:
+    """Files whose paths are too deep or too long: counted, and reported once."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.count, self.first = place, 0, ""
+
+    def is_beyond(self, path: str) -> bool:
+        """Return whether a path is too deep or too long, and count it."""
+        beyond = path.count("/") >= DEEPEST or bytes_of(path) > LONGEST_PATH
+        if beyond:
+            self.count, self.first = self.count + 1, self.first or path
+        return beyond
+
+    def report(self) -> None:
+        """Log the number of such files and the first of them."""
+        if self.count:
+            log.warning(
+                "%s: left alone %d files or folders, more than %d deep or with paths of more than %d bytes; the first "
+                "is %s",
+                self.place, self.count, DEEPEST, LONGEST_PATH, ascii(self.first[:200]),
+            )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Landing place that is a prefix of an object store."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+from ...core.errors import InvalidInput
+from .. import Changed
+from ..versions import FileSystem, Versions, protocols_of, version_tag
+from .names import LONGEST_KEY, bytes_of, is_left_alone, shortened
+from .place import Found, Place, Unreachable
+
+
+class ObjectPlace(Place):
+    """A prefix of an object store, through a file system of `fsspec`. A listed object is complete."""
+
+    def __init__(
+        self, files: FileSystem, prefix: str, name: str | None = None, versions: Versions | None = None
+    ) -> None:
+        self.fs, self.prefix = files, str(files._strip_protocol(prefix)).rstrip("/")
+        #: Operations on one version of an object; None if objects are never moved or deleted.
+        self.versions = versions
+        self.name = name or f"{protocols_of(files)[0]}://{self.prefix.lstrip('/')}"
+
+    def files(self, settle: float) -> Iterator[Found]:
+        """Yield the files that are not too deep."""
+        self.fs.invalidate_cache()
+        waiting, unreachable = [self.prefix], Unreachable(self.name)
+        while waiting:
+            folder = waiting.pop()
+            try:
+                entries = self.fs.ls(folder, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for about in entries:
+                below = about["name"][len(self.prefix) :].strip("/")
+                if self._is_ignored(about, folder) or unreachable.is_beyond(below):
+                    continue
+                if about.get("type") == "directory":
+                    waiting.append(about["name"].rstrip("/"))
+                elif about.get("type", "file") == "file" and not about.get("islink"):
+                    yield Found(below, int(about.get("size") or 0), version_tag(about))
+        unreachable.report()
+
+    @staticmethod
+    def _is_ignored(about: Mapping[str, Any], folder: str) -> bool:
+        """Return whether an entry is the listed folder itself, hidden or unfinished."""
+        path = about["name"].rstrip("/")
+        name = path.rpartition("/")[2]
+        return path == folder.rstrip("/") or name in ("", "..") or is_left_alone(name)
+
+    def open(self, found: Found) -> IO[bytes]:
+        """Open a file; raise `Changed` if it has another version now."""
+        if not self._is_there(found):
+            raise Changed()
+        file = self.fs.open(self._full(found.path), "rb")
+        # A file in memory is shared by its readers; files of other stores read no line of limited length.
+        return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else io.BufferedReader(file)
+
+    def is_same(self, found: Found, file: IO[bytes]) -> bool:
+        """Return whether an open file still has the version that was found."""
+        return self._is_there(found)
+
+    def move(self, found: Found, folder: str) -> str | None:
+        """Move a file below `.received` or `.refused`; return its new path, or None if it has another version now."""
+        versions = self._versions()
+        to = self.ours(folder, found.path, "")
+        if self.fs.exists(self._full(to)):
+            to = self.ours(folder, found.path, f".{found.short}")
+        self.fs.makedirs(self._full(to).rpartition("/")[0], exist_ok=True)
+        copied = versions.copy(self._full(found.path), found.stamp, self._full(to))
+        # The copy stays if the object has another version now: another reader may have made it, too.
+        return to if copied and versions.delete(self._full(found.path), found.stamp) else None
+
+    def _versions(self) -> Versions:
+        if self.versions is None:
+            raise InvalidInput("objects cannot be moved or deleted in this store: set after='keep'")
+        return self.versions
+
+    def ours(self, folder: str, path: str, suffix: str) -> str:
+        """Return the path below `.received` or `.refused` for a file, within the longest key."""
+        return shortened(f"{folder}/{path}", suffix, LONGEST_KEY - bytes_of(f"{self.prefix}/.why"))
+
+    def has(self, path: str) -> bool:
+        """Return whether a receipt or a note exists."""
+        return bool(self.fs.exists(self._full(path)))
+
+    def drop(self, found: Found) -> bool:
+        """Delete a file unless it has another version now; return whether it was deleted."""
+        return self._versions().delete(self._full(found.path), found.stamp)
+
+    def note(self, path: str, text: str) -> None:
+        """Write a receipt or a note."""
+        self.fs.pipe_file(self._full(path), text.encode("utf-8", "backslashreplace"))
+
+    def _full(self, path: str) -> str:
+        return f"{self.prefix}/{path}"
+
+    def _is_there(self, found: Found) -> bool:
+        self.fs.invalidate_cache()
+        try:
+            about = self.fs.info(self._full(found.path))
+        except FileNotFoundError:
+            return False
+        return int(about.get("size") or 0) == found.size and version_tag(about) == found.stamp

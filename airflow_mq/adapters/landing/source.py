@@ -1,0 +1,301 @@
+"""Source of messages from the new files of a landing place."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from typing import IO, TypedDict, cast
+
+from ...core.errors import InvalidInput, MessageQueueError
+from ...core.message import check_seconds
+from .. import BATCH_BYTES, Arrived, Changed, key_for, log
+from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
+from .listing import Listing
+from .names import text_of
+from .place import RECEIVED, REFUSED, Found, Place
+
+MOVE, DELETE, KEEP = AFTER = "move", "delete", "keep"
+#: An origin's turn ends after this many messages or bytes if other origins wait.
+TURN, TURN_BYTES = 500, 4 << 20
+_TOKENS = re.compile(r"(\{origin\*?\}|\*\*|\*|\?)")
+_MEANS = {"{origin}": "(?P<origin>[^/]+)", "{origin*}": "(?P<origin>.+)", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class NotMoved(MessageQueueError):
+    """Received files could not be moved out of the landing folder and would be received again."""
+
+
+class LandingOptions(TypedDict, total=False):
+    """Options of a landing, see `Landing`."""
+
+    regex: str | None
+    lines: bool
+    settle: float
+    after: str
+
+
+def origin_pattern(pattern: str | None, regex: str | None) -> re.Pattern[str]:
+    """Return the regular expression that takes the origin from a path, or raise `InvalidInput`."""
+    if (pattern is None) == (regex is None):
+        raise InvalidInput(
+            f"specify exactly one of pattern, regex; got {'none' if regex is None else 'both'}: "
+            "a pattern is like {origin}/*.json"
+        )
+    if regex is None:
+        parts = _TOKENS.split(str(pattern))
+        regex = "".join(_MEANS[part] if part in _MEANS else re.escape(part) for part in parts)
+        if sum(part.startswith("{origin") for part in parts) != 1:
+            raise InvalidInput(f"invalid pattern {pattern!r}: expected exactly one {{origin}} or {{origin*}}")
+    try:
+        found = re.compile(regex, re.DOTALL)
+    except re.error as error:
+        raise InvalidInput(f"invalid regular expression {regex!r}: {error}") from None
+    if "origin" not in found.groupindex:
+        raise InvalidInput(f"invalid regular expression {regex!r}: expected a group origin, (?P<origin>…)")
+    return found
+
+
+class Landing:
+    """New files of a place, as messages."""
+
+    def __init__(
+        self, place: Place, pattern: str | None = None, *, regex: str | None = None, lines: bool = False,
+        settle: float = 2.0, after: str = MOVE,
+    ) -> None:  # fmt: skip
+        """Prepare to read a place.
+
+        :param pattern: takes the origin from a path: `{origin}/*.json`.
+        :param regex: alternative to `pattern`: a regular expression with a group `origin` that matches the whole path.
+        :param lines: whether each line of a file is a message, instead of the file.
+        :param settle: seconds for which a file must not have changed.
+        :param after: action for a file that the queue has stored: `move` it below `.received`, `delete` it, or `keep`
+            it in place and write a receipt below `.received`.
+        """
+        self.place, self.lines, self.after = place, lines, after
+        self._pattern = origin_pattern(pattern, regex)
+        if after not in AFTER:
+            raise InvalidInput(f"invalid after {after!r}: expected {' or '.join(map(repr, AFTER))}")
+        self.settle = check_seconds(settle, "settle")
+        self._source: Generator[Arrived, None, None] | None = None
+        #: File of each fetched message, and whether the file is stored completely once the message is.
+        self._of: dict[str, tuple[Found, bool]] = {}
+        #: Files that are not read again: they were refused, are left for a later run, or cannot be moved.
+        self._done: set[str] = set()
+        #: Files that were read since the last complete listing.
+        self._seen: set[Found] = set()
+        self._moved = self._not_moved = 0
+        self._why_not = ""
+        #: Number of files in this listing that the pattern does not match, and the first of them.
+        self.unmatched, self.first_unmatched = 0, ""
+
+    def fetch(self, most: int) -> Sequence[Arrived]:
+        """Return the next messages, or none when all files were read. The call after that lists the place again."""
+        if self._source is None:
+            self._source = self._arrivals()
+        arrived: list[Arrived] = []
+        size = 0
+        while len(arrived) < most and size < BATCH_BYTES:
+            message = next(self._source, None)
+            if message is None:
+                break
+            arrived.append(message)
+            size += message.size
+        if not arrived:
+            self._source = None
+            self._report_not_moved()
+        return arrived
+
+    def commit(self, arrived: Sequence[Arrived]) -> None:
+        """Move or delete the files that the queue has stored completely."""
+        for message in arrived:
+            found, is_last = self._of.pop(message.key)
+            if is_last and found.path not in self._done:
+                self._put_away(found)
+
+    def _put_away(self, found: Found) -> None:
+        try:
+            is_away = self._out(found)
+        except OSError as error:
+            self._done.add(found.path)
+            self._not_moved, self._why_not = self._not_moved + 1, str(error)
+            log.error("%s is in the queue and cannot be moved out of the landing folder: %s", ascii(found.path), error)
+            return
+        if is_away:
+            self._moved += 1
+        else:
+            log.warning("%s changed after it was received; its new version will be received", ascii(found.path))
+
+    def _out(self, found: Found) -> bool:
+        """Move or delete a file, or write its receipt; return false if it has another version now."""
+        if self.after == DELETE:
+            return self.place.drop(found)
+        if self.after == MOVE:
+            return self.place.move(found, RECEIVED) is not None
+        self.place.note(self._receipt(found, RECEIVED), f"{text_of(found.path)}@{found.stamp}\n")
+        return True
+
+    def _receipt(self, found: Found, folder: str) -> str:
+        """Return the path of the receipt for this version of a file."""
+        return self.place.ours(folder, found.path, f".{found.short}{'.why' if folder == REFUSED else ''}")
+
+    def _is_known(self, found: Found) -> bool:
+        """Return whether a file that is kept in place was received or refused before."""
+        return any(self.place.has(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
+
+    def _report_not_moved(self) -> None:
+        """Raise `NotMoved` if no file at all could be moved: then the place is at fault, not a file."""
+        count, moved = self._not_moved, self._moved
+        self._not_moved = self._moved = 0
+        if count and not moved:
+            raise NotMoved(
+                f"none of {count:,} received files could be moved out of {self.place.name!r} ({self._why_not}): after "
+                "the ring's key_window they would be received again; grant the right to rename and delete there, then "
+                "retry"
+            )
+
+    def refuse(self, arrived: Arrived, why: str) -> None:
+        """Move a file below `.refused`, with a note that states the reason."""
+        found, _ = self._of.pop(arrived.key)
+        if found.path in self._done:
+            return
+        self._done.add(found.path)
+        try:
+            note = f"{arrived.place}: {why}\n"
+            if self.after == KEEP:
+                self.place.note(self._receipt(found, REFUSED), note)
+            elif (where := self.place.move(found, REFUSED)) is not None:
+                self.place.note(f"{where}.why", note)
+        except OSError as error:
+            log.error("%s cannot be moved below %s: %s", ascii(found.path), REFUSED, error)
+
+    def skip(self, arrived: Arrived, why: str) -> None:
+        """Leave a file for a later run."""
+        found, _ = self._of.pop(arrived.key)
+        self._done.add(found.path)
+
+    def close(self) -> None:
+        """Close a file that is being read by lines; no other file stays open between two calls."""
+        if self._source is not None:
+            self._source.close()
+        self._source = None
+
+    def _arrivals(self) -> Generator[Arrived, None, None]:
+        """Yield messages until a listing holds all files; origins take turns."""
+        while True:
+            listing = self._list()
+            waiting = deque(deque(Reading(found, origin) for found in files) for origin, files in listing.by_origin())
+            while waiting:
+                files = waiting.popleft()
+                yield from self._turn(files, alone=not waiting)
+                if files:
+                    waiting.append(files)
+            if not listing.is_partial:
+                self._seen = set()
+                return
+
+    def _list(self) -> Listing:
+        """Return the files that were not read since the last complete listing."""
+        self.unmatched, self.first_unmatched = 0, ""
+        listing, still_there = Listing(), set()
+        for found in self.place.files(self.settle):
+            matched = self._pattern.fullmatch(found.path)
+            if matched is None:
+                self.first_unmatched = self.first_unmatched or found.path
+                self.unmatched += 1
+            elif found in self._seen:
+                still_there.add(found)
+            elif found.path not in self._done:
+                listing.add(matched["origin"], found)
+        self._seen = still_there
+        return listing
+
+    def _turn(self, files: deque[Reading], alone: bool) -> Iterator[Arrived]:
+        """Yield an origin's messages until its turn ends; the rest stays in `files`."""
+        count = size = 0
+        while files and (alone or (count < TURN and size < TURN_BYTES)):
+            reading = files[0]
+            with closing(self._of_file(reading)) as arrivals:
+                for message in arrivals:
+                    count, size = count + 1, size + message.size
+                    yield message
+                    if not alone and (count >= TURN or size >= TURN_BYTES):
+                        break
+                else:
+                    reading.is_done = True
+            if reading.is_done:
+                files.popleft()
+                self._seen.add(reading.found)
+
+    def _of_file(self, reading: Reading) -> Generator[Arrived, None, None]:
+        found = reading.found
+        if found.path in self._done or (self.after == KEEP and not reading.number and self._is_known(found)):
+            return
+        try:
+            if self.lines:
+                yield from self._lines(reading)
+            else:
+                reading.is_done = True
+                yield self._whole(found, reading.origin)
+        except (Changed, FileNotFoundError):
+            log.info("%s changed while it was read; it is left for the next run", ascii(found.path))
+        except PermissionError as error:
+            key = self._key(found)
+            self._of[key] = found, True
+            yield Arrived(key, reading.origin, b"", found.path, unfit=f"it cannot be read: {error.strerror}", size=1)
+
+    def _key(self, found: Found, *more: str) -> str:
+        return key_for("landing", self.place.name, found.path + "@" + found.stamp, *more)
+
+    def _whole(self, found: Found, origin: str) -> Arrived:
+        key = self._key(found)
+        payload, content = None, None
+        if found.size <= INLINE:
+            with self._content(found, 0, found.size) as file:
+                payload = file.read()
+        else:
+            content = lambda: self._content(found, 0, found.size)  # noqa: E731
+        self._of[key] = found, True
+        headers = {"path": text_of(found.path)}
+        return Arrived(key, origin, payload, found.path, headers, content, found.size, replaceable=True)
+
+    def _content(self, found: Found, start: int, length: int) -> IO[bytes]:
+        """Open a stretch of a file; reading it raises `Changed` at its end if the file has another version."""
+        file = self.place.open(found)
+        is_whole = length == found.size
+        return cast("IO[bytes]", Stretch(file, start, length, is_whole, lambda: self.place.is_same(found, file)))
+
+    def _lines(self, reading: Reading) -> Iterator[Arrived]:
+        found = reading.found
+        with self.place.open(found) as file, changed_meanwhile(lambda: self.place.is_same(found, file)):
+            file.seek(reading.offset)
+            for line in read_lines(file, reading):
+                if found.path in self._done:
+                    return
+                if not line.length:
+                    continue
+                before, reading.waiting = reading.waiting, self._line(reading, line)
+                if before is not None:
+                    self._of[before.key] = found, False
+                    yield before
+                if reading.waiting.unfit:
+                    break
+            if not self.place.is_same(found, file):
+                raise Changed()
+            last = reading.waiting or self._line(reading, Line(1, 0, 0, b""))
+            reading.is_done = True
+            self._of[last.key] = found, True
+            yield last
+
+    def _line(self, reading: Reading, line: Line) -> Arrived:
+        found = reading.found
+        place = f"{found.path}:{line.number}"
+        content = None
+        if line.data is None:
+            content = lambda: self._content(found, line.start, line.length)  # noqa: E731
+        headers = {"path": text_of(found.path), "line": str(line.number)}
+        key = self._key(found, str(line.number))
+        return Arrived(
+            key, reading.origin, line.data, place, headers, content, line.length, line.unfit, replaceable=True
+        )
