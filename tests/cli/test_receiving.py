@@ -72,6 +72,6 @@ def test_a_cluster_that_does_not_answer(mq: Terminal, tmp_path: Path) -> None:
     settings = tmp_path / "kafka.json"
     settings.write_text(json.dumps({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
     said = mq("message", "receive-kafka", "orders", "--config", str(settings), "--patience", "0.2", code=3)
-    assert "is it up" in said.err
+    assert "check that it is up" in said.err
     settings.write_text("[]")
     assert "no object" in mq("message", "receive-kafka", "orders", "--config", str(settings), code=2).err
