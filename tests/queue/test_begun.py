@@ -136,7 +136,7 @@ def test_explain_names_what_kept_a_message_from_its_processor(queue: MessageQueu
     for at in (0, 1):
         told = queue.inspect.explain_message(Address("acme", 0, at))
         assert "; it was not tried in block " in told.sentence
-        assert "InvalidInput: the function no_such_module:process cannot be loaded (ModuleNotFound" in told.sentence
+        assert "InvalidInput: cannot load function no_such_module:process (ModuleNotFound" in told.sentence
 
 
 def test_all_that_an_error_set_aside_goes_back_once_it_is_fixed(make_queue: Maker) -> None:

@@ -401,7 +401,7 @@ def test_it_is_too_heavy(small: MessageQueue) -> None:
     do(small, block)
     assert why(small, "acme:0:0") == ("set aside", None)
     assert small.inspect.explain("acme").reason == "set aside"
-    assert "overweight judge acme:0:0" in small.inspect.explain_message(Address("acme", 0, 0)).remedies[1]
+    assert "set-aside requeue acme:0:0" in small.inspect.explain_message(Address("acme", 0, 0)).remedies[1]
     told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
     assert "weighs 11/0" in told and told.endswith("; it waits for a person.") and ". " not in told
     small.admin.change_ring(service_weight=Weight(11, 1 << 20))

@@ -26,7 +26,7 @@ def test_the_headers_of_a_message_are_bounded_whichever_way_it_comes(make_queue:
         lambda said: queue.enqueue_messages("acme", [Message(b"b", key="k", headers=said)]),
     ]
     for way in ways:
-        with pytest.raises(InvalidMessage, match=r"11 bytes \(max_headers=10\)"):
+        with pytest.raises(InvalidMessage, match=r"headers too long \(11 bytes\).*max_headers=10"):
             way(ELEVEN)
     assert queue.footprints() == []
     for way in ways:
