@@ -40,7 +40,7 @@ class Reference(bytes):
         if len(data) != REFERENCE_BYTES or not data.startswith(MAGIC):
             raise InvalidMessage(
                 f"invalid reference to an external payload ({len(data):,} bytes): expected {REFERENCE_BYTES} bytes "
-                "from put_blob"
+                "from payloads.put"
             )
         return cls(data)
 

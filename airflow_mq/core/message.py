@@ -120,9 +120,11 @@ class Message:
         cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
         headers: Mapping[str, str] | None = None, priority: str | None = None,
     ) -> Message:  # fmt: skip
-        """Return a message with an external payload that `put_blob` stored."""
+        """Return a message with an external payload that `queue.payloads.put` stored."""
         if not isinstance(blob, Reference):
-            raise InvalidMessage(f"invalid blob ({type(blob).__name__}): expected the reference that put_blob returned")
+            raise InvalidMessage(
+                f"invalid blob ({type(blob).__name__}): expected the reference that payloads.put returned"
+            )
         return cls(blob, key, weight, headers, priority)
 
 

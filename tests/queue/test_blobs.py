@@ -409,7 +409,7 @@ def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> N
             queue.payloads.enqueue("acme", wrong)
     with pytest.raises(InvalidInput, match="chunks of a payload are bytes"):
         queue.payloads.enqueue("acme", iter(["text"]))  # type: ignore[arg-type]
-    with pytest.raises(InvalidMessage, match="the reference that put_blob returned"):
+    with pytest.raises(InvalidMessage, match="the reference that payloads.put returned"):
         Message.of_blob(LARGE)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         queue.payloads.open("orders")

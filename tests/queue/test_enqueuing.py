@@ -72,7 +72,9 @@ def test_pages_take_what_fits(make_queue: Maker) -> None:
 
 def test_a_message_that_is_too_long_leaves_nothing_of_its_call(make_queue: Maker) -> None:
     queue = make_queue(heap_size=45)
-    with pytest.raises(MessageTooLong, match=r"message too long \(41 bytes\): a page of this ring holds at most 40 bytes"):
+    with pytest.raises(
+        MessageTooLong, match=r"message too long \(41 bytes\): a page of this ring holds at most 40 bytes"
+    ):
         queue.enqueue_messages("acme", [b"fine", b"x" * 41])
     with pytest.raises(MessageTooLong):
         queue.enqueue_messages([("other", b"fine"), ("acme", b"x" * 41)])

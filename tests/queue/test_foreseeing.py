@@ -314,8 +314,8 @@ def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
             queue.inspect.dry_run(seed=SEED, **wrong)  # type: ignore[arg-type]
     with make_queue("free", service_weight=None, order="rotation") as free:
         with pytest.raises(InvalidInput, match="service weight"):
-            free.forecast()
-        assert free.forecast(limit=Weight(1, 1)) == []
+            free.inspect.forecast()
+        assert free.inspect.forecast(limit=Weight(1, 1)) == []
 
 
 # Every reason why something waits.
