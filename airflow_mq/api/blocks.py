@@ -50,7 +50,7 @@ def blocks(
 ) -> schemas.Blocks:  # fmt: skip
     """Return blocks, latest first, each with its run and that run's tasks."""
     with opened(conn_id, ring) as queue:
-        found = queue.inspect.block_glances(before, limit)
+        found = queue.inspect.blocks(before, limit)
     rows = [views.block(block) for block in found]
     tasks = tasks_of(who, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
     for row in rows:
@@ -77,6 +77,6 @@ def events(
     """Return events, latest first; continue with `after=next`, even if a page of them is empty."""
     before = min(int(after), (1 << 63) - 1) if after else None
     with opened(conn_id, ring) as queue:
-        found, following = queue.inspect.recent_events(before, limit, origin=origin or None, name=kind)
+        found, following = queue.inspect.latest_events(before, limit, origin=origin or None, name=kind)
     rows = [views.event(event) for event in found]
     return schemas.Events(rows=rows, next=None if following is None else str(following))

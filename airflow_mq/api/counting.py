@@ -44,7 +44,7 @@ _lock = Lock()
 
 def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
     """A survey of a ring: of this moment where that is quickly had, else how far it has come."""
-    state = queue.inspect.pulse_of_ring()
+    state = queue.inspect.ring_version()
     with _lock:
         count = _known(conn_id, queue.ring)
         fresh = count.survey.done and (

@@ -144,7 +144,7 @@ def set_aside(
     with opened(conn_id, ring) as queue:
         start = Address.parse(after) if after else None
         found, following = _matching(queue, start, limit, reason, before_block, error)
-        most = queue.inspect.most_of_a_message()
+        most = queue.inspect.max_message_weight()
         total = _counted(queue, error) if reason is None and before_block is None else None
     rows = [views.set_aside(message, most) for message in found]
     return schemas.SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 
 from airflow_mq.core.events import Event
 from airflow_mq.core.message import Address
-from airflow_mq.queue import MessageQueue, QueueGlance, SetAside
+from airflow_mq.queue import MessageQueue, QueueState, SetAside
 
 from .access import Reader
 from .blocks import Kind
@@ -43,7 +43,7 @@ def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str =
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal after
-        found = queue.inspect.glances(prefix, after, AT_ONCE)
+        found = queue.inspect.queues(prefix, after, AT_ONCE)
         after = found[-1].origin if found else after
         chosen = (one for one in found if wanted in one.origin.casefold())
         return map(_queue, chosen), len({one.origin for one in found}) >= AT_ONCE
@@ -52,7 +52,7 @@ def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str =
     return _file("queues", conn_id, ring, names, look)
 
 
-def _queue(one: QueueGlance) -> Sequence[Any]:
+def _queue(one: QueueState) -> Sequence[Any]:
     return (one.origin, one.priority, one.messages, one.size, one.more, one.in_flight, one.set_aside, one.oldest,
             one.passed_by)  # fmt: skip
 
@@ -86,7 +86,7 @@ def events(
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
         nonlocal before
-        found, before = queue.inspect.recent_events(before, AT_ONCE, origin=origin or None, name=kind)
+        found, before = queue.inspect.latest_events(before, AT_ONCE, origin=origin or None, name=kind)
         return map(_event, found), before is not None
 
     names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")

@@ -33,10 +33,10 @@ def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
     The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
     """
     with opened(conn_id, ring) as queue:
-        seen, config = queue.inspect.glance(ARCS), queue.config
+        seen, config = queue.inspect.ring(ARCS), queue.config
         survey = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
-        latest = queue.inspect.block_glances(limit=1)
+        latest = queue.inspect.blocks(limit=1)
     queues = max(len(survey.depths), len(seen.queues))
     drawn_messages, drawn_bytes = sum(arc.messages for arc in seen.queues), sum(arc.size for arc in seen.queues)
     messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)
@@ -68,4 +68,4 @@ def fairness(
 
 def _waiting_counted(queue: MessageQueue) -> int:
     """Return how many waiting queues to include: none if many are new, because loading those takes long."""
-    return LOOKED_AT if queue.inspect.glance(1).ready >= LOOKED_AT or not queue.inspect.has_many_news() else 0
+    return LOOKED_AT if queue.inspect.ring(1).ready >= LOOKED_AT or not queue.inspect.has_many_newcomers() else 0

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, HTTPException, Query
 
 from airflow_mq.core.priority import HIGH, book_name, origin_of, priority_of
-from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueGlance, Server
+from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueState, Server
 from airflow_mq.queue.inspect.page import Received
 from airflow_mq.queue.inspect.summaries import LATELY
 from airflow_mq.words import when
@@ -51,7 +51,7 @@ def queues(
     with opened(conn_id, ring) as queue:
         got, servers = _received(conn_id, queue)
         if sort == "origin" and not search:
-            found = queue.inspect.glances(prefix, str(place or ""), limit + 1)
+            found = queue.inspect.queues(prefix, str(place or ""), limit + 1)
             origins = list(dict.fromkeys(one.origin for one in found))
             more = len(origins) > limit
             found = [one for one in found if one.origin in set(origins[:limit])]
@@ -62,7 +62,7 @@ def queues(
         names = _chosen(dict(survey.depths), got, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.inspect.glance_at(wanted), got, servers, survey.depths)
+        rows = _rows(queue, queue.inspect.queues(among=wanted), got, servers, survey.depths)
     more = start + limit < len(names)
     key = sort if not search else f"{sort}?"
     following = _cursor(key, start + limit) if more else None
@@ -110,7 +110,7 @@ def _read_cursor(text: str, sort: str) -> str | int | None:
 
 def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str], Received], Sequence[Server]]:
     """What queues got of the latest blocks, and of whom: it changes when a block is planned, and not before."""
-    latest = queue.inspect.latest_in_ledger()
+    latest = queue.inspect.latest_ledger_block()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
     if known is None or known[0] != latest:
@@ -123,7 +123,7 @@ def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str
 
 
 def _rows(
-    queue: MessageQueue, found: Sequence[QueueGlance], got: Mapping[tuple[str, str], Received],
+    queue: MessageQueue, found: Sequence[QueueState], got: Mapping[tuple[str, str], Received],
     servers: Sequence[Server], depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[schemas.Queue]:  # fmt: skip
     paused = {one.origin: one for one in queue.admin.paused()}
@@ -136,7 +136,7 @@ def _rows(
 
 
 def row(
-    one: QueueGlance, pause: Paused | None, got: Received, servers: Sequence[Server], depth: QueueDepth | None = None
+    one: QueueState, pause: Paused | None, got: Received, servers: Sequence[Server], depth: QueueDepth | None = None
 ) -> schemas.Queue:  # fmt: skip
     """A line of the table."""
     minutes = LATELY / 60
@@ -153,7 +153,7 @@ def row(
     )  # fmt: skip
 
 
-def _why(one: QueueGlance, pause: Paused | None, servers: Sequence[Server]) -> str:
+def _why(one: QueueState, pause: Paused | None, servers: Sequence[Server]) -> str:
     """Why it waits, as far as it is seen at a glance; `explain` of the queue itself says more."""
     if one.passed_by == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
@@ -182,13 +182,13 @@ def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
 def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
     """One queue: its figures, why it waits, its pages, and how it is set."""
     with opened(conn_id, ring) as opened_queue:
-        found = opened_queue.inspect.glance_at([(origin, priority)])
-        pages = opened_queue.inspect.page_glances(origin, priority)
-        settings = opened_queue.inspect.settings_of(origin)
+        found = opened_queue.inspect.queues(among=[(origin, priority)])
+        pages = opened_queue.inspect.pages(origin, priority)
+        settings = opened_queue.inspect.origin_settings(origin)
         if not found and not pages:
             raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
         got, servers = _received(conn_id, opened_queue)
-        nothing = QueueGlance(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
+        nothing = QueueState(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
         (row,) = _rows(opened_queue, found or [nothing], got, servers)
         explained = _explained(opened_queue, origin, priority)
     return schemas.QueueDetail(
@@ -200,7 +200,7 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
 
 
 def _explained(queue: MessageQueue, origin: str, priority: str) -> schemas.Explained:
-    if queue.inspect.has_many_news():
+    if queue.inspect.has_many_newcomers():
         sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
         return schemas.Explained(reason="new", sentence=sentence)
     if queue.config.service_weight is None and not any(one.limit for one in queue.inspect.servers()):

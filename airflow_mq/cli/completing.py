@@ -80,7 +80,7 @@ def _rings(session: Session, prefix: str) -> list[str]:
 
 def _origins(session: Session, prefix: str) -> list[str]:
     with session.queue() as queue:
-        return list(dict.fromkeys(one.origin for one in queue.inspect.glances(prefix, limit=_MOST)))
+        return list(dict.fromkeys(one.origin for one in queue.inspect.queues(prefix, limit=_MOST)))
 
 
 def _set_aside(session: Session, prefix: str) -> dict[str, str]:

@@ -88,7 +88,7 @@ def set_origin(session: Session, args: Namespace) -> None:
 def show_origin(session: Session, args: Namespace) -> None:
     """Tell how an origin is served."""
     with session.queue() as queue:
-        found = queue.inspect.settings_of(args.origin)
+        found = queue.inspect.origin_settings(args.origin)
     if session.out.as_json:
         session.out.value({"origin": args.origin, **asdict(found)})
         return

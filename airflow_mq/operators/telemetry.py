@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
     from airflow_mq.core.settle import Answers
     from airflow_mq.processors import Part, Processors
-    from airflow_mq.queue import Carried
+    from airflow_mq.queue import MessageHeaders
 
 
 def planned(queue: MessageQueue, block: Block, began: int) -> Carrier:
@@ -25,7 +25,7 @@ def planned(queue: MessageQueue, block: Block, began: int) -> Carrier:
     metrics.planned(queue, block, (tracing.now() - began) / 1e9)
     if not queue.session.traces:
         return {}
-    carried = harmless(queue.inspect.carried)(block, LINKS, tracing.is_traced) or []
+    carried = harmless(queue.inspect.headers)(block, LINKS, tracing.is_traced) or []
     links = list({one.headers["traceparent"]: one.headers for one in carried}.values())
     said = _said(queue, "plan", block.id)
     return tracing.tell(f"plan {queue.ring}", began, kind="CONSUMER", links=links, **said, **{
@@ -88,7 +88,7 @@ class Settling:
     def __init__(self, queue: MessageQueue, token: str, trace: Carrier | None = None) -> None:
         self.queue, self.token, self.trace, self.began = queue, token, trace, tracing.now()
         self.planned_at: clock | None = None
-        self.carried: list[Carried] = []
+        self.carried: list[MessageHeaders] = []
         self.answers: Mapping[str, Answers] = {}
         if queue.session.traces or metrics.is_on():
             harmless(self._look)()
@@ -97,7 +97,7 @@ class Settling:
         block = self.queue.blocks.get(self.token)
         self.planned_at = block.planned_at
         if self.queue.session.traces and block.state == "planned":
-            self.carried = self.queue.inspect.carried(block, OUTCOMES, tracing.is_traced)
+            self.carried = self.queue.inspect.headers(block, OUTCOMES, tracing.is_traced)
             self.answers = self.queue.blocks.reported(block)
 
     def told(self, summary: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Settling:
     def _seconds(self) -> float | None:
         return None if self.planned_at is None else (clock.now(timezone.utc) - self.planned_at).total_seconds()
 
-    def _tell_of(self, one: Carried, block: Carrier | None, number: int) -> None:
+    def _tell_of(self, one: MessageHeaders, block: Carrier | None, number: int) -> None:
         answers = self.answers.get(one.address.book)
         fate, wrong = fate_of(answers.get(one.address.page, one.address.index) if answers else None)
         began = self.began if self.planned_at is None else int(self.planned_at.timestamp() * 1e9)

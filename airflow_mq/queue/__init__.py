@@ -28,12 +28,12 @@ from .inspect.backlog import Backlog, Depth
 from .inspect.check.inboxes import Repair
 from .inspect.explain import Explanation
 from .inspect.forecast import ForeseenBlock, ForeseenQueue
-from .inspect.headers import Carried
+from .inspect.headers import MessageHeaders
 from .inspect.history import Step, Story
 from .inspect.inspect import Inspect
-from .inspect.page import RingGlance
+from .inspect.page import RingState
 from .inspect.reading import Footprints, Reader
-from .inspect.summaries import BlockGlance, PageGlance, QueueGlance
+from .inspect.summaries import BlockState, PageState, QueueState
 from .inspect.survey import QueueDepth, Survey
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
@@ -310,8 +310,7 @@ __all__ = [
     "Batch",
     "BatchProcessor",
     "Block",
-    "BlockGlance",
-    "Carried",
+    "BlockState",
     "Commands",
     "Delivery",
     "Depth",
@@ -325,17 +324,18 @@ __all__ = [
     "Judgement",
     "LedgerBlock",
     "Listener",
+    "MessageHeaders",
     "MessageQueue",
-    "PageGlance",
+    "PageState",
     "Paused",
     "Peeked",
     "Processor",
     "Push",
     "QueueDepth",
-    "QueueGlance",
+    "QueueState",
     "ReferenceToken",
     "Report",
-    "RingGlance",
+    "RingState",
     "Server",
     "Serviced",
     "SetAside",

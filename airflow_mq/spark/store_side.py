@@ -165,7 +165,7 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
 
 def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
     # A claim that was planned before claims recorded it goes by what is set now.
-    return bool(queue.inspect.settings_of(claim.whose).ordered) if claim.ordered is None else claim.ordered
+    return bool(queue.inspect.origin_settings(claim.whose).ordered) if claim.ordered is None else claim.ordered
 
 
 def block_name(block: int, token: str) -> str:

@@ -346,7 +346,7 @@ def test_a_block_does_not_fail_with_its_trace(
 
     send(sqlite_queue, "a1", b"x")
     monkeypatch.setattr(tracing, "_start", broken)
-    monkeypatch.setattr(Inspect, "carried", broken)
+    monkeypatch.setattr(Inspect, "headers", broken)
 
     assert run.whole()["processed"] == 1
     assert "what happens here is not told (RuntimeError)" in caplog.text

@@ -101,8 +101,8 @@ class Lab:
 
     def first_data(self) -> None:
         """What the overview and the first page of queues ask of the store."""
-        self.queue.inspect.glance(ARCS)
-        self.queue.inspect.glances(limit=ROWS)
+        self.queue.inspect.ring(ARCS)
+        self.queue.inspect.queues(limit=ROWS)
 
     def settle(self, block: Block) -> None:
         """All of it done."""

@@ -69,14 +69,14 @@ def test_what_was_swept_waits_for_a_person_too(queue: MessageQueue) -> None:
     queue.enqueue_message("b", b"zzz")
     assert queue.sweep_queue("a") == 8
 
-    found, look, seen = queue.inspect.backlog(5), Watcher(queue.session).look(), queue.inspect.glances()
+    found, look, seen = queue.inspect.backlog(5), Watcher(queue.session).look(), queue.inspect.queues()
 
     assert (found.messages, found.size, found.queues, found.set_aside) == (1, 3, 1, 8)
     assert [(one.name, one.messages) for one in found.deepest] == [("b", 1)]
     assert look.totals is not None and (look.totals.ready, look.totals.waiting, look.totals.set_aside) == (1, 1, 8)
     assert [(one.origin, one.ready, one.set_aside) for one in seen] == [("a", 0, 8), ("b", 1, 0)]
     assert queue.set_aside.count() == len(queue.set_aside.list("a", limit=100)) == 8 and queue.set_aside.count(3) == 3
-    assert [one.origin for one in queue.inspect.glance().queues] == ["b"] == [one.origin for one in look.turns]
+    assert [one.origin for one in queue.inspect.ring().queues] == ["b"] == [one.origin for one in look.turns]
 
 
 def test_the_oldest_come_first(queue: MessageQueue) -> None:

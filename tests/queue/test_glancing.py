@@ -38,29 +38,29 @@ def busy(store_uri: str) -> Iterator[MessageQueue]:
 
 def test_a_glance_tells_what_footprints_tell(busy: MessageQueue) -> None:
     seen: dict[str, tuple[int, int]] = {}
-    for one in busy.inspect.glances(limit=1_000):
+    for one in busy.inspect.queues(limit=1_000):
         count, size = seen.get(one.origin, (0, 0))
         seen[one.origin] = (count + one.messages, size + one.size)
         assert not one.more and one.ready + one.in_flight + one.set_aside == one.messages
         assert one.oldest is not None or one.messages == one.set_aside
     assert seen == {origin: (its.count, its.size) for origin, its in busy.footprints(limit=1_000) if its.count}
-    assert sum(one.set_aside for one in busy.inspect.glances(limit=1_000)) == busy.set_aside.count() > 0
-    assert busy.inspect.glance().in_flight == busy.blocks.list("planned")[0].messages
+    assert sum(one.set_aside for one in busy.inspect.queues(limit=1_000)) == busy.set_aside.count() > 0
+    assert busy.inspect.ring().in_flight == busy.blocks.list("planned")[0].messages
 
 
 def test_a_glance_is_the_ring_from_its_head_on(busy: MessageQueue) -> None:
     order = [("high", origin) for origin in busy.inspect.ring_order(100, "high")]
     order += [("regular", origin) for origin in busy.inspect.ring_order(100)]
-    assert [(one.priority, one.origin) for one in busy.inspect.glance(100).queues] == order
-    assert [(one.priority, one.origin) for one in busy.inspect.glance(5).queues] == order[:5]
-    assert busy.inspect.glance_at([(origin, priority) for priority, origin in order[:3]]) == list(
-        busy.inspect.glance(3).queues
+    assert [(one.priority, one.origin) for one in busy.inspect.ring(100).queues] == order
+    assert [(one.priority, one.origin) for one in busy.inspect.ring(5).queues] == order[:5]
+    assert busy.inspect.queues(among=[(origin, priority) for priority, origin in order[:3]]) == list(
+        busy.inspect.ring(3).queues
     )
 
 
 def test_a_survey_counts_everything_once(busy: MessageQueue) -> None:
     survey = busy.inspect.survey()
-    glances = busy.inspect.glances(limit=1_000)
+    glances = busy.inspect.queues(limit=1_000)
     assert survey.done and not survey.cut_short
     assert survey.messages == sum(one.messages for one in glances) == len(busy)
     assert survey.size == sum(one.size for one in glances)
@@ -68,10 +68,10 @@ def test_a_survey_counts_everything_once(busy: MessageQueue) -> None:
 
 
 def test_a_survey_is_the_same_while_nothing_changes(busy: MessageQueue) -> None:
-    before = busy.inspect.pulse_of_ring()
-    assert busy.inspect.pulse_of_ring() == before
+    before = busy.inspect.ring_version()
+    assert busy.inspect.ring_version() == before
     busy.enqueue_message("o01", b"x")
-    assert busy.inspect.pulse_of_ring() != before
+    assert busy.inspect.ring_version() != before
 
 
 def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monke
         for _ in range(15):
             queue.enqueue_message("loud", b"x")
         queue.enqueue_message("quiet", b"x")
-        loud, quiet = queue.inspect.glances()
+        loud, quiet = queue.inspect.queues()
         assert (loud.messages, loud.more) == (10, True) and (quiet.messages, quiet.more) == (1, False)
         assert queue.inspect.survey().messages == 16
 
@@ -91,21 +91,21 @@ def test_events_backwards_are_events(busy: MessageQueue) -> None:
     for limit in (7, 1_000_000):
         seen, before = [], None
         while True:
-            found, before = busy.inspect.recent_events(before, limit)
+            found, before = busy.inspect.latest_events(before, limit)
             seen += found
             if before is None:
                 break
         assert seen == known
-    mine, _ = busy.inspect.recent_events(limit=10_000, origin="o05")
+    mine, _ = busy.inspect.latest_events(limit=10_000, origin="o05")
     assert mine == [event for event in known if event.origin == "o05"]
-    heavy, _ = busy.inspect.recent_events(limit=10_000, name="OverweightEnqueued")
+    heavy, _ = busy.inspect.latest_events(limit=10_000, name="OverweightEnqueued")
     assert heavy == [event for event in known if event.name == "OverweightEnqueued"] != []
 
 
 def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> None:
-    blocks = busy.inspect.block_glances()
+    blocks = busy.inspect.blocks()
     assert [one.state for one in blocks] == ["planned", *["settled"] * 4]
-    assert [one.id for one in busy.inspect.block_glances(blocks[2].id, 2)] == [one.id for one in blocks[3:5]]
+    assert [one.id for one in busy.inspect.blocks(blocks[2].id, 2)] == [one.id for one in blocks[3:5]]
     for one in blocks:
         (page,) = busy.inspect.ledger(block=one.id)
         assert list(one.entries) == page.entries
@@ -115,7 +115,7 @@ def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> N
 
 
 def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
-    pages = busy.inspect.page_glances("o05")
+    pages = busy.inspect.pages("o05")
     assert [one.page for one in pages] == sorted(one.page for one in pages)
     assert sum(one.kept for one in pages) == len(busy.set_aside.list("o05"))
     assert [one.state for one in pages].count("head") <= 1
@@ -123,8 +123,8 @@ def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
 
 def test_shares_are_those_of_the_ledger(busy: MessageQueue) -> None:
     latest, found = busy.inspect.shares()
-    assert latest == busy.blocks.list()[0].id == busy.inspect.latest_in_ledger()
-    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.inspect.block_glances())
+    assert latest == busy.blocks.list()[0].id == busy.inspect.latest_ledger_block()
+    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.inspect.blocks())
 
 
 def test_few_are_looked_at_for_fairness_where_that_is_asked(busy: MessageQueue) -> None:
@@ -137,6 +137,6 @@ def test_many_news_are_told(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_messages((f"q{number}", b"x") for number in range(30))
-        assert queue.inspect.has_many_news(20) and not queue.inspect.has_many_news(40)
+        assert queue.inspect.has_many_newcomers(20) and not queue.inspect.has_many_newcomers(40)
         queue.blocks.plan(limit=Weight(1 << 30, 1 << 30))
-        assert not queue.inspect.has_many_news(20)
+        assert not queue.inspect.has_many_newcomers(20)

@@ -192,23 +192,23 @@ def _look_at(queue: MessageQueue) -> None:
         queue.footprint,
         queue.inspect.explain,
         queue.inspect.peek,
-        queue.inspect.page_glances,
-        queue.inspect.settings_of,
+        queue.inspect.pages,
+        queue.inspect.origin_settings,
     ):
         look_at("c")
     for overview in (
         queue.footprints,
         queue.inspect.ring_order,
-        queue.inspect.glance,
-        queue.inspect.glances,
-        queue.inspect.block_glances,
+        queue.inspect.ring,
+        queue.inspect.queues,
+        queue.inspect.blocks,
         queue.blocks.list,
         queue.payloads.list,
         queue.inspect.fairness,
         queue.inspect.ledger,
         queue.inspect.oldest,
         queue.admin.paused,
-        queue.inspect.recent_events,
+        queue.inspect.latest_events,
         queue.inspect.shares,
         queue.inspect.survey,
         queue.inspect.backlog,
@@ -217,8 +217,8 @@ def _look_at(queue: MessageQueue) -> None:
         queue.set_aside.count,
         queue.inspect.fits,
         queue.admin.rings,
-        queue.inspect.latest_in_ledger,
-        queue.inspect.pulse_of_ring,
+        queue.inspect.latest_ledger_block,
+        queue.inspect.ring_version,
     ):
         overview()
     for event in list(queue.inspect.events(limit=3)):

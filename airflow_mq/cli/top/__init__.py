@@ -16,7 +16,7 @@ from ..session import Session
 from ..values import age, positive, words
 
 if TYPE_CHECKING:
-    from ...queue import BlockGlance, QueueGlance
+    from ...queue import BlockState, QueueState
     from ...queue.inspect.top import Look
 
 _SORTS = ("turn", "backlog", "oldest", "name")
@@ -82,14 +82,14 @@ def as_plain(look: Look, store: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _turn(one: QueueGlance) -> dict[str, Any]:
+def _turn(one: QueueState) -> dict[str, Any]:
     return {
         "origin": one.origin, "priority": one.priority, "messages": one.messages, "bytes": one.size, "more": one.more,
         "in_flight": one.in_flight, "paused": one.paused, "oldest": one.oldest,
     }  # fmt: skip
 
 
-def _block(one: BlockGlance, look: Look) -> dict[str, Any]:
+def _block(one: BlockState, look: Look) -> dict[str, Any]:
     return {
         "id": one.id, "key": one.key, "state": one.state_at(look.at), "by_hand": one.by_hand,
         "planned_at": one.planned_at, "ended_at": one.ended_at, "limit": one.limit, "used": one.cost,

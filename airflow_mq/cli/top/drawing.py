@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...core.priority import queue_name
 from ...core.weight import Weight
-from ...queue import BlockGlance, QueueGlance
+from ...queue import BlockState, QueueState
 from ...queue.inspect.top import Look
 from ..output import shown
 from .view import View
@@ -168,9 +168,7 @@ class _Columns:
         cells += ["  " + ("" if sort == "turn" else f"by {sort}")] if self.has_note else []
         return _line(self.width, ("".join(cells).ljust(self.width), "bold reverse"))
 
-    def row(
-        self, place: int, turn: QueueGlance, most: int, look: Look, marks: Marks, selected: bool, sort: str
-    ) -> Text:
+    def row(self, place: int, turn: QueueState, most: int, look: Look, marks: Marks, selected: bool, sort: str) -> Text:
         line = Text()
         cursor = marks.cursor if selected else " "
         at = f"{place + 1:>4,}" if sort == "turn" else "    "
@@ -194,7 +192,7 @@ class _Columns:
         return _cut(line, self.width)
 
 
-def _note(turn: QueueGlance) -> Text:
+def _note(turn: QueueState) -> Text:
     note = Text("  ")
     if turn.paused:
         note.append("paused", "yellow")
@@ -203,7 +201,7 @@ def _note(turn: QueueGlance) -> Text:
     return note
 
 
-def _arc(turn: QueueGlance, most: int, width: int, marks: Marks) -> Text:
+def _arc(turn: QueueState, most: int, width: int, marks: Marks) -> Text:
     """What a queue holds, against what the largest holds."""
     whole = bar(turn.messages, most, width, marks)
     if turn.paused:
@@ -227,7 +225,7 @@ def blocks(look: Look, width: int, rows: int, marks: Marks = UNICODE) -> list[Te
     return lines
 
 
-def _block(one: BlockGlance, now: datetime, width: int, marks: Marks) -> Text:
+def _block(one: BlockState, now: datetime, width: int, marks: Marks) -> Text:
     part, used, most = dominant(one.cost, one.limit)
     state = one.state_at(now)
     line = Text(f"{one.id:>7} ")
@@ -246,7 +244,7 @@ def _block(one: BlockGlance, now: datetime, width: int, marks: Marks) -> Text:
     return _cut(line, width)
 
 
-def _came(one: BlockGlance) -> str:
+def _came(one: BlockState) -> str:
     parts = ((one.result.get(part, 0), part.replace("_", " ")) for part in ("failed", "went_back", "set_aside"))
     return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...core.priority import REGULAR
-from ...queue import QueueGlance
+from ...queue import QueueState
 from ...queue.inspect.top import SORTS, Look
 from ..output import shown
 
@@ -58,7 +58,7 @@ class View:
         return self.first + 2 * max(self.room, 10)
 
     @property
-    def turns(self) -> Sequence[QueueGlance]:
+    def turns(self) -> Sequence[QueueState]:
         """The queues, as they are listed."""
         return self.look.turns if self.look else ()
 
@@ -145,7 +145,7 @@ class View:
         self.search, self.first = "", 0
         return Wish("look")
 
-    def _chosen(self) -> QueueGlance | None:
+    def _chosen(self) -> QueueState | None:
         if not self.turns:
             self.remark = "no queue is selected"
             return None

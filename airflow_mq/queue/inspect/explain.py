@@ -157,7 +157,7 @@ class Explaining:
 
     def _last_return(self, address: Address) -> Event | None:
         """The latest of the last events of its queue that says why a message went back, or was tried too often."""
-        events, _ = self._glancing.recent_events(limit=LOOKED_AT, origin=address.origin)
+        events, _ = self._glancing.latest_events(limit=LOOKED_AT, origin=address.origin)
         return next((event for event in events if _says_why(event, address)), None)
 
     def _with_fate(self, found: Explanation) -> Explanation:

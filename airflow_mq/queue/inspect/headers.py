@@ -15,7 +15,7 @@ PAGES = 256
 
 
 @dataclass(frozen=True)
-class Carried:
+class MessageHeaders:
     """What one message carries."""
 
     address: Address
@@ -28,10 +28,10 @@ class Carrying:
     def __init__(self, session: RingSession, blocks: Blocks) -> None:
         self.session, self._blocks = session, blocks
 
-    def carried(
+    def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
-    ) -> list[Carried]:
-        """See `Inspect.carried`."""
+    ) -> list[MessageHeaders]:
+        """See `Inspect.headers`."""
         check_number(most, "a number of messages")
         held = block if isinstance(block, Block) else self._blocks.get(block)
         # A page of every queue, before a second one of any.
@@ -39,7 +39,7 @@ class Carrying:
             ((at, claim.origin, run) for claim in held.claims for at, run in enumerate(claim.runs) if run.count),
             key=lambda one: one[0],
         )[:PAGES]
-        found: list[Carried] = []
+        found: list[MessageHeaders] = []
         with self.session.snapshot() as (_, shelf):
             shelf.fetch_pages([(origin, run.page) for _, origin, run in runs])
             for _, origin, run in runs:
@@ -51,6 +51,6 @@ class Carrying:
         return found[:most]
 
 
-def _of_run(origin: str, run: ClaimRun, said: Mapping[int, Mapping[str, str]]) -> list[Carried]:
+def _of_run(origin: str, run: ClaimRun, said: Mapping[int, Mapping[str, str]]) -> list[MessageHeaders]:
     items = set(run.handed_out())
-    return [Carried(Address(origin, run.page, item), its) for item, its in sorted(said.items()) if item in items]
+    return [MessageHeaders(Address(origin, run.page, item), its) for item, its in sorted(said.items()) if item in items]

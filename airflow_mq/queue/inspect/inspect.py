@@ -20,11 +20,11 @@ from .backlog import Backlog, Depth, Gauging
 from .explain import AHEAD, Explaining, Explanation
 from .fairness import Accounting
 from .forecast import Foreseeing, ForeseenBlock
-from .headers import Carried, Carrying
+from .headers import Carrying, MessageHeaders
 from .history import Story, Telling
-from .page import Glancing, Received, RingGlance
+from .page import Glancing, Received, RingState
 from .reading import Reader
-from .summaries import LATELY, BlockGlance, PageGlance, QueueGlance
+from .summaries import LATELY, BlockState, PageState, QueueState
 from .survey import Survey, Surveying
 
 
@@ -152,11 +152,11 @@ class Inspect:
         """
         return self._telling.history(message, origin=origin)
 
-    def carried(
+    def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
-    ) -> list[Carried]:
+    ) -> list[MessageHeaders]:
         """What the first messages of a block carry that carry anything of interest; so many of them at most."""
-        return self._carrying.carried(block, most, of_interest)
+        return self._carrying.headers(block, most, of_interest)
 
     def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
         """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
@@ -189,37 +189,49 @@ class Inspect:
         """
         return self._surveying.survey(into)
 
-    def pulse_of_ring(self) -> tuple[int, int]:
+    def ring_version(self) -> tuple[int, int]:
         """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
-        return self._surveying.pulse_of_ring()
+        return self._surveying.ring_version()
 
-    def glances(
-        self, prefix: str = "", after: str = "", limit: int = 50, *, lately: float = LATELY
-    ) -> list[QueueGlance]:
-        """Queues by name, so many origins at a time: go on after the last one. An origin may have two queues."""
-        return self._glancing.glances(prefix, after, limit, lately=lately)
+    def queues(
+        self,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 50,
+        *,
+        among: Sequence[tuple[str, str]] | None = None,
+        exact: bool = False,
+        lately: float = LATELY,
+    ) -> list[QueueState]:
+        """Return the states of queues by name; an origin may have two queues. Empty queues are left out.
 
-    def glance_at(self, queues: Sequence[tuple[str, str]], *, lately: float = LATELY) -> list[QueueGlance]:
-        """These queues, each an origin and a priority; those of which nothing is left are left out."""
-        return self._glancing.glance_at(queues, lately=lately)
+        :param prefix: the beginning of the origins' names.
+        :param after: the last origin of the page before.
+        :param limit: how many origins.
+        :param among: instead, these queues: pairs of an origin and a priority.
+        :param exact: count all messages, and read when the first one was sent; otherwise the reading is bounded, and
+            `QueueState.more` marks a queue of which not all was counted.
+        :param lately: seconds within which messages count as new.
+        """
+        return self._glancing.queues(prefix, after, limit, among=among, exact=exact, lately=lately)
 
-    def glance(self, most: int = 60) -> RingGlance:
+    def ring(self, most: int = 60) -> RingState:
         """The ring from its head on: at most so many queues."""
-        return self._glancing.glance(most)
+        return self._glancing.ring(most)
 
-    def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
+    def blocks(self, before: int | None = None, limit: int = 50) -> list[BlockState]:
         """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
-        return self._glancing.block_glances(before, limit)
+        return self._glancing.blocks(before, limit)
 
-    def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
+    def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
-        return self._glancing.page_glances(origin, priority, limit)
+        return self._glancing.pages(origin, priority, limit)
 
-    def settings_of(self, origin: str) -> Standing:
+    def origin_settings(self, origin: str) -> Standing:
         """How an origin is served, with the ring's defaults where nothing is set for it."""
-        return self._glancing.settings_of(origin)
+        return self._glancing.origin_settings(origin)
 
-    def recent_events(
+    def latest_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
     ) -> tuple[list[Event], int | None]:
         """What became of messages, the latest first, and where to go on: before this `seq`; nothing at the end.
@@ -227,15 +239,15 @@ class Inspect:
         :param name: only those of this name, as far as they are found among some thousand rows: there may be more
             of them where it says so, though none was found.
         """
-        return self._glancing.recent_events(before, limit, origin=origin, name=name)
+        return self._glancing.latest_events(before, limit, origin=origin, name=name)
 
-    def has_many_news(self, most: int = 500) -> bool:
+    def has_many_newcomers(self, most: int = 500) -> bool:
         """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
-        return self._glancing.has_many_news(most)
+        return self._glancing.has_many_newcomers(most)
 
-    def latest_in_ledger(self) -> int | None:
+    def latest_ledger_block(self) -> int | None:
         """The block of the latest page of the ledger: while it is the same, so are the shares."""
-        return self._glancing.latest_in_ledger()
+        return self._glancing.latest_ledger_block()
 
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
         """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
@@ -244,6 +256,6 @@ class Inspect:
         """
         return self._glancing.shares(blocks)
 
-    def most_of_a_message(self) -> Weight | None:
+    def max_message_weight(self) -> Weight | None:
         """What a full block leaves for a message; nothing, where each call says its own limit."""
-        return self._glancing.most_of_a_message()
+        return self._glancing.max_message_weight()

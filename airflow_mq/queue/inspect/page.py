@@ -21,7 +21,7 @@ from ..values import moment
 from .fairness import fairness_of
 from .lines import in_turn, with_high
 from .reading import SEQ_BITS, ledger_pages, origins_from
-from .summaries import LATELY, BlockGlance, PageGlance, QueueGlance, blocks_of, living, queues_of
+from .summaries import LATELY, BlockState, PageState, QueueState, blocks_of, living, queues_of
 
 #: Mails that are looked at for queues which no block has met yet.
 NEWS = 512
@@ -30,7 +30,7 @@ EVENT_ROWS, EVENT_READS = 256, 20
 
 
 @dataclass(frozen=True)
-class RingGlance:
+class RingState:
     """A ring from its head on, at a glance."""
 
     now: datetime
@@ -38,7 +38,7 @@ class RingGlance:
     #: How many queues stand in the ring; those whose first mail no block has looked at yet are not counted.
     ready: int
     #: The first of them, high ones first.
-    queues: Sequence[QueueGlance]
+    queues: Sequence[QueueState]
     #: Messages that live blocks hold.
     in_flight: int
 
@@ -60,25 +60,28 @@ class Glancing:
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
-    def glances(
-        self, prefix: str = "", after: str = "", limit: int = 50, *, lately: float = LATELY
-    ) -> list[QueueGlance]:
-        """See `Inspect.glances`."""
+    def queues(
+        self,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 50,
+        *,
+        among: Sequence[tuple[str, str]] | None = None,
+        exact: bool = False,
+        lately: float = LATELY,
+    ) -> list[QueueState]:
+        """See `Inspect.queues`."""
         for text in (prefix, after):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
+        chosen = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
         with self.session.snapshot() as (unit, shelf):
-            names = origins_from(unit, shelf, prefix, after, limit)
-            return queues_of(unit, shelf, with_high(shelf, names), lately=lately)
+            names = chosen if among is not None else with_high(shelf, origins_from(unit, shelf, prefix, after, limit))
+            most = LATEST if exact else None
+            return queues_of(unit, shelf, names, lately=lately, most=most, exact=exact)
 
-    def glance_at(self, queues: Sequence[tuple[str, str]], *, lately: float = LATELY) -> list[QueueGlance]:
-        """See `Inspect.glance_at`."""
-        names = [book_name(origin, check_priority(priority)) for origin, priority in queues]
-        with self.session.snapshot() as (unit, shelf):
-            return queues_of(unit, shelf, names, lately=lately)
-
-    def glance(self, most: int = 60) -> RingGlance:
-        """See `Inspect.glance`."""
+    def ring(self, most: int = 60) -> RingState:
+        """See `Inspect.ring`."""
         check_number(most, "a limit")
         with self.session.snapshot() as (unit, shelf):
             _, floor, version = unit.only("floors", ring=self.ring_id)
@@ -86,10 +89,10 @@ class Glancing:
             in_flight = sum(block.messages for block in living(unit, self.ring_id))
             names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
             found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
-            return RingGlance(moment(shelf.now), version, ready, found, in_flight)
+            return RingState(moment(shelf.now), version, ready, found, in_flight)
 
-    def block_glances(self, before: int | None = None, limit: int = 50) -> list[BlockGlance]:
-        """See `Inspect.block_glances`."""
+    def blocks(self, before: int | None = None, limit: int = 50) -> list[BlockState]:
+        """See `Inspect.blocks`."""
         check_number(limit, "a limit")
         top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
@@ -100,8 +103,8 @@ class Glancing:
                 pages = {page.block: page.entries for page in found}
         return blocks_of(rows, pages)
 
-    def page_glances(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageGlance]:
-        """See `Inspect.page_glances`."""
+    def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
+        """See `Inspect.pages`."""
         name = book_name(check_origin(origin), check_priority(priority))
         check_number(limit, "a limit")
         with self.session.snapshot() as (unit, shelf):
@@ -111,19 +114,19 @@ class Glancing:
         for page in pages:
             state = "stale" if page.index < begin else "head" if page.index == head else "waiting"
             kept = sum(1 for mark in page.marks if mark == ASIDE)
-            found.append(PageGlance(page.index, page.first_index, page.remaining, page.remaining_size, kept, state))
+            found.append(PageState(page.index, page.first_index, page.remaining, page.remaining_size, kept, state))
         return found
 
-    def settings_of(self, origin: str) -> Standing:
-        """See `Inspect.settings_of`."""
+    def origin_settings(self, origin: str) -> Standing:
+        """See `Inspect.origin_settings`."""
         with self.session.snapshot() as (_, shelf):
             book = shelf.book(check_origin(origin))
             return replace(book.standing, ordered=shelf.is_ordered(book))
 
-    def recent_events(
+    def latest_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
     ) -> tuple[list[Event], int | None]:
-        """See `Inspect.recent_events`."""
+        """See `Inspect.latest_events`."""
         check_number(limit, "a limit")
         if origin is not None:
             check_origin(origin)
@@ -151,19 +154,19 @@ class Glancing:
             rows = unit.rows_for("recent_events_of", {"origin": list(books_of(origin))}, **values)
         return sorted(rows, reverse=True)[:EVENT_ROWS]
 
-    def most_of_a_message(self) -> Weight | None:
-        """See `Inspect.most_of_a_message`."""
+    def max_message_weight(self) -> Weight | None:
+        """See `Inspect.max_message_weight`."""
         return None if self.session.config.service_weight is None else self.session.config.max_message_weight or ZERO
 
-    def has_many_news(self, most: int = 500) -> bool:
-        """See `Inspect.has_many_news`."""
+    def has_many_newcomers(self, most: int = 500) -> bool:
+        """See `Inspect.has_many_newcomers`."""
         with self.store.loose() as unit:
             after = unit.only("floors", ring=self.ring_id)[1] - 1
             news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
         return len({name for name, _ in news}) > most
 
-    def latest_in_ledger(self) -> int | None:
-        """See `Inspect.latest_in_ledger`."""
+    def latest_ledger_block(self) -> int | None:
+        """See `Inspect.latest_ledger_block`."""
         with self.store.loose() as unit:
             rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=1)
         return rows[0][0] if rows else None

@@ -31,7 +31,7 @@ LATELY = 600.0
 
 
 @dataclass(frozen=True)
-class QueueGlance:
+class QueueState:
     """How a queue stands, at a glance."""
 
     origin: str
@@ -69,7 +69,7 @@ class QueueGlance:
 
 
 @dataclass(frozen=True)
-class BlockGlance:
+class BlockState:
     """A block, as it was planned and as it ended."""
 
     id: int
@@ -103,7 +103,7 @@ class BlockGlance:
 
 
 @dataclass(frozen=True)
-class PageGlance:
+class PageState:
     """A stored page of a queue."""
 
     page: int
@@ -120,7 +120,7 @@ class PageGlance:
 def queues_of(
     unit: Unit, shelf: SqlShelf, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
     exact: bool = False,
-) -> list[QueueGlance]:  # fmt: skip
+) -> list[QueueState]:  # fmt: skip
     """How these books stand; those of which nothing is left are left out.
 
     :param lately: seconds within which messages count as new.
@@ -145,7 +145,7 @@ def queues_of(
         if book.message_count + items <= 0:
             continue
         sent, wakes = first.get(name, oldest), shelf.origins[name].row.wake_at
-        found.append(QueueGlance(
+        found.append(QueueState(
             origin_of(name), priority_of(name), book.message_count + items, book.size + size, mails == most,
             held.get(name, 0), kept, None if sent is None else moment(sent), book.passed_by,
             moment(wakes) if book.passed_by == "backoff" else None, book.standing.share, new,
@@ -177,21 +177,21 @@ def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
     return unit.rows_for("mail_facts", {"id": ids}, ring=ring) if ids else []
 
 
-def living(unit: Unit, ring: int) -> list[BlockGlance]:
+def living(unit: Unit, ring: int) -> list[BlockState]:
     """The blocks that hold messages."""
     return blocks_of(unit.blocks(ring, PLANNED, limit=_LIVING))
 
 
-def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockGlance]:
+def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockState]:
     """Blocks by their rows, and their pages of the ledger."""
     return [_block(row, (pages or {}).get(row.number, ())) for row in rows]
 
 
-def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockGlance:
+def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockState:
     said = row.details_json
     result = dict(said.get("result", {}))
     used = result.pop("weight", None)
-    return BlockGlance(
+    return BlockState(
         row.number, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
         None if row.ended_at is None else moment(row.ended_at), moment(row.deadline), said["limit"],
         said["planned"].plus(said["overhead"]), None if used is None else Weight(int(used[0]), int(used[1])),

@@ -81,8 +81,8 @@ class Surveying:
         found.done = True
         return found
 
-    def pulse_of_ring(self) -> tuple[int, int]:
-        """See `Inspect.pulse_of_ring`."""
+    def ring_version(self) -> tuple[int, int]:
+        """See `Inspect.ring_version`."""
         with self.store.loose() as unit:
             version = unit.only("floors", ring=self.ring_id)[2]
             return version, unit.rows("latest_id")[0][0]

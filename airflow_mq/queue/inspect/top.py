@@ -24,7 +24,7 @@ from ..values import moment
 from .backlog import backlog_of
 from .history import ENDS
 from .lines import by_name, in_turn, longest
-from .summaries import BlockGlance, QueueGlance, blocks_of, living, queues_of
+from .summaries import BlockState, QueueState, blocks_of, living, queues_of
 
 #: In which order queues are shown: as their turns come, by how much they hold, by how long they wait, by name.
 SORTS = ("turn", "backlog", "oldest", "name")
@@ -61,10 +61,10 @@ class Look:
     order: str
     limit: Weight | None
     #: The queues, the head first, or in the order that was asked for.
-    turns: Sequence[QueueGlance]
+    turns: Sequence[QueueState]
     #: Those that wait longest, the longest first.
-    waits: Sequence[QueueGlance]
-    blocks: Sequence[BlockGlance]
+    waits: Sequence[QueueState]
+    blocks: Sequence[BlockState]
     paused: int
     totals: Totals | None
     #: Messages a second; what goes out is processed, failed, discarded, expired or handed on.

@@ -222,7 +222,7 @@ def test_a_bearer_token_wants_json_too(ask: Ask) -> None:
 def test_nothing_is_changed_by_looking(page: SimpleNamespace, ask: Ask) -> None:
     with MessageQueue(page.uri, "full") as queue:
         before = (
-            queue.inspect.pulse_of_ring(),
+            queue.inspect.ring_version(),
             queue.inspect.survey().messages,
             [one.origin for one in queue.admin.paused()],
         )
@@ -230,7 +230,7 @@ def test_nothing_is_changed_by_looking(page: SimpleNamespace, ask: Ask) -> None:
             if route.takes in (READ, PEEK):
                 ask("admin", route.method, route.path, json=route.json)
         assert (
-            queue.inspect.pulse_of_ring(),
+            queue.inspect.ring_version(),
             queue.inspect.survey().messages,
             [one.origin for one in queue.admin.paused()],
         ) == before
@@ -416,7 +416,7 @@ def test_a_fault_of_ours_tells_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(Inspect, "glance", fail)
+    monkeypatch.setattr(Inspect, "ring", fail)
     answer = ask("admin", "GET", f"{R}/overview")
     assert answer.status_code == 500 and SECRET not in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
