@@ -15,6 +15,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.core.errors import Busy, CommitInDoubt, StoreError, StoreFull, StoreUnreachable
 from airflow_mq.store import parse, upgrade
 from airflow_mq.testing import assert_sound
+from tests.interruption import before_statement
 from tests.postgres_server import Server, running_postgres
 
 from .aftermath import assert_conserved, finish, processor
@@ -150,19 +151,6 @@ def own_server() -> Iterator[Server]:
         yield server
 
 
-def interrupted(queue: MessageQueue, at: str, what: Callable[[], object]) -> None:
-    """Let something happen right before a statement, once."""
-    done = False
-
-    def probe(name: str) -> None:
-        nonlocal done
-        if name == at and not done:
-            done = True
-            what()
-
-    queue.store.probe = probe
-
-
 @contextlib.contextmanager
 def at_commit(queue: MessageQueue, after: str, what: Callable[[], object]) -> Iterator[None]:
     """Let something happen right before the commit of the transaction in which `after` is run."""
@@ -209,7 +197,7 @@ def test_the_server_restarts_during_plan_and_settle(own_server: Server, how: str
             own_server.kill() if how == "kill" else own_server.stop()
             own_server.start()
 
-        interrupted(queue, at, go_away)
+        before_statement(queue, at, go_away)
         with pytest.raises(StoreUnreachable):
             act(queue, state)
         queue.store.probe = None

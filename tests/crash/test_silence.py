@@ -17,7 +17,7 @@ from airflow_mq import MessageQueue, Weight
 from airflow_mq.cli import main
 from airflow_mq.core.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable
 from airflow_mq.core.message import Message
-from airflow_mq.store import parse, upgrade
+from airflow_mq.store import parse
 from airflow_mq.store import postgres_errors as known
 from airflow_mq.store.bounded import within
 from tests.crash.children import end_child, start_child
@@ -26,12 +26,6 @@ from tests.waiting import eventually
 
 PLENTY = Weight(1 << 40, 1 << 40)
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture
-def store(pg_uri: str) -> str:
-    upgrade(parse(pg_uri))
-    return pg_uri
 
 
 def stop_at(queue: MessageQueue, at: str) -> None:
@@ -66,9 +60,9 @@ def stopped_planner(uri: str, at: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("at", ["insert_block", "commit"])
-def test_a_stopped_planner_does_not_keep_the_ring_locked(store: str, at: str) -> None:
-    address = replace(parse(store), idle_in_transaction_session_timeout=1)
-    with MessageQueue(store, busy_timeout=0.2) as queue:
+def test_a_stopped_planner_does_not_keep_the_ring_locked(pg_uri: str, at: str) -> None:
+    address = replace(parse(pg_uri), idle_in_transaction_session_timeout=1)
+    with MessageQueue(pg_uri, busy_timeout=0.2) as queue:
         queue.enqueue_message("a", b"x")
         with stopped_planner(address.uri, at):
             with pytest.raises(Busy):
@@ -86,18 +80,18 @@ def test_a_stopped_planner_does_not_keep_the_ring_locked(store: str, at: str) ->
         assert queue.check() == []
 
 
-def test_every_session_has_the_time_outs_of_its_address(store: str) -> None:
+def test_every_session_has_the_time_outs_of_its_address(pg_uri: str) -> None:
     given = "statement_timeout=11&idle_in_transaction_session_timeout=12&tcp_user_timeout=13"
     given += "&keepalives_idle=14&keepalives_interval=15&keepalives_count=16"
-    with MessageQueue(f"{store}?{given}") as queue:
+    with MessageQueue(f"{pg_uri}?{given}") as queue:
         names = [*(part.partition("=")[0] for part in given.split("&"))]
         names = [f"tcp_{name}" if name.startswith("keepalives") else name for name in names]
         shown = [queue.store.connection().execute(f"SHOW {name}").fetchone()[0] for name in names]
     assert shown == ["11s", "12s", "13000", "14", "15", "16"]
 
 
-def test_a_statement_is_cancelled_after_its_time_out(store: str) -> None:
-    with MessageQueue(f"{store}?statement_timeout=1", busy_timeout=30) as queue, psycopg.connect(store) as other:
+def test_a_statement_is_cancelled_after_its_time_out(pg_uri: str) -> None:
+    with MessageQueue(f"{pg_uri}?statement_timeout=1", busy_timeout=30) as queue, psycopg.connect(pg_uri) as other:
         other.execute(b"LOCK TABLE airflow_mq.state IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreBusy) as caught:
             queue.blocks.plan(limit=PLENTY)
@@ -106,9 +100,9 @@ def test_a_statement_is_cancelled_after_its_time_out(store: str) -> None:
         assert queue.check() == []
 
 
-def test_a_stream_of_messages_has_no_statement_time_out(store: str) -> None:
+def test_a_stream_of_messages_has_no_statement_time_out(pg_uri: str) -> None:
     """The caller may take its time between two messages; so does what else a transaction writes have its time-out."""
-    with MessageQueue(f"{store}?statement_timeout=1") as queue, psycopg.connect(store, autocommit=True) as other:
+    with MessageQueue(f"{pg_uri}?statement_timeout=1") as queue, psycopg.connect(pg_uri, autocommit=True) as other:
 
         def messages() -> Iterator[Message]:
             for number in range(2_000):
@@ -128,10 +122,10 @@ SOON = 15.0
 
 
 @pytest.fixture
-def wire(store: str) -> Iterator[Proxy]:
-    with MessageQueue(store) as queue:
+def wire(pg_uri: str) -> Iterator[Proxy]:
+    with MessageQueue(pg_uri) as queue:
         queue.enqueue_messages("a", [b"x" * 100] * 50)
-    with Proxy(store) as proxy:
+    with Proxy(pg_uri) as proxy:
         proxy.uri += "?statement_timeout=1&connect_timeout=2"
         yield proxy
 
@@ -170,12 +164,12 @@ def test_a_server_that_falls_silent(wire: Proxy, what: str, midway: bool) -> Non
         assert wire.is_silent.is_set() and str(caught.value) == known.NO_REPLY.text
 
 
-def test_a_server_that_falls_silent_at_a_commit(wire: Proxy, store: str) -> None:
+def test_a_server_that_falls_silent_at_a_commit(wire: Proxy, pg_uri: str) -> None:
     with MessageQueue(wire.uri) as queue:
         wire.fall_silent(b"COMMIT")
         with soon(), pytest.raises(CommitInDoubt):
             queue.enqueue_message("b", b"y", key="k")
-    with MessageQueue(store) as queue:
+    with MessageQueue(pg_uri) as queue:
         assert queue.enqueue_message("b", b"y", key="k").repeated + queue.footprint("b").count >= 1
 
 
@@ -188,9 +182,9 @@ def test_a_bound_on_all_that_a_thread_asks(wire: Proxy) -> None:
             MessageQueue(wire.uri)
 
 
-def test_what_a_client_gives_up_the_server_cancels(store: str) -> None:
+def test_what_a_client_gives_up_the_server_cancels(pg_uri: str) -> None:
     """A server that is only slow is asked to stop: nobody waits for its answer any more."""
-    with MessageQueue(store) as queue, psycopg.connect(store, autocommit=True) as other:
+    with MessageQueue(pg_uri) as queue, psycopg.connect(pg_uri, autocommit=True) as other:
         with within(0.3), pytest.raises(StoreUnreachable), queue.store.loose() as unit:
             unit.connection.execute("SELECT pg_sleep(600)")  # type: ignore[attr-defined]
         asked = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()"
@@ -198,8 +192,8 @@ def test_what_a_client_gives_up_the_server_cancels(store: str) -> None:
         assert queue.footprint("a").count == 0
 
 
-def test_an_answer_that_came_while_the_client_was_stopped_counts(store: str) -> None:
-    address = replace(parse(store), statement_timeout=1)
+def test_an_answer_that_came_while_the_client_was_stopped_counts(pg_uri: str) -> None:
+    address = replace(parse(pg_uri), statement_timeout=1)
 
     def look() -> None:
         with MessageQueue(address) as queue:

@@ -30,17 +30,12 @@ from airflow_mq.store import open_store, parse, upgrade
 from airflow_mq.store import postgres_errors as known
 from airflow_mq.store.postgres import connect
 from tests.crash.proxy import Proxy, error_response
+from tests.interruption import before_statement
 from tests.waiting import eventually
 
 CANARY = "c4n4ry-s3cr3t"
 PLENTY = Weight(1 << 40, 1 << 40)
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture
-def store(pg_uri: str) -> str:
-    upgrade(parse(pg_uri))
-    return pg_uri
 
 
 @contextmanager
@@ -82,8 +77,8 @@ def wrong(uri: str, what: str) -> str:
         ("tls", known.TLS),
     ],
 )
-def test_a_connection_that_fails_has_one_name_and_one_text(store: str, what: str, cause: known.Cause) -> None:
-    address = parse(wrong(store, what))
+def test_a_connection_that_fails_has_one_name_and_one_text(pg_uri: str, what: str, cause: known.Cause) -> None:
+    address = parse(wrong(pg_uri, what))
     for call in (lambda: MessageQueue(address), lambda: upgrade(address), lambda: connect(address)):
         with pytest.raises(cause.kind) as caught:
             call()
@@ -128,9 +123,9 @@ def test_every_text_says_what_to_do_and_is_its_own() -> None:
         assert known.is_own_text(text) and (";" in text or "run `" in text), text
 
 
-def test_connecting_and_its_settings_are_translated(store: str) -> None:
+def test_connecting_and_its_settings_are_translated(pg_uri: str) -> None:
     """A connection cut at the first statement, the setting of its session, raises our error, too."""
-    with Proxy(store) as proxy:
+    with Proxy(pg_uri) as proxy:
         found = open_store(proxy.uri)
         proxy.cut_before(b"lock_timeout")
         for call in (found.connection, lambda: found.loose().__enter__(), lambda: found.send_one(1, "a", b"x")):
@@ -140,12 +135,12 @@ def test_connecting_and_its_settings_are_translated(store: str) -> None:
         found.close()
 
 
-def test_a_password_changed_under_a_queue(store: str) -> None:
+def test_a_password_changed_under_a_queue(pg_uri: str) -> None:
     """A later connection fails as the first would have: by name."""
-    with admin(store) as connection, MessageQueue(store) as queue:
+    with admin(pg_uri) as connection, MessageQueue(pg_uri) as queue:
         connection.execute(b"CREATE ROLE passing LOGIN SUPERUSER PASSWORD 'first'")
         try:
-            address = replace(parse(store), user="passing", password="first")
+            address = replace(parse(pg_uri), user="passing", password="first")
             with MessageQueue(address) as theirs:
                 connection.execute(b"ALTER ROLE passing PASSWORD 'second'")
                 theirs.store.drop(theirs.store.connection())
@@ -157,9 +152,9 @@ def test_a_password_changed_under_a_queue(store: str) -> None:
         assert queue.footprint("a").count == 0
 
 
-def test_a_server_that_is_read_only(store: str) -> None:
-    set_for_all(store, "default_transaction_read_only = on")
-    with MessageQueue(store) as queue:
+def test_a_server_that_is_read_only(pg_uri: str) -> None:
+    set_for_all(pg_uri, "default_transaction_read_only = on")
+    with MessageQueue(pg_uri) as queue:
         for call in (
             lambda: queue.enqueue_message("a", b"x"),
             queue.blocks.plan,
@@ -170,11 +165,11 @@ def test_a_server_that_is_read_only(store: str) -> None:
             assert str(caught.value) == known.READ_ONLY.text
 
 
-def test_a_user_without_rights(store: str) -> None:
-    with admin(store) as connection:
+def test_a_user_without_rights(pg_uri: str) -> None:
+    with admin(pg_uri) as connection:
         connection.execute(b"CREATE ROLE bare LOGIN PASSWORD 'bare'")
         try:
-            address = replace(parse(store), user="bare", password="bare")
+            address = replace(parse(pg_uri), user="bare", password="bare")
             connection.execute(b"GRANT USAGE ON SCHEMA airflow_mq TO bare")
             with pytest.raises(StoreReadOnly) as caught:
                 MessageQueue(address)
@@ -189,8 +184,8 @@ def test_a_user_without_rights(store: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["send", "send a few", "plan", "look"])
-def test_a_lock_on_a_table_is_not_the_ring(store: str, what: str) -> None:
-    with MessageQueue(store, busy_timeout=0.2) as queue, psycopg.connect(store) as other:
+def test_a_lock_on_a_table_is_not_the_ring(pg_uri: str, what: str) -> None:
+    with MessageQueue(pg_uri, busy_timeout=0.2) as queue, psycopg.connect(pg_uri) as other:
         calls: dict[str, Callable[[], object]] = {
             "send": lambda: queue.enqueue_message("a", b"x"),
             "send a few": lambda: queue.enqueue_messages("a", [b"x", b"y"]),
@@ -205,8 +200,8 @@ def test_a_lock_on_a_table_is_not_the_ring(store: str, what: str) -> None:
         calls[what]()
 
 
-def test_a_row_that_another_holds_is_the_ring(store: str) -> None:
-    with MessageQueue(store) as holder, MessageQueue(store, busy_timeout=0.2) as queue:
+def test_a_row_that_another_holds_is_the_ring(pg_uri: str) -> None:
+    with MessageQueue(pg_uri) as holder, MessageQueue(pg_uri, busy_timeout=0.2) as queue:
         with holder.store.writing() as unit:
             unit.lock(holder.session.ring_id)
             with pytest.raises(Busy) as caught:
@@ -214,8 +209,8 @@ def test_a_row_that_another_holds_is_the_ring(store: str) -> None:
         assert str(caught.value) == known.LOCKED.text
 
 
-def test_a_statement_time_out_is_named(store: str) -> None:
-    with MessageQueue(store) as queue:
+def test_a_statement_time_out_is_named(pg_uri: str) -> None:
+    with MessageQueue(pg_uri) as queue:
         queue.store.connection().execute("SET statement_timeout = '100ms'")
         with pytest.raises(StoreBusy) as caught, queue.store.loose() as unit:
             unit.connection.execute("SELECT pg_sleep(10)")  # type: ignore[attr-defined]
@@ -223,22 +218,9 @@ def test_a_statement_time_out_is_named(store: str) -> None:
         assert queue.footprint("a").count == 0
 
 
-def begun(queue: MessageQueue, at: str, what: Callable[[], object]) -> None:
-    """Let something happen before a statement, once."""
-    done = False
-
-    def probe(name: str) -> None:
-        nonlocal done
-        if name == at and not done:
-            done = True
-            what()
-
-    queue.store.probe = probe
-
-
 @pytest.mark.parametrize("at", ["insert_block", "commit"])
-def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(store: str, at: str) -> None:
-    with MessageQueue(store) as queue, admin(store) as other:
+def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(pg_uri: str, at: str) -> None:
+    with MessageQueue(pg_uri) as queue, admin(pg_uri) as other:
         queue.enqueue_message("a", b"x")
         connection = queue.store.connection()
         connection.execute("SET idle_in_transaction_session_timeout = '100ms'")
@@ -247,7 +229,7 @@ def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(st
             asked = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
             eventually(lambda: not other.execute(asked, (connection.info.backend_pid,)).fetchone())
 
-        begun(queue, at, wait_until_it_is_gone)
+        before_statement(queue, at, wait_until_it_is_gone)
         with pytest.raises(StoreUnreachable) as caught:
             queue.blocks.plan(limit=PLENTY)
         assert str(caught.value) == known.IDLE_TRANSACTION.text
@@ -256,24 +238,24 @@ def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(st
 
 
 @pytest.mark.parametrize("how", ["settle", "send"])
-def test_a_panic_at_a_commit_is_in_doubt(store: str, how: str) -> None:
+def test_a_panic_at_a_commit_is_in_doubt(pg_uri: str, how: str) -> None:
     """The server wrote the commit and failed behind it, or before it: its answer does not tell."""
     panic = error_response("PANIC", "53100", "could not write to file: No space left on device")
-    with Proxy(store) as proxy, MessageQueue(proxy.uri) as queue:
+    with Proxy(pg_uri) as proxy, MessageQueue(proxy.uri) as queue:
         if how == "send":
             proxy.answer(b"plain message", panic)
             with pytest.raises(CommitInDoubt, match="may or may not"):
                 queue.enqueue_message("a", b"plain message")
         else:
-            begun(queue, "commit", lambda: proxy.answer(b"COMMIT", panic))
+            before_statement(queue, "commit", lambda: proxy.answer(b"COMMIT", panic))
             with pytest.raises(CommitInDoubt, match="may or may not"):
                 queue.enqueue_message("a", b"plain message", key="k")
         assert queue.footprint("a").count == 1
 
 
-def test_a_full_disk_before_the_commit_is_not_in_doubt(store: str) -> None:
+def test_a_full_disk_before_the_commit_is_not_in_doubt(pg_uri: str) -> None:
     full = error_response("ERROR", "53100", "could not extend file")
-    with Proxy(store) as proxy, MessageQueue(proxy.uri) as queue:
+    with Proxy(pg_uri) as proxy, MessageQueue(proxy.uri) as queue:
         proxy.answer(b"INSERT", full + b"Z\x00\x00\x00\x05E")
         with pytest.raises(StoreFull, match="make room"):
             queue.enqueue_message("a", b"message", key="k")

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import pyte
 
-#: Whoever waits longer than this waits for something that does not come.
+#: Seconds after which a test stops to wait.
 PATIENCE = 90.0
-#: What stands between these is shown at once.
+#: The bytes around a frame, which a terminal shows at once.
 _BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
 #: Written behind all that a program wrote, to be sure that it was read; no program here writes it.
 _MARK = b"\x1e"
@@ -33,6 +33,9 @@ class Emulated:
         self.stream = pyte.ByteStream(self.screen)
         self.master, self.slave = pty.openpty()
         self.raw = b""
+        self._unshown = b""
+        self._was_resized = False
+        self._frame_lines = 0
         self._set_size(width, height)
         self.before = termios.tcgetattr(self.slave)
         environment = {**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -74,22 +77,43 @@ class Emulated:
             os.write(self.master, key.encode())
 
     def resize(self, width: int, height: int) -> None:
+        """Change the size; `until` then waits for a frame of the new height."""
+        self._was_resized, self._frame_lines = True, 0
         self.screen.resize(height, width)
+        self.screen.reset()
         self._set_size(width, height)
 
     def read(self, seconds: float) -> bool:
-        """Take what the program writes; tell whether it wrote anything."""
+        """Read what the program wrote, and return whether there was anything; the screen changes by whole frames."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         data = os.read(self.master, 65536)
         self.raw += data
-        self.stream.feed(data)
+        self._unshown += data
+        self._show()
         return True
 
+    def _show(self) -> None:
+        while _BEGIN in self._unshown:
+            plain, _, rest = self._unshown.partition(_BEGIN)
+            frame, end, behind = rest.partition(_END)
+            self.stream.feed(plain)
+            if not end:
+                self._unshown = _BEGIN + rest
+                return
+            self.stream.feed(frame)
+            self._frame_lines = frame.count(b"\r\n") + 1
+            self._unshown = behind
+        # The beginning of a marker may be all that was read of it.
+        cut = next((size for size in range(len(_BEGIN) - 1, 0, -1) if self._unshown.endswith(_BEGIN[:size])), 0)
+        shown = len(self._unshown) - cut
+        self.stream.feed(self._unshown[:shown])
+        self._unshown = self._unshown[shown:]
+
     @property
-    def is_whole(self) -> bool:
-        """Whether no frame is half drawn."""
-        return self.raw.count(_BEGIN) == self.raw.count(_END)
+    def is_up_to_date(self) -> bool:
+        """Whether the last frame was drawn for the height that the terminal has now."""
+        return not self._was_resized or self._frame_lines == self.screen.lines
 
     def drain(self) -> None:
         """Take all that was written up to now: the system hands it over a moment after it was written."""
@@ -105,7 +129,7 @@ class Emulated:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             text = self.text
-            if self.is_whole and all(one in text for one in wanted) and (without is None or without not in text):
+            if self.is_up_to_date and all(one in text for one in wanted) and (without is None or without not in text):
                 return text
             self.read(0.2)
         raise AssertionError(f"{wanted} did not appear (without {without!r}):\n{self.text}")

@@ -119,9 +119,15 @@ def test_keys(top: Emulated, uri: str) -> None:
 def test_it_fits_any_size(top: Emulated, width: int, height: int) -> None:
     top.resize(width, height)
     top.press("g")
-    top.until("q quit", "loud") if height > 4 else top.until("q quit")
+    if height > 4:
+        top.until("q quit", "loud")
+        assert top.lines[-1].startswith("q quit")
+    else:
+        top.until("airflow-mq")
+    assert top.lines[0].startswith("airflow-mq")  # a frame that is too high would have scrolled
     top.resize(100, 30)
     top.until("q quit", "─ longest waits", "▸   1 loud")
+    assert top.lines[-1].startswith("q quit")
 
 
 @pytest.mark.parametrize("ending", ["q", "\x03", signal.SIGTERM, signal.SIGHUP])
