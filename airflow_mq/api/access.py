@@ -1,11 +1,11 @@
-"""Who asks, and what they may do: by Airflow's own authentication, and whichever auth manager it has.
+"""The signed-in user and their permissions, by Airflow's own authentication and auth manager.
 
-read      whoever may see plugins
-peek      who may read messages: the custom view `airflow_mq_messages`, and the connection itself
-write     who may edit the connection
-trigger   who may start runs of the DAG; to execute a message takes write, too
+read      needs access to plugins
+peek      needs the custom view `airflow_mq_messages`, and read access to the connection
+write     needs edit access to the connection
+trigger   needs the permission to trigger the DAG; executing a message needs write, too
 
-Where connections belong to teams, whoever is not of its team knows nothing of a store.
+If connections belong to teams, a store does not exist for users outside its team.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from airflow.configuration import conf
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-#: The view by which an auth manager says who may read messages.
+#: Custom view in the auth manager that grants reading messages.
 MESSAGES = "airflow_mq_messages"
-NO_CONNECTION = "there is no connection of this id and of the type Message queue; make one in Airflow's UI"
+NO_CONNECTION = "unknown connection: no connection of type Message queue has this id; create one in Airflow's UI"
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Whoever asks, and what the auth manager says of them."""
+class SignedIn:
+    """A signed-in user with their permissions."""
 
     user: Any
 
     @property
     def name(self) -> str:
-        """What is written down with what they decide."""
+        """Return the actor recorded with decisions."""
         return str(self.user.get_name())
 
     def may_read(self) -> bool:
-        """Whether they may look at all."""
+        """Return whether the user may read queues and blocks."""
         return bool(get_auth_manager().is_authorized_view(access_view=AccessView.PLUGINS, user=self.user))
 
     def may_see(self, conn_id: str) -> bool:
-        """Whether they may know of this store: where connections belong to teams, members only."""
+        """Return whether the store exists for the user: connections of a team exist for its members only."""
         team = team_of(conn_id)
         if team is None:
             return True
@@ -56,26 +56,26 @@ class Asking:
         return bool(get_auth_manager().is_authorized_team(method="GET", details=details, user=self.user))
 
     def may_peek(self, conn_id: str) -> bool:
-        """Whether they may read messages of this store."""
+        """Return whether the user may read messages of this store."""
         manager = get_auth_manager()
         return bool(
             manager.is_authorized_custom_view(method="GET", resource_name=MESSAGES, user=self.user)
         ) and self._may_use(conn_id, "GET")
 
     def may_write(self, conn_id: str) -> bool:
-        """Whether they may decide about what is in this store."""
+        """Return whether the user may change this store."""
         return self._may_use(conn_id, "PUT")
 
     def may_trigger(self, dag_id: str) -> bool:
-        """Whether they may start runs of this DAG."""
+        """Return whether the user may trigger this DAG."""
         return self._may_with_dag(dag_id, "POST", DagAccessEntity.RUN)
 
     def may_see_tasks(self, dag_id: str) -> bool:
-        """Whether they may see how the tasks of this DAG fared."""
+        """Return whether the user may see the task instances of this DAG."""
         return self._may_with_dag(dag_id, "GET", DagAccessEntity.TASK_INSTANCE)
 
     def may_see_xcoms(self, dag_id: str) -> bool:
-        """Whether they may see what the tasks of this DAG left behind."""
+        """Return whether the user may see the XComs of this DAG."""
         return self._may_with_dag(dag_id, "GET", DagAccessEntity.XCOM)
 
     def _may_with_dag(self, dag_id: str, method: Any, entity: DagAccessEntity) -> bool:
@@ -90,7 +90,7 @@ class Asking:
 
 
 def _team(kind: str, name: str) -> dict[str, Any]:
-    """The team that something belongs to, where this Airflow knows teams."""
+    """Return the team of a DAG or connection as a keyword argument, if this Airflow has teams."""
     if kind == "dag":
         from airflow.models.dag import DagModel as Model
     else:
@@ -110,35 +110,37 @@ async def signed_in(
     user: Annotated[Any, Depends(get_user)],
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
 ) -> Any:
-    """Whoever shows a bearer token is who that says, and nobody else; Airflow before 3.3 lets the cookie win."""
+    """Return the user of the bearer token if there is one: Airflow before 3.3 prefers the cookie."""
     return user if bearer is None else await resolve_user_from_token(bearer.credentials)
 
 
-def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> Asking:
-    """A signed-in user who may look. A store of another team does not exist for them."""
-    found = Asking(user)
+def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> SignedIn:
+    """Return the signed-in user, who may read this store, or raise 403 or 404."""
+    found = SignedIn(user)
     if not found.may_read():
-        raise HTTPException(403, "you may not see plugins here; ask whoever administers Airflow")
+        raise HTTPException(403, "missing permission: access to plugins; ask an administrator of Airflow")
     conn_id = request.path_params.get("conn_id")
     if conn_id is not None and not found.may_see(conn_id):
         raise HTTPException(404, NO_CONNECTION)
     return found
 
 
-Reader = Annotated[Asking, Depends(asking)]
+Reader = Annotated[SignedIn, Depends(asking)]
 
 
-def _peeker(conn_id: str, who: Reader) -> Asking:
+def _peeker(conn_id: str, who: Reader) -> SignedIn:
     if not who.may_peek(conn_id):
-        raise HTTPException(403, f"you may not read messages of {conn_id}: that takes reading its connection")
+        raise HTTPException(
+            403, f"missing permission: reading messages of {conn_id} needs read access to its connection"
+        )
     return who
 
 
-def _writer(conn_id: str, who: Reader) -> Asking:
+def _writer(conn_id: str, who: Reader) -> SignedIn:
     if not who.may_write(conn_id):
-        raise HTTPException(403, f"you may not change what is in {conn_id}: that takes editing its connection")
+        raise HTTPException(403, f"missing permission: changing {conn_id} needs edit access to its connection")
     return who
 
 
-Peeker = Annotated[Asking, Depends(_peeker)]
-Writer = Annotated[Asking, Depends(_writer)]
+Peeker = Annotated[SignedIn, Depends(_peeker)]
+Writer = Annotated[SignedIn, Depends(_writer)]

@@ -1,4 +1,4 @@
-"""The application: routes that want to know who asks, and the files of the built page, which hold no data."""
+"""The application: routes that need a signed-in user, and the static files of the built page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from airflow_mq import __version__
 
-from . import blocks, deciding, exports, overview, queues, schemas
+from . import blocks, decisions, exports, overview, queues, schemas
 from .access import Reader
 from .description import describe
 from .guard import Guarded
@@ -26,7 +26,7 @@ from .stores import connection_ids, described
 log = logging.getLogger("airflow_mq.api")
 
 BUILT = Path(__file__).parent.parent / "page" / "dist"
-#: What a built page is made of; nothing else is served, and none of it by a guess at what it is.
+#: Content types of the built page; no other file is served.
 KINDS = {
     ".css": "text/css",
     ".html": "text/html; charset=utf-8",
@@ -39,21 +39,21 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
-NOT_BUILT = "the page is not built here; `make page` builds it, and the wheel carries it"
+NOT_BUILT = "the page is not built in this checkout: run `make page`, or install the wheel, which contains it"
 
 
 def guarded_app() -> Any:
-    """The application behind its guard, as ASGI."""
+    """Return the application behind its guard, as ASGI."""
     return Guarded(create_app())
 
 
 def create_app() -> FastAPI:
-    """The application."""
+    """Return the application."""
     app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     api = APIRouter(prefix="/api/v1", responses=schemas.REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
-    for part in (overview.router, queues.router, blocks.router, deciding.router, deciding.writing, exports.router):
+    for part in (overview.router, queues.router, blocks.router, decisions.router, decisions.writing, exports.router):
         api.include_router(part)
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
@@ -95,7 +95,7 @@ def openapi(request: Request, who: Reader) -> JSONResponse:
 async def index(
     request: Request, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 ) -> Response:
-    """The page by itself; who is not signed in is led to where that is done."""
+    """Serve the standalone page, or redirect to the login."""
     try:
         await get_user(request, None, bearer)
     except HTTPException:
@@ -104,21 +104,21 @@ async def index(
 
 
 async def static(path: str) -> Response:
-    """A file of the built page: the same bytes for everybody who has the wheel, so it asks for nobody's name."""
+    """Serve a file of the built page; it contains no data, so it needs no login."""
     found = _files().get(path)
     if found is None:
-        raise HTTPException(404, "there is no such file" if BUILT.is_dir() else NOT_BUILT)
+        raise HTTPException(404, "no such file" if BUILT.is_dir() else NOT_BUILT)
     return FileResponse(found, media_type=KINDS[found.suffix], headers={"cache-control": "no-cache"})
 
 
 def _files() -> dict[str, Path]:
-    """The files that there are, by the paths that they are asked for: no path that was asked for is ever opened."""
+    """Return the existing files by path: a requested path is never opened."""
     there = (path for path in BUILT.rglob("*") if path.suffix in KINDS and path.is_file() and not path.is_symlink())
     return {path.relative_to(BUILT).as_posix(): path for path in there}
 
 
 async def _not_understood(request: Request, error: Exception) -> JSONResponse:
-    """What was asked cannot be read; what was sent is not repeated."""
+    """Respond to an invalid request without repeating its content."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
@@ -126,6 +126,6 @@ async def _not_understood(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
-    """A fault of ours: what it was is for the log."""
+    """Respond to an internal error; the details go to the log."""
     log.error("A request to %s failed.", request.url.path, exc_info=error)
-    return JSONResponse({"detail": "something went wrong here; the API server's log says what"}, 500)
+    return JSONResponse({"detail": "internal error: see the API server's log"}, 500)

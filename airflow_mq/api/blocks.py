@@ -12,7 +12,7 @@ from airflow_mq.store.rows import LATEST
 
 from . import schemas, views
 from .access import Reader
-from .guard import meant
+from .guard import same_site_only
 from .stores import opened
 from .tasks import tasks_of
 
@@ -59,7 +59,7 @@ def blocks(
     return schemas.Blocks(rows=rows, next=str(found[-1].id) if len(found) == limit else None)
 
 
-@router.post("/dry-run", dependencies=[Depends(meant)])
+@router.post("/dry-run", dependencies=[Depends(same_site_only)])
 def dry_run(conn_id: str, ring: str, body: DryRunRequest, who: Reader) -> schemas.Forecast:
     """Return what the next blocks would take, under the given settings; nothing is changed."""
     limit = None if body.limit is None else Weight(body.limit.time, body.limit.size)

@@ -1,4 +1,4 @@
-"""Surveys that run beside requests, so that the first answer need not wait for the last queue to be counted."""
+"""Counts of all queues, taken beside requests: a response contains what is counted so far."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .stores import target
 
 log = logging.getLogger("airflow_mq.api")
 
-#: A survey is taken anew when anything changed, but for no more than this part of the time, and of a second.
+#: A changed ring is counted again, using at most one part in `PART` of the time, and at most every `LEAST` seconds.
 PART, LEAST = 10, 1.0
-#: Surveys that nobody asked for in so many seconds are forgotten; and so many are kept at most.
+#: Unused counts are dropped after `IDLE` seconds; at most `MOST` are kept.
 IDLE, MOST = 120.0, 8
 
 
 @dataclass
 class Count:
-    """The latest survey of a ring that is done, and the one that is being taken."""
+    """The latest finished count of a ring, and the running one."""
 
     survey: Survey = field(default_factory=Survey)
     state: tuple[int, int] | None = None
@@ -34,7 +34,7 @@ class Count:
 
     @property
     def best(self) -> Survey:
-        """What is known by now."""
+        """Return the finished count, or what the running one has so far."""
         return self.survey if self.survey.done or self.running is None else self.running
 
 
@@ -43,7 +43,7 @@ _lock = Lock()
 
 
 def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
-    """A survey of a ring: of this moment where that is quickly had, else how far it has come."""
+    """Return a count of a ring: finished if it takes less than `wait` seconds, else what is counted so far."""
     state = queue.inspect.ring_version()
     with _lock:
         count = _known(conn_id, queue.ring)
@@ -80,7 +80,7 @@ def _take(conn_id: str, ring: str, count: Count, state: tuple[int, int]) -> None
         with MessageQueue(target(conn_id).address, ring) as queue:
             queue.inspect.survey(running)
     except Exception as error:
-        # Whoever asks next is told by the store itself what is wrong.
+        # The next request to the store reports the cause.
         log.warning("A ring of %s could not be counted (%s).", conn_id, type(error).__name__)
         running = None if isinstance(error, MessageQueueError) else running
     with _lock:

@@ -1,4 +1,4 @@
-"""Tables as CSV, for spreadsheets, in which nothing that somebody sent becomes a formula."""
+"""CSV exports for spreadsheets; no value of a sender becomes a formula."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_mq.queue import MessageQueue, QueueState, SetAside
 
 from .access import Reader
 from .blocks import Kind
-from .deciding import Reason
+from .decisions import Reason
 from .stores import opened
 
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
@@ -26,19 +26,19 @@ router = APIRouter(
     prefix="/stores/{conn_id}/rings/{ring}/export", default_response_class=StreamingResponse, responses=CSV
 )
 
-#: Rows of a file, and of one look into the store.
+#: Rows of a file, and rows per read.
 MOST, AT_ONCE = 100_000, 500
-#: What makes a spreadsheet take a cell for a formula, in the widths that Unicode has.
+#: First characters that make a spreadsheet read a cell as a formula, in all Unicode widths.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 Rows = Iterable[Sequence[Any]]
-#: The next rows, and whether there are more behind them.
+#: Returns the next rows, and whether more follow.
 Look = Callable[[MessageQueue], tuple[Rows, bool]]
 
 
 @router.get("/queues.csv")
 def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str = "") -> StreamingResponse:
-    """Queues by name, as the list is chosen."""
+    """Return queues by name, with the filters of the list."""
     after, wanted = "", search.casefold()
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
@@ -59,7 +59,7 @@ def _queue(one: QueueState) -> Sequence[Any]:
 
 @router.get("/set-aside.csv")
 def set_aside(conn_id: str, ring: str, who: Reader, reason: Reason | None = None) -> StreamingResponse:
-    """Messages that wait for a person, as the list is chosen."""
+    """Return set-aside messages, with the filters of the list."""
     after: Address | None = None
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
@@ -81,7 +81,7 @@ def _aside(one: SetAside) -> Sequence[Any]:
 def events(
     conn_id: str, ring: str, who: Reader, kind: Kind | None = None, origin: str | None = None
 ) -> StreamingResponse:
-    """Events, the latest first, as the list is chosen."""
+    """Return events, latest first, with the filters of the list."""
     before: int | None = None
 
     def look(queue: MessageQueue) -> tuple[Rows, bool]:
@@ -100,7 +100,7 @@ def _event(one: Event) -> Sequence[Any]:
 
 
 def _file(what: str, conn_id: str, ring: str, names: Sequence[str], look: Look) -> StreamingResponse:
-    """A file that is written while it is read; the first look is taken before, and may refuse."""
+    """Stream a file; the first read happens before the response starts, so its errors become a status."""
     first = _looked(conn_id, ring, look)
 
     def lines() -> Iterator[str]:
@@ -126,14 +126,14 @@ def _looked(conn_id: str, ring: str, look: Look) -> tuple[list[Sequence[Any]], b
 
 
 def line(row: Sequence[Any]) -> str:
-    """A line of CSV, each cell in quotes."""
+    """Return a line of CSV with every cell quoted."""
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL).writerow([cell(value) for value in row])
     return out.getvalue()
 
 
 def cell(value: Any) -> str:
-    """A value as text that no spreadsheet takes for a formula."""
+    """Return a value as text that a spreadsheet does not read as a formula."""
     if value is None:
         return ""
     text = value.isoformat() if isinstance(value, datetime) else str(value)

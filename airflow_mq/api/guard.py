@@ -1,8 +1,9 @@
-"""What a browser is told of every answer, and the proof that a write was meant by whoever is signed in.
+"""Security headers of every response, and the protection of writes against other sites.
 
-Airflow's session is a cookie, which a browser sends along with whatever any page asks for. So a request that changes
-something shows either a bearer token, which no foreign page has, or that our own page asked: what browsers say of
-that cannot be forged by a page, and JSON under a header of ours is never sent to another host without asking it first.
+Airflow's session is a cookie, which a browser sends with the requests of any page. A request that changes something
+therefore needs either a bearer token, which no foreign page has, or proof that our own page sent it: the browser's
+`Sec-Fetch-Site` and `Origin`, which a page cannot forge, and JSON under a header of ours, which a browser sends to
+another host only after a preflight.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fastapi import HTTPException, Request
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
-#: The header by which our page says that it asks.
+#: Header that our page sends with each write.
 HEADER = "x-airflow-mq"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -32,13 +33,13 @@ HEADERS = {
 
 
 class Guarded:
-    """An application, all of whose answers carry the headers above; who says nothing else is not to be stored."""
+    """An application whose responses carry `HEADERS`, and `no-store` if they set no other cache control."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
-        """Answer a request."""
+        """Serve a request."""
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -52,19 +53,19 @@ class Guarded:
         await self.app(scope, receive, send_guarded)
 
 
-def meant(request: Request) -> None:
-    """Refuse what a foreign page could have a browser send."""
+def same_site_only(request: Request) -> None:
+    """Reject a write that a page of another site could have caused."""
     headers = request.headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise HTTPException(403, "send JSON, with the header Content-Type: application/json")
+        raise HTTPException(403, "invalid content type: send JSON with the header Content-Type: application/json")
     if headers.get("authorization", "").lower().startswith("bearer "):
-        # It is looked at before the cookie is, so whoever has none is refused for that.
+        # Authentication reads the token before the cookie, so an invalid token is rejected there.
         return
     if headers.get(HEADER) != "1":
-        raise HTTPException(403, "send the header X-Airflow-Mq: 1, or a bearer token")
+        raise HTTPException(403, "missing header: send X-Airflow-Mq: 1, or a bearer token")
     if not _same_origin(headers.get("sec-fetch-site"), headers.get("origin"), headers.get("host")):
-        raise HTTPException(403, "this was asked by another site; use the page in Airflow, or a bearer token")
+        raise HTTPException(403, "request from another site: use the page in Airflow, or a bearer token")
 
 
 def _same_origin(site: str | None, origin: str | None, host: str | None) -> bool:

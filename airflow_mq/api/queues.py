@@ -26,14 +26,14 @@ router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
 Priority = Literal["regular", "high"]
-#: Seconds that a sorted table waits for everything to be counted; then it sorts what is counted by then.
+#: Seconds that a sorted table waits for the count; then it sorts what is counted so far.
 WAIT = 3.0
-#: Paused origins that are told one by one.
+#: Paused origins listed one by one.
 MOST_PAUSED = 500
-#: The latest blocks, of which shares are told.
+#: The latest blocks whose shares are computed.
 BLOCKS = 20
 
-#: What queues got of the latest blocks, and which DAGs and programs planned them, as of a page of the ledger.
+#: Shares of the latest blocks, and the DAGs and programs that planned them, as of a page of the ledger.
 Lately = tuple[int | None, Mapping[tuple[str, str], Received], Sequence[Server]]
 _shares: dict[tuple[str, str], Lately] = {}
 _lock = Lock()
@@ -45,8 +45,7 @@ def queues(
     prefix: str = "", search: str = "", sort: Sort = "origin", after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> schemas.Queues:  # fmt: skip
-    """Queues, so many origins at a time, by name or with the deepest first; of a sorted table `counted` says whether
-    everything was counted when it was sorted."""
+    """Return a page of queues, by name or sorted; `counted` is true if all queues were counted before sorting."""
     place = _read_cursor(after, sort if not search else f"{sort}?")
     with opened(conn_id, ring) as queue:
         got, servers = _received(conn_id, queue)
@@ -96,7 +95,7 @@ def _cursor(sort: str, place: str | int) -> str:
 
 
 def _read_cursor(text: str, sort: str) -> str | int | None:
-    """Where to go on: the name, or the place in a sorted table."""
+    """Return the position in a cursor: the last name, or an index in a sorted table."""
     if not text:
         return None
     try:
@@ -105,11 +104,11 @@ def _read_cursor(text: str, sort: str) -> str | int | None:
             return place  # type: ignore[no-any-return]
     except (ValueError, TypeError, RecursionError, binascii.Error):
         pass
-    raise HTTPException(422, "after: go on with what `next` said, under the same sort and search")
+    raise HTTPException(422, "invalid cursor in `after`: use the last response's `next` with the same sort and search")
 
 
 def _received(conn_id: str, queue: MessageQueue) -> tuple[Mapping[tuple[str, str], Received], Sequence[Server]]:
-    """What queues got of the latest blocks, and of whom: it changes when a block is planned, and not before."""
+    """Return shares and servers of the latest blocks; cached until the next block is planned."""
     latest = queue.inspect.latest_ledger_block()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
@@ -138,9 +137,9 @@ def _rows(
 def row(
     one: QueueState, pause: Paused | None, got: Received, servers: Sequence[Server], depth: QueueDepth | None = None
 ) -> schemas.Queue:  # fmt: skip
-    """A line of the table."""
+    """Return a row of the table."""
     minutes = LATELY / 60
-    # Where nothing old is left, what blocks took lately came lately, too.
+    # If no old message is left, the messages that blocks took recently also arrived recently.
     old = one.messages > one.lately + one.set_aside
     deeper = depth is not None and one.more and depth.messages > one.messages
     return schemas.Queue(
@@ -154,24 +153,24 @@ def row(
 
 
 def _why(one: QueueState, pause: Paused | None, servers: Sequence[Server]) -> str:
-    """Why it waits, as far as it is seen at a glance; `explain` of the queue itself says more."""
+    """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
     if one.passed_by == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
-        return f"paused{reason}" if pause is not None else "paused together with a group that holds it"
+        return f"paused{reason}" if pause is not None else "paused together with its group"
     if one.wakes_at is not None:
-        return f"tried in vain; next time after {when(one.wakes_at)}"
+        return f"the last attempt failed; next attempt after {when(one.wakes_at)}"
     if not one.ready:
-        return "all of it is set aside" if one.set_aside else "all of it is in flight"
+        return "all messages are set aside" if one.set_aside else "all messages are in flight"
     if one.passed_by == "in flight":
-        return "a block that has not ended holds its first messages"
+        return "its first messages are in flight"
     if servers and not any(server.takes(one.origin) for server in servers):
-        return "no DAG that services this ring takes it"
-    return "waits for its turn"
+        return "no DAG that services this ring takes this origin"
+    return "waiting for its turn"
 
 
 @router.get("/paused")
 def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
-    """Origins that are paused, also those of which nothing waits."""
+    """Return paused origins, with and without waiting messages."""
     with opened(conn_id, ring) as queue:
         found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
     rows = [schemas.PausedOrigin(origin=pause.origin, pause=pause) for pause in found[:MOST_PAUSED]]
@@ -180,13 +179,13 @@ def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
 
 @router.get("/queue")
 def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
-    """One queue: its figures, why it waits, its pages, and how it is set."""
+    """Return one queue: its row, why it is waiting, its pages and its settings."""
     with opened(conn_id, ring) as opened_queue:
         found = opened_queue.inspect.queues(among=[(origin, priority)])
         pages = opened_queue.inspect.pages(origin, priority)
         settings = opened_queue.inspect.origin_settings(origin)
         if not found and not pages:
-            raise HTTPException(404, "this queue holds nothing now; events may tell what became of it")
+            raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         got, servers = _received(conn_id, opened_queue)
         nothing = QueueState(origin, priority, 0, 0, False, 0, 0, None, "", None, settings.share, 0)
         (row,) = _rows(opened_queue, found or [nothing], got, servers)
@@ -201,10 +200,10 @@ def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority 
 
 def _explained(queue: MessageQueue, origin: str, priority: str) -> schemas.Explained:
     if queue.inspect.has_many_newcomers():
-        sentence = "many queues are new here, and no block has met them yet; it will be told after the next one."
+        sentence = "many queues of this ring are new; the reason is known after the next block."
         return schemas.Explained(reason="new", sentence=sentence)
     if queue.config.service_weight is None and not any(one.limit for one in queue.inspect.servers()):
-        sentence = "this ring has no service weight: each block says what it may cost, and nothing can be foreseen."
+        sentence = "this ring has no service weight: each block sets its own limit, so there is no forecast."
         return schemas.Explained(reason="turn", sentence=sentence)
     found = queue.inspect.explain(origin, ahead=20, priority=priority)
     return schemas.Explained(
@@ -217,10 +216,10 @@ def messages(
     conn_id: str, ring: str, origin: str, who: Peeker, priority: Priority = "regular",
     page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None, limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> schemas.Messages:  # fmt: skip
-    """The first messages of a queue, or of one of its pages: looked at, not touched."""
+    """Return the first messages of a queue or of a page, without claiming them."""
     with opened(conn_id, ring) as queue:
         found = queue.inspect.peek(origin, page=page, limit=limit, priority=priority)
     return schemas.Messages(rows=[views.message(message) for message in found])
 
 
-assert HIGH == "high", "what a query may say is what the rules know"
+assert HIGH == "high", "the query parameter accepts the priorities of the core"

@@ -459,7 +459,7 @@ class Stayed(Schema):
 class Requeued(Schema):
     """Number of messages that were requeued."""
 
-    judged: int
+    requeued: int
     stayed: int
     refused: list[Stayed]
 

@@ -1,4 +1,4 @@
-"""What Airflow's configuration says about the page."""
+"""Settings of the page in Airflow's configuration, section `[airflow_mq]`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from airflow_mq.settings import number, text
 
 
 def overweight_dag() -> str:
-    """The DAG that executes one set-aside message."""
+    """Return the id of the DAG that executes one set-aside message."""
     return text("overweight_dag", "overweight_by_hand")
 
 
 def refresh_seconds() -> int:
-    """How often the page looks again."""
+    """Return the refresh interval of the page in seconds."""
     return max(number("page_refresh_seconds", 5), 1)
 
 
 def connections() -> list[str]:
-    """Ids of connections to show beside those of Airflow's database and of the environment."""
+    """Return the ids of connections to show in addition to those in Airflow's database and environment."""
     return [name.strip() for name in text("connections").split(",") if name.strip()]

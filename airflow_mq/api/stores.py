@@ -1,4 +1,4 @@
-"""Connections of our type, opened for one request; and errors as answers that hold no secret."""
+"""Message queue connections, opened for one request, and errors as responses without secrets."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from .access import NO_CONNECTION, team_of
 from .settings import connections
 
 ENVIRONMENT = "AIRFLOW_CONN_"
-#: Seconds that a request waits for a server, or for somebody else who holds the ring.
+#: Seconds that a request waits for a server, or for the ring.
 PATIENCE = 4
-#: Requests that may be in stores at the same time: a server that does not answer must not hold up Airflow's own.
+#: Concurrent requests to stores: a server that does not answer must not use up Airflow's own threads.
 AT_ONCE = 16
-#: Requests that may be in one store: a server that does not answer must not hold up the others.
+#: Concurrent requests to one store: a server that does not answer must not delay the others.
 AT_ONCE_IN_ONE = 4
-#: Seconds that a look may take.
+#: Seconds that a read may take.
 MOST_SECONDS = 10.0
 _room = BoundedSemaphore(AT_ONCE)
 _rooms: defaultdict[str, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(AT_ONCE_IN_ONE))
 
 
 def connection_ids() -> list[str]:
-    """The connections of our type: of Airflow's database, of the environment, and those that the settings name."""
+    """Return the ids of message queue connections in Airflow's database, the environment and the settings."""
     with create_session() as session:
         found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)))
     found |= {name for name in _named() if _is_ours(name)}
@@ -80,12 +80,12 @@ def _is_ours(conn_id: str) -> bool:
     try:
         return bool(_connection(conn_id).conn_type == CONNECTION_TYPE)
     except Exception:
-        # It is gone, or cannot be read: what cannot be named is not shown.
+        # The connection does not exist, or its secrets backend failed: it is not shown.
         return False
 
 
 def target(conn_id: str) -> Target:
-    """What a connection names, if it is one of ours."""
+    """Return the target of a message queue connection, or raise 404."""
     try:
         connection = _connection(conn_id)
     except Exception:
@@ -100,20 +100,24 @@ def target(conn_id: str) -> Target:
 def opened(
     conn_id: str, ring: str | None = None, who: str | None = None, seconds: float = MOST_SECONDS
 ) -> Iterator[MessageQueue]:
-    """The queue that a connection and a ring name, for one request; what goes wrong is answered.
+    """Open a ring for one request; errors become responses.
 
-    :param who: recorded with decisions.
-    :param seconds: after which it is given up, at its next statement.
+    :param who: the actor recorded with decisions.
+    :param seconds: the request fails at its first statement after this time.
     """
     with ExitStack() as stack:
-        _enter(stack, _room, "too many ask at once; try again in a moment")
+        _enter(stack, _room, "too many concurrent requests; retry in a few seconds")
         try:
             where = target(conn_id)
-            # Kept for connections that there are, so there are never more of these than of connections.
-            _enter(stack, _rooms[conn_id], f"too many ask for {conn_id!r} at once, or its store does not answer")
+            # `target` raised for an unknown id, so there are at most as many semaphores as connections.
+            _enter(
+                stack,
+                _rooms[conn_id],
+                f"too many concurrent requests for {conn_id!r}, or its store does not answer; retry in a few seconds",
+            )
             limit = min(where.address.statement_timeout, math.ceil(seconds))
             address = replace(where.address, statement_timeout=limit)
-            # A store that answers late has its own time-out, and says so; this ends what never answers.
+            # A slow store reports its own timeout first; this one ends a request whose store never answers.
             stack.enter_context(within(seconds + 1))
             with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, actor=who) as queue:
                 queue.store.probe = _Deadline(seconds)
@@ -121,8 +125,8 @@ def opened(
         except _TooSlow:
             raise HTTPException(
                 503,
-                f"this takes longer than {seconds:.0f} seconds on this store; the command line has the time: "
-                "airflow-mq",
+                f"timeout: this store needs more than {seconds:.0f} seconds for this request; use the command line "
+                "(airflow-mq), which has no such limit",
             ) from None
         except MessageQueueError as error:
             raise answered(error) from None
@@ -135,11 +139,11 @@ def _enter(stack: ExitStack, room: BoundedSemaphore, refusal: str) -> None:
 
 
 class _TooSlow(Exception):
-    """A request took too long."""
+    """Raised when a request exceeds its time."""
 
 
 class _Deadline:
-    """Called before each statement: nobody waits for an answer for ever, and nothing is left half done by a look."""
+    """A probe that raises before the first statement after its time; never between a commit and its return."""
 
     def __init__(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds
@@ -150,7 +154,7 @@ class _Deadline:
 
 
 def answered(error: MessageQueueError) -> HTTPException:
-    """An error as an answer. Of a store's it says what our own words say: a driver's may hold a secret."""
+    """Return an error as a response. A driver's text may hold a secret, so store errors use our own text."""
     if isinstance(error, (SchemaTooOld, SchemaTooNew, InvalidInput, Refused)):
         return HTTPException(_status(error), str(error))
     return HTTPException(503, told_safely(error), {"Retry-After": "5"} if isinstance(error, StoreBusy) else None)

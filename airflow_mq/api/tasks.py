@@ -16,7 +16,7 @@ from sqlalchemy import select, tuple_
 from airflow_mq.operators.spark.job_listener import SPARK_JOB
 
 from . import schemas, views
-from .access import Asking
+from .access import SignedIn
 
 #: Tasks listed per run.
 MOST_TASKS = 50
@@ -28,7 +28,7 @@ JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
 RunKey = tuple[str, str]
 
 
-def tasks_of(who: Asking, runs: Collection[RunKey]) -> dict[RunKey, list[schemas.Task]]:
+def tasks_of(who: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[schemas.Task]]:
     """Return the tasks of runs, for the DAGs whose tasks the user may see and which Airflow still stores."""
     wanted = _permitted(runs, who.may_see_tasks)
     if not wanted:

@@ -125,14 +125,14 @@ def test_queues_are_searched_and_sorted(seen: Seen) -> None:
 
 def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
     shown = seen.open("queue", origin="nasty", priority="regular")
-    shown.get_by_role("button", name=re.compile("Look into page")).click()
+    shown.get_by_role("button", name=re.compile("Read messages of page")).click()
     payload = shown.locator("pre", has_text="onerror")
     expect(payload).to_have_text(NASTY)
     assert payload.locator("*").count() == 0
     shown.get_by_role("button", name="Hex").click()
     expect(shown.locator("pre", has_text=NASTY[:4].encode().hex(" "))).to_be_visible()
     shown.get_by_role("button", name="JSON").click()
-    expect(shown.get_by_text("This is not JSON.")).to_be_visible()
+    expect(shown.get_by_text("Not JSON.")).to_be_visible()
     assert seen.page.title() not in ("1", "2")
 
 
@@ -202,7 +202,7 @@ def test_another_limit_is_tried_by_keyboard(seen: Seen) -> None:
     slider.press("Home")
     expect(shown.get_by_text("250 ms", exact=True)).to_be_visible()
     expect(taken).not_to_have_text(before, use_inner_text=True)
-    shown.get_by_role("button", name="As it is").click()
+    shown.get_by_role("button", name="Reset").click()
     expect(shown.get_by_text("2,500 ms", exact=True)).to_be_visible()
 
 
@@ -233,7 +233,7 @@ def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: Wor
     shown.get_by_role("listitem").filter(has_text="Paused").get_by_role("link").click()
     row = shown.get_by_role("listitem").filter(has_text="it sent rubbish")
     row.get_by_role("link", name="ghost").click()
-    expect(shown.get_by_role("heading", name="Nothing of it is here now")).to_be_visible()
+    expect(shown.get_by_role("heading", name="This queue is empty")).to_be_visible()
     expect(shown.get_by_text(re.compile("^Paused by .*it sent rubbish"))).to_be_visible()
     shown = seen.open("queues", paused="shown")
     row.get_by_role("button", name="Resume").click()
@@ -288,9 +288,9 @@ def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
         shown.get_by_role("checkbox", name=re.compile(f"Choose odd-{n}:")).check()
     bar = shown.get_by_role("group", name="With the chosen messages")
     expect(bar.get_by_text("3 chosen")).to_be_visible()
-    bar.get_by_role("button", name="Judge again").click()
-    seen.confirm("Judge again", reason="perhaps they fit")
-    expect(shown.get_by_text(re.compile("judged again"))).to_be_visible()
+    bar.get_by_role("button", name="Requeue", exact=True).click()
+    seen.confirm("Requeue", reason="perhaps they fit")
+    expect(shown.get_by_text(re.compile("requeued"))).to_be_visible()
     shown.get_by_role("checkbox", name=re.compile("Choose odd-1:")).check()
     bar.get_by_role("button", name="Discard").click()
     seen.confirm("Discard for good", reason="nobody wants it")
@@ -330,7 +330,7 @@ def test_many_violations_are_told_page_by_page(seen: Seen) -> None:
         expect(part.get_by_role("listitem").last).to_have_text(f"page {last}: rule {last} is broken")
         if last < 119:
             forth.click()
-    expect(part.get_by_text("These are the first 120; airflow-mq check tells all.")).to_be_visible()
+    expect(part.get_by_text("These are the first 120; airflow-mq check lists all.")).to_be_visible()
     expect(forth).to_have_attribute("aria-disabled", "true")
     assert_accessible(seen.page, "violations")
 
@@ -341,7 +341,7 @@ def test_a_viewer_is_told_why_not(chromium: Browser, world: World) -> None:
         discard = shown.get_by_role("button", name=re.compile("^Discard log.")).first
         expect(discard).to_be_visible()
         expect(discard).to_have_attribute("aria-disabled", "true")
-        expect(discard).to_have_attribute("title", re.compile("the right to edit the connection"))
+        expect(discard).to_have_attribute("title", re.compile("the permission to edit the connection"))
         discard.click(force=True)
         expect(seen.page.get_by_role("dialog")).to_have_count(0)
         assert_accessible(seen.page, "what a viewer sees")
@@ -358,7 +358,7 @@ def test_what_is_old_says_so_until_it_is_not(chromium: Browser, world: World) ->
         expect(shown.get_by_text("Stale.")).to_be_visible()
         expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
         seen.page.unroute("**/overview", break_off)
-        shown.get_by_role("button", name="Ask again").click()
+        shown.get_by_role("button", name="Retry").click()
         expect(shown.get_by_text("Stale.")).to_have_count(0)
         seen.wrong.clear()  # the browser itself told of the answers that never came
 

@@ -95,7 +95,7 @@ def test_blocks_are_picked_from_their_bars_and_messages_looked_at(seen: Seen, wo
     expect(shown.get_by_role("region", name=f"Block {blocks[0].id}")).to_be_visible()
     expect(bars.nth(-2)).to_have_attribute("aria-pressed", "true")
     shown = seen.open("queue", RING, origin="acme", priority="regular")
-    look = shown.get_by_role("button", name="Look").first
+    look = shown.get_by_role("button", name="Read").first
     look.press("Enter")
     card = shown.locator("section.card:focus")
     expect(card.get_by_text("acme:0:0")).to_be_visible()
@@ -143,7 +143,7 @@ def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> N
     seen.page.keyboard.press("Space")
     expect(first).to_be_checked()
     expect(shown.get_by_text("1 chosen")).to_be_visible()
-    assert tab(seen.page, 4)[-3:] == ["Execute heavy-0:0:0", "Judge heavy-0:0:0 again", "Discard heavy-0:0:0"]
+    assert tab(seen.page, 4)[-3:] == ["Execute heavy-0:0:0", "Requeue heavy-0:0:0", "Discard heavy-0:0:0"]
     seen.page.keyboard.press("Enter")
     dialog = seen.page.get_by_role("dialog", name="Discard 1 message")
     expect(dialog.get_by_label("Reason")).to_be_focused()

@@ -84,7 +84,7 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     # What is chosen by its reason is not all that there is: neither is that told, nor is all of it judged.
     shown.get_by_label("Reason").select_option("overweight")
     expect(pages).to_have_text("Page 1")
-    expect(shown.get_by_role("button", name=re.compile("^Judge all"))).to_have_count(0)
+    expect(shown.get_by_role("button", name=re.compile("^Requeue all \\d"))).to_have_count(0)
     shown.get_by_label("Reason").select_option("")
     expect(pages).to_have_text("Page 1 · 60 in all")
     shown.get_by_role("checkbox", name="All on this page").check()
@@ -94,10 +94,10 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     expect(shown.get_by_text("0 chosen")).to_be_visible()
     with world.queue("page-heavy") as queue:
         queue.admin.change_ring(service_weight=Weight(1_000, 50_000))
-    shown.get_by_role("button", name="Judge all 60 again").click()
-    seen.confirm("Judge again", reason="blocks are larger now")
-    expect(shown.get_by_text(f"{HEAVY} messages judged again and back in the queue.")).to_be_visible()
-    expect(shown.get_by_role("button", name="Judge all 60 again")).to_have_count(0)
+    shown.get_by_role("button", name="Requeue all 60").click()
+    seen.confirm("Requeue", reason="blocks are larger now")
+    expect(shown.get_by_text(f"{HEAVY} messages requeued.")).to_be_visible()
+    expect(shown.get_by_role("button", name="Requeue all 60")).to_have_count(0)
     with world.queue("page-heavy") as queue:
         assert queue.set_aside.list() == []
 

@@ -1,4 +1,4 @@
-/** Requests to the JSON API, and what goes wrong with them, in words. */
+/** Requests to the JSON API, and readable messages for their errors. */
 
 import type { Permissions, Stayed } from "./types";
 
@@ -20,7 +20,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Airflow's root, also behind a path prefix: the UI and the standalone page both say it with <base>. */
+/** Airflow's root URL, also behind a path prefix: the UI and the standalone page both set <base>. */
 export const root = () => document.baseURI;
 export const below = (path: string) => new URL(path, root()).href;
 export const ringPath = (conn: string, ring: string) =>
@@ -39,7 +39,7 @@ export const get = <T>(path: string, query: Query = {}, signal?: AbortSignal) =>
 export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal) =>
   send<T>(url(path), {
     method: "POST",
-    // The last one cannot be sent by a form of another site.
+    // A form on another site cannot send this header.
     headers: { "Content-Type": "application/json", "X-Airflow-Mq": "1" },
     body: JSON.stringify(body),
     signal,
@@ -51,19 +51,19 @@ async function send<T>(address: string, options: RequestInit): Promise<T> {
     answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError("Airflow's API server does not answer. This page goes on asking.", 0);
+    throw new ApiError("Airflow's API server does not answer. This page keeps trying.", 0);
   }
   if (answer.ok) return (await answer.json()) as T;
   throw new ApiError(await words(answer), answer.status);
 }
 
 async function words(answer: Response): Promise<string> {
-  const told = await answer.json().then(
+  const detail: unknown = await answer.json().then(
     (body: { detail?: unknown }) => body.detail,
     () => undefined,
   );
-  if (answer.status === 401) return "You are not signed in to Airflow, or no longer.";
-  if (typeof told === "string") return told;
-  if (Array.isArray(told)) return told.map((one: { msg?: string }) => one.msg ?? String(one)).join("; ");
-  return `The server answered with ${answer.status} and said no more; its log does.`;
+  if (answer.status === 401) return "You are not signed in to Airflow, or your session has expired.";
+  if (typeof detail === "string") return detail;
+  if (Array.isArray(detail)) return detail.map((error: { msg?: string }) => error.msg ?? String(error)).join("; ");
+  return `The server answered with status ${answer.status}. See the API server's log.`;
 }

@@ -1,26 +1,25 @@
-/** What every view knows: the store and ring it shows, and what its user may do. */
+/** Context of every view: the store and ring it shows, and the user's permissions. */
 
 import { createContext, useContext } from "react";
 
-import { get, post, ringPath, url } from "./api";
+import { get, post, ringPath, url, type Can } from "./api";
 import { usePoll, type Polled } from "./poll";
 import { href } from "./route";
 import type { Me } from "./types";
-import type { Can } from "./api";
 
 export type Here = {
   conn: string;
   ring: string;
   me: Me;
-  /** Tell what was done, for eyes and for screen readers. */
-  tell: (text: string, link?: { href: string; text: string }) => void;
+  /** Announce a result, on screen and to screen readers. */
+  announce: (text: string, link?: { href: string; text: string }) => void;
 };
 
 export const HereContext = createContext<Here | null>(null);
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** What Airflow has to grant. */
+/** The Airflow permission behind each of ours. */
 const NEEDED: Record<Can, (conn: string) => string> = {
   read: () => "see plugins",
   peek: (conn) => `read the connection ${conn}`,
@@ -38,13 +37,13 @@ export function useHere() {
     url: (what: string, query?: Query) => url(path(what), query),
     href: (view: string, of: Record<string, string | null | undefined> = {}) =>
       href(view, { conn: here.conn, ring: here.ring, ...of }),
-    /** Why the user may not do this, or null. */
+    /** The reason why the user may not do this, or null. */
     refusal: (what: Can) =>
-      here.me.can[what] ? null : `${here.me.user} may not: it needs the right to ${NEEDED[what](here.conn)}.`,
+      here.me.can[what] ? null : `${here.me.user} needs the permission to ${NEEDED[what](here.conn)}.`,
   };
 }
 
-/** One answer of the ring, kept fresh. */
+/** One response of the ring's API, refreshed while it is shown. */
 export function useRing<T>(what: string, query: Query = {}, live = true): Polled<T> {
   const here = useHere();
   const key = JSON.stringify([here.conn, here.ring, what, query]);

@@ -1,4 +1,4 @@
-/** What Airflow's UI loads: it brings React along, and expects the component under this name. */
+/** Entry point inside Airflow's UI, which provides React and expects the component under this name. */
 
 import { Page } from "./page";
 import { dress } from "./style";

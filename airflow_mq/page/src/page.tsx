@@ -1,4 +1,4 @@
-/** The page: which store and ring, which view, and what was just done. */
+/** The page: choice of store, ring and view, and the announcement of the last result. */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
@@ -40,13 +40,13 @@ function NoConnection() {
   return (
     <Empty title="No message queue is connected yet">
       <p>
-        This page shows the stores that a connection of the type <em>Message queue</em> leads to. Make one under Admin → Connections, or say
-        it to every Airflow process:
+        This page shows the stores that connections of type <em>Message queue</em> name. Create one under Admin → Connections, or set it
+        in the environment of every Airflow process:
       </p>
       <Code>{`AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT='{"conn_type": "airflow_mq",
   "extra": {"driver": "sqlite", "path": "/data/queue.db"}}'
 airflow-mq store upgrade --store sqlite:////data/queue.db`}</Code>
-      <p>For production, give host, schema, login and password of a PostgreSQL database instead. Then load this page again.</p>
+      <p>In production, set host, schema, login and password of a PostgreSQL database instead. Then reload this page.</p>
     </Empty>
   );
 }
@@ -67,7 +67,7 @@ function WithStores({ stores }: { stores: Store[] }) {
         </Notice>
       ) : ring === undefined ? (
         <Empty title="This store has no ring yet">
-          <p>A ring is a set of queues that share one budget. Make one:</p>
+          <p>A ring is a set of queues that share one budget. Create one:</p>
           <Code>{`airflow-mq ring create default`}</Code>
         </Empty>
       ) : (
@@ -108,24 +108,24 @@ function Picker({ stores, store, ring, view }: { stores: Store[]; store: Store; 
   );
 }
 
-type Told = { text: string; link?: { href: string; text: string } };
+type Announcement = { text: string; link?: { href: string; text: string } };
 
 function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Route }) {
   const me = usePoll<Me>(`me ${conn}`, (signal) => get<Me>("me", { conn_id: conn }, signal), null);
-  const [told, setTold] = useState<Told | null>(null);
-  const tell = useCallback((text: string, link?: Told["link"]) => setTold({ text, link }), []);
-  const here = useMemo<Here | null>(() => me.data && { conn, ring, me: me.data, tell }, [conn, ring, me.data, tell]);
+  const [announced, setAnnounced] = useState<Announcement | null>(null);
+  const announce = useCallback((text: string, link?: Announcement["link"]) => setAnnounced({ text, link }), []);
+  const here = useMemo<Here | null>(() => me.data && { conn, ring, me: me.data, announce }, [conn, ring, me.data, announce]);
   if (!here) return me.error ? <Failure error={me.error} /> : <p className="muted">Loading…</p>;
   return (
     <HereContext.Provider value={here}>
       <Tabs view={route.view} of={{ conn, ring }} />
       <div role="status" aria-live="polite">
-        {told && (
+        {announced && (
           <div className="notice good row between">
             <span>
-              {told.text} {told.link && <a href={told.link.href}>{told.link.text}</a>}
+              {announced.text} {announced.link && <a href={announced.link.href}>{announced.link.text}</a>}
             </span>
-            <button type="button" aria-label="Dismiss" onClick={() => setTold(null)}>
+            <button type="button" aria-label="Dismiss" onClick={() => setAnnounced(null)}>
               ×
             </button>
           </div>
@@ -139,7 +139,7 @@ function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Ro
 function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
   const current = view === "queue" ? "queues" : view;
   const tabs = useRef<HTMLElement>(null);
-  // On a narrow screen not all of them are seen; the one that is shown is.
+  // A narrow screen does not show all tabs; scroll to the current one.
   useEffect(() => {
     tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [current]);

@@ -1,4 +1,4 @@
-/** Asking again and again: slower while nothing answers, not at all while nobody looks. */
+/** Polling: slower while the server does not answer, paused while the page is hidden. */
 
 import { useCallback, useEffect, useRef, useState } from "react";
 
@@ -6,7 +6,7 @@ import { ApiError } from "./api";
 
 const SLOWEST = 60_000;
 
-/** What was typed, once nothing more is typed for a moment. */
+/** The typed text, once typing pauses. */
 export function useSettled(value: string, millis = 250): string {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
@@ -16,7 +16,7 @@ export function useSettled(value: string, millis = 250): string {
   return settled;
 }
 
-/** While a new answer is awaited, the last one stays. */
+/** The previous value while a new one is loading. */
 export function useLast<T>(value: T | null): T | null {
   const [last, setLast] = useState(value);
   if (value !== null && value !== last) setLast(value);
@@ -26,16 +26,16 @@ export function useLast<T>(value: T | null): T | null {
 export type Polled<T> = {
   data: T | null;
   error: Error | null;
-  /** What is shown is not what is: the last question was not answered. */
+  /** The data is outdated: the last request failed. */
   stale: boolean;
-  /** When it was answered last. */
+  /** Time of the last response. */
   at: number | null;
   refresh: () => void;
 };
 
 type State<T> = { key: string; data: T | null; error: Error | null; at: number | null };
 
-/** @param key what is asked for: when it changes, the old answer is forgotten */
+/** @param key identifies the request: when it changes, the old response is dropped */
 export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T>, seconds: number | null): Polled<T> {
   const [state, setState] = useState<State<T>>({ key, data: null, error: null, at: null });
   const loader = useRef(load);
@@ -63,7 +63,7 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
             const kept = old.key === key ? old : { data: null, at: null };
             return { key, data: kept.data, at: kept.at, error: error as Error };
           });
-        // What is refused stays refused until something else is asked for.
+        // A rejected request stays rejected until the request changes.
         if (error instanceof ApiError && [400, 401, 403, 404, 422].includes(error.status)) failures = 10;
       }
       asking = false;

@@ -1,4 +1,4 @@
-/** Which view is shown, and of what: in the address after #, so that it can be sent to a colleague. */
+/** The view and its parameters, in the URL after #, so that a link shows the same view. */
 
 import { useSyncExternalStore } from "react";
 
@@ -22,13 +22,13 @@ export function parse(hash: string): Route {
 
 export const useRoute = (): Route => parse(useSyncExternalStore(watch, read));
 
-/** A word of the address, say what is searched for: whoever is sent the address sees the same. */
+/** A parameter of the URL, for example the search text: a link contains it. */
 export function useWord(name: string, otherwise = ""): [string, (value: string) => void] {
   const { view, of } = useRoute();
   return [of[name] ?? otherwise, (value) => go(view, { ...of, [name]: value === otherwise ? null : value }, true)];
 }
 
-/** A whole address: with a <base>, one that only has a # would lead elsewhere. */
+/** A full URL: because of <base>, a bare # would lead to another page. */
 export function href(view: string, of: Record<string, string | null | undefined> = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(of)) if (value) query.set(name, value);

@@ -1,4 +1,4 @@
-/** The same page without Airflow's UI around it, at /airflow-mq/. */
+/** Entry point of the page without Airflow's UI, at /airflow-mq/. */
 
 import { createRoot } from "react-dom/client";
 
@@ -8,7 +8,7 @@ import { dress } from "./style";
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** As Airflow's UI has it, if it was asked; else as the system has it. */
+/** Use the colour mode chosen in Airflow's UI, else the system's. */
 function light(): void {
   const chosen = localStorage.getItem("theme");
   const scheme = chosen === "dark" || chosen === "light" ? chosen : dark.matches ? "dark" : "light";

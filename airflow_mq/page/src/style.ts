@@ -1,4 +1,4 @@
-/** The style, put in without a <style> element, so that a strict content policy has nothing against it. */
+/** The style sheet, adopted without a <style> element: a strict content security policy permits that. */
 
 import css from "./style.css";
 

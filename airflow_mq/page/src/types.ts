@@ -654,8 +654,8 @@ export interface components {
          * @description Number of messages that were requeued.
          */
         Requeued: {
-            /** Judged */
-            judged: number;
+            /** Requeued */
+            requeued: number;
             /** Stayed */
             stayed: number;
             /** Refused */

@@ -1,4 +1,4 @@
-/** Numbers, weights and times as people read them. */
+/** Formatting of numbers, weights, times and states. */
 
 import type { Address, Weight } from "./types";
 
@@ -8,8 +8,8 @@ const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 export const count = (number: number) => whole.format(number);
 export const compact = (number: number) => (number < 100_000 ? whole : short).format(number);
-/** A figure that may not be counted to the end. */
-export const atLeast = (said: string, more: boolean | undefined) => (more ? `≥ ${said}` : said);
+/** A figure, marked if it is a lower bound. */
+export const atLeast = (figure: string, more: boolean | undefined) => (more ? `≥ ${figure}` : figure);
 export const many = (number: number, one: string, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 
 export function bytes(number: number): string {
@@ -22,21 +22,21 @@ export function bytes(number: number): string {
   return `${unit === 0 || value >= 100 ? whole.format(Math.round(value)) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Weights count milliseconds; with so many of them, seconds and more say it better. */
+/** Weights count milliseconds; large ones are shown in larger units. */
 export const millis = (number: number) => (number < 10_000 ? `${count(number)} ms` : span(number / 1000));
 export const weight = (one: Weight | null) => (one ? `${millis(one.time)} · ${bytes(one.size)}` : "no limit");
 export const percent = (part: number | null) => (part === null ? "–" : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`);
-/** How far off, either way. */
+/** A deviation with its sign. */
 export const off = (part: number | null) => (part === null ? "–" : `${part < 0 ? "−" : part > 0 ? "+" : ""}${percent(Math.abs(part))}`);
 export const rate = (number: number | null) => (number === null ? "–" : `${compact(number)}/min`);
 export const where = (one: Address) => `${one.origin}:${one.page}:${one.index}${one.priority === "high" ? " (high)" : ""}`;
 export const key = (one: Address) => JSON.stringify([one.origin, one.priority, one.page, one.index]);
 
-/** The characters that `airflow_mq.core.message` takes for invisible, and all that controls the direction of text. */
+/** The invisible characters of `airflow_mq.core.characters`, and all that control the direction of text. */
 const INVISIBLE =
   /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
 
-/** Escape what is invisible or changes the direction of text, as the command line does: an origin looks like no other. */
+/** Escape invisible and direction-changing characters, like the command line: no origin looks like another. */
 export const visible = (text: string) => text.replaceAll(INVISIBLE, escaped);
 
 function escaped(character: string): string {
@@ -57,7 +57,7 @@ export function span(seconds: number): string {
 }
 
 export const age = (time: string, now = Date.now()) => span((now - Date.parse(time)) / 1000);
-/** Words of the server's, with the times in them as people read them. */
+/** Server text with its times in the user's format. */
 export const localised = (text: string) => text.replaceAll(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, day, time) => clock(`${day}T${time}Z`));
 export const clock = (time: string) => new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
@@ -67,7 +67,7 @@ const KINDS: Record<string, string> = {
   OverweightEnqueued: "Set aside",
   PageReaped: "Page reaped",
   Discarded: "Discarded",
-  Rejudged: "Judged again",
+  Rejudged: "Requeued",
   Executed: "Executed",
   WentBack: "Went back",
   AttemptsExhausted: "Attempts exhausted",

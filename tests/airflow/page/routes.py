@@ -54,7 +54,7 @@ ROUTES = [
     Route("GET", f"{T}/export/events.csv", f"{R}/export/events.csv", READ),
     Route("POST", f"{T}/dry-run", f"{R}/dry-run", READ, {"blocks": 2}),
     Route("POST", f"{T}/set-aside/execute", f"{R}/set-aside/execute", (WRITE, TRIGGER), {"address": ADDRESS}, 404),
-    Route("POST", f"{T}/set-aside/judge", f"{R}/set-aside/judge", WRITE, {"addresses": [ADDRESS]}),
+    Route("POST", f"{T}/set-aside/requeue", f"{R}/set-aside/requeue", WRITE, {"addresses": [ADDRESS]}),
     Route("POST", f"{T}/set-aside/discard", f"{R}/set-aside/discard", WRITE, {"addresses": [ADDRESS], "why": "old"}),
     Route("POST", f"{T}/pause", f"{R}/pause", WRITE, {"origin": "matrix"}),
     Route("POST", f"{T}/resume", f"{R}/resume", WRITE, {"origin": "matrix"}),

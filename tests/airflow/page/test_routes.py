@@ -109,7 +109,10 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
     (block,) = ask("viewer", "POST", f"{of(ring)}/dry-run", json={}).json()["blocks"]
 
     assert acme["explain"]["reason"] == "stuck" and "blocks of DAG 'orders', task 'plan'" in acme["explain"]["sentence"]
-    assert (zebra["why"], zebra["explain"]["reason"]) == ("no DAG that services this ring takes it", "unserved")
+    assert (zebra["why"], zebra["explain"]["reason"]) == (
+        "no DAG that services this ring takes this origin",
+        "unserved",
+    )
     assert "needs 70,000/1 of 60,000/1,048,576, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
 
 
@@ -175,7 +178,7 @@ def test_every_kind_of_event_can_be_asked_for() -> None:
     from typing import get_args
 
     from airflow_mq.api.blocks import Kind
-    from airflow_mq.api.deciding import Reason
+    from airflow_mq.api.decisions import Reason
     from airflow_mq.core.events import NAMES
     from airflow_mq.core.judging import REASONS
 
@@ -207,15 +210,15 @@ def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue)
     aside(ring, "acme", 3)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is False
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
-    stays = ask("admin", "POST", f"{of(ring)}/set-aside/judge", json={"addresses": [one]}).json()
-    assert stays["judged"] == 0 and stays["refused"][0]["detail"]
+    stays = ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [one]}).json()
+    assert stays["requeued"] == 0 and stays["refused"][0]["detail"]
     ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is True
     body = {"all": True, "why": "larger blocks"}
-    assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=body).json()["judged"] == 3
+    assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["requeued"] == 3
     assert ring.set_aside.list() == [] and {event.who for event in ring.inspect.events(name="Rejudged")} == {"admin"}
     for nonsense in ({}, {"all": True, "addresses": [one]}):
-        assert ask("admin", "POST", f"{of(ring)}/set-aside/judge", json=nonsense).status_code == 422
+        assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=nonsense).status_code == 422
 
 
 def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> None:
@@ -231,8 +234,8 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
         assert (told["total"], len(told["rows"])) == (count, count)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside?error=KeyError&reason=size").status_code == 422
     for error, judged in (("ValueError", 0), ("KeyError", 1)):
-        told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"error": error, "why": "fixed"}).json()
-        assert (told["judged"], told["stayed"]) == (judged, 0)
+        told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"error": error, "why": "fixed"}).json()
+        assert (told["requeued"], told["stayed"]) == (judged, 0)
     assert [one.attempts for one in ring.inspect.peek("acme")] == [0]
 
 
@@ -295,7 +298,7 @@ def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: M
     for given in (lambda row: row["text"], lambda row: row["address"]):
         aside(ring, "acme")
         (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
-        told = ask("op", "POST", f"{of(ring)}/set-aside/judge", json={"addresses": [given(row)]}).json()
+        told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [given(row)]}).json()
         assert told["stayed"] == 1
         told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json={"addresses": [given(row)], "why": "old"})
         assert told.json()["discarded"] == 1

@@ -1,4 +1,4 @@
-/** Blocks as stacked bars: what each queue took of the limit, what was predicted, and where the limit is. */
+/** Blocks as stacked bars: each queue's part of the limit, the prediction, and the limit. */
 
 import { useState, type KeyboardEvent } from "react";
 
@@ -30,7 +30,7 @@ type Props = { bars: Bar[]; by: Dimension; chosen?: string | null; onPick?: (id:
 
 const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-/** What a bar shows, in words. */
+/** The text of a bar for screen readers. */
 function about(bar: Bar, by: Dimension): string {
   const used = bar.used ? `${percent(part(bar.used, bar, by))} of the limit used, ` : "";
   return `Block ${bar.name}: ${used}${percent(part(bar.predicted, bar, by))} predicted, ${many(bar.messages, "message")} of ${many(bar.by_queue.length, "queue")}`;
@@ -38,7 +38,7 @@ function about(bar: Bar, by: Dimension): string {
 
 export function Bars({ bars, by, chosen, onPick, label }: Props) {
   const [stop, setStop] = useState<string | null>(null);
-  // To the keyboard all bars are one stop: the one it was at, else the chosen one, else the latest.
+  // All bars are one tab stop: the last focused one, else the chosen one, else the latest.
   const place = (id: string | null | undefined) => bars.findIndex((bar) => bar.id === id);
   const at = [place(stop), place(chosen)].find((one) => one >= 0) ?? bars.length - 1;
   function press(event: KeyboardEvent<SVGSVGElement>) {
@@ -54,7 +54,7 @@ export function Bars({ bars, by, chosen, onPick, label }: Props) {
   const width = LEFT + Math.max(6, bars.length) * STEP;
   return (
     <div className="scroll">
-      <svg className="bars" width={width} height={TOP + HEIGHT + 24} role="group" aria-label={`${label}. The table says the same.`} onKeyDown={press}>
+      <svg className="bars" width={width} height={TOP + HEIGHT + 24} role="group" aria-label={`${label}. The table lists the same figures.`} onKeyDown={press}>
         <text className="axis" x={LEFT - 8} y={y(1) + 4}>
           limit
         </text>
@@ -88,7 +88,7 @@ function Stack({ bar, by, y }: { bar: Bar; by: Dimension; y: (share: number) => 
   const limit = bar.limit?.[by] || whole(bar, by);
   const total = bar.by_queue.reduce((sum, one) => sum + one.weight[by], 0);
   const end = part(bar.used ?? bar.predicted, bar, by);
-  // What servicing itself costs belongs to no queue; it lies on top, grey.
+  // The cost of servicing belongs to no queue; it is drawn on top, in grey.
   const parts = [...bar.by_queue].sort((a, b) => place(a.origin) - place(b.origin));
   const shares = parts.map((one) => ({ origin: one.origin, share: one.weight[by] / limit }));
   const scale = total / limit > end && total > 0 ? end / (total / limit) : 1;
@@ -106,7 +106,7 @@ function Stack({ bar, by, y }: { bar: Bar; by: Dimension; y: (share: number) => 
           <title>{`${one.origin ?? "other queues"}: ${percent(one.to - one.from)} of the limit`}</title>
         </rect>
       ))}
-      {end > at && <rect x={0} width={WIDE} y={y(end)} height={y(at) - y(end)} className="overhead"><title>what servicing itself costs</title></rect>}
+      {end > at && <rect x={0} width={WIDE} y={y(end)} height={y(at) - y(end)} className="overhead"><title>cost of servicing</title></rect>}
       {predicted > 0 && <rect className="predicted" x={-2} width={WIDE + 4} y={y(predicted)} height={y(0) - y(predicted)} />}
     </>
   );

@@ -1,4 +1,4 @@
-/** Asks before something is done; the browser's own dialog keeps the keyboard inside and closes with Escape. */
+/** Confirmation dialog. The browser's own dialog keeps the focus inside and closes with Escape. */
 
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 
@@ -8,7 +8,7 @@ type Props = {
   title: string;
   confirm: string;
   danger?: boolean;
-  /** There is nothing to confirm, or not yet. */
+  /** Confirmation is not possible yet. */
   barred?: boolean;
   children: ReactNode;
   onConfirm: () => Promise<void>;
@@ -21,7 +21,7 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
   const [wrong, setWrong] = useState<string | null>(null);
   const name = useId();
   useEffect(() => element.current?.showModal(), []);
-  // The browser's own way of closing puts the keyboard back to where it was.
+  // The browser's own close returns the focus.
   const close = () => element.current?.close();
 
   async function submit() {

@@ -1,4 +1,4 @@
-/** Lists, page by page: of the server, or of what is here already. */
+/** Paged lists, from the server or from loaded rows. */
 
 import type { ReactNode } from "react";
 
@@ -9,19 +9,19 @@ import { Loaded } from "./notice";
 import { Pager, usePages } from "./paging";
 
 type Asked<T> = {
-  /** What is listed: the route, and its name for screen readers. */
+  /** The route, and the list's name for screen readers. */
   what: string;
   label: string;
   query?: Query;
   limit: number;
-  /** What the server calls the place to go on from. */
+  /** The server's name for the cursor. */
   cursor?: "after" | "before";
-  /** Said where there is nothing at all. */
+  /** Shown if the list is empty. */
   empty: ReactNode;
   children: (data: Paged<T>, refresh: () => void) => ReactNode;
 };
 
-/** A list of the server's. While another page, or another search, is on its way, the last one stays. */
+/** A list from the server. The previous rows stay while others are loading. */
 export function Listing<T>({ what, label, query = {}, limit, cursor = "after", empty, children }: Asked<T>) {
   const here = useHere();
   const pages = usePages(JSON.stringify([here.conn, here.ring, what, query]));
@@ -44,10 +44,10 @@ export function Listing<T>({ what, label, query = {}, limit, cursor = "after", e
   );
 }
 
-/** What is here already, so many rows at a time. */
+/** Loaded rows, one page at a time. */
 export function Sliced<T>({ rows, label, by = 50, children }: { rows: T[]; label: string; by?: number; children: (rows: T[]) => ReactNode }) {
   const pages = usePages(label);
-  // There may be fewer than there were.
+  // The list may have become shorter.
   const start = Math.min(Number(pages.after ?? 0), Math.max(0, Math.ceil(rows.length / by) - 1) * by);
   const end = start + by;
   return (

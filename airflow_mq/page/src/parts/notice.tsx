@@ -1,4 +1,4 @@
-/** What is said beside the data: that something went wrong, is old, or is not there. */
+/** Notices: errors, outdated data, empty lists, and buttons with permissions. */
 
 import { useEffect, useState, type ReactNode } from "react";
 
@@ -23,7 +23,7 @@ export function Failure({ error }: { error: Error }) {
   );
 }
 
-/** What an empty place could hold, and how something gets there. */
+/** An empty state: what would be shown here, and how to get it. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="empty">
@@ -39,7 +39,7 @@ export const Code = ({ children }: { children: string }) => (
   </pre>
 );
 
-/** Data, once it is there; before, that it is loading; instead, why it is not there; and how old it is, if it is old. */
+/** Loaded data, or a loading state, or an error; with a notice if the data is outdated. */
 export function Loaded<T>({ from, children }: { from: Polled<T>; children: (data: T) => ReactNode }) {
   if (from.data === null)
     return from.error ? (
@@ -65,13 +65,13 @@ function Stale({ from }: { from: Polled<unknown> }) {
   }, []);
   return (
     <div className="notice warn stale" role="status">
-      <strong>Stale.</strong> {from.error?.message} This is what was known {span((now - (from.at ?? now)) / 1000)} ago.{" "}
-      <button onClick={from.refresh}>Ask again</button>
+      <strong>Stale.</strong> {from.error?.message} This data is from {span((now - (from.at ?? now)) / 1000)} ago.{" "}
+      <button onClick={from.refresh}>Retry</button>
     </div>
   );
 }
 
-/** A button that says why it cannot be used, to those who may not use it. */
+/** A button; if the user may not use it, its label gives the reason. */
 export function Action(props: {
   children: ReactNode;
   refusal?: string | null;

@@ -1,4 +1,4 @@
-/** Pages by cursor: the server says where the next one begins, and the way back is remembered here. */
+/** Cursor paging: the server returns the next cursor, and the page keeps the previous ones. */
 
 import { useState } from "react";
 
@@ -18,7 +18,7 @@ export function usePages(key: string) {
 
 type Props = { pages: ReturnType<typeof usePages>; of: Omit<Paged<unknown>, "rows">; label: string; busy?: boolean };
 
-/** Its buttons stay where they are while a page comes, so that whoever pressed one by keyboard can press it again. */
+/** The buttons stay in place while a page is loading, so that the keyboard focus stays on them. */
 export function Pager({ pages, of, label, busy = false }: Props) {
   if (pages.number === 1 && !of.next) return of.total != null ? <p className="muted">{count(of.total)} in all.</p> : null;
   const first = pages.number === 1;

@@ -1,4 +1,4 @@
-/** Pausing and resuming a queue, or all below a path, with a reason and an end. */
+/** Buttons and dialogs to pause and resume an origin, or all below a path. */
 
 import { useState } from "react";
 
@@ -50,14 +50,14 @@ function PauseForm({ origin, paths, onDone, onClose }: Form & { paths: boolean }
       ...(until && { until: new Date(until).toISOString() }),
       ...(all && { below: true }),
     });
-    here.tell(`${origin} is paused. Messages are still accepted.`);
+    here.announce(`${origin} is paused. Messages are still accepted.`);
     onDone();
   }
   return (
     <Dialog title={`Pause ${origin}`} confirm="Pause" onConfirm={pause} onClose={onClose}>
-      <p>A paused queue accepts messages and keeps them; no block takes any until it is resumed.</p>
-      <Field label="Reason" value={reason} onChange={setReason} required hint="Shown to everybody who asks why it waits." />
-      <Field label="Until" type="datetime-local" value={until} onChange={setUntil} hint="In your time zone. Empty: until somebody resumes it." />
+      <p>A paused queue accepts messages. No block takes any until it is resumed.</p>
+      <Field label="Reason" value={reason} onChange={setReason} required hint="Shown wherever the queue is explained." />
+      <Field label="Until" type="datetime-local" value={until} onChange={setUntil} hint="In your time zone. If empty, the pause has no end." />
       {paths && (
         <label className="row">
           <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> Also everything below {origin}/
@@ -71,12 +71,12 @@ function Resume({ origin, pause, onDone, onClose }: Form & { pause: Pause }) {
   const here = useHere();
   async function resume() {
     await here.post("resume", { origin });
-    here.tell(`${origin} is resumed.`);
+    here.announce(`${origin} is resumed.`);
     onDone();
   }
   return (
     <Dialog title={`Resume ${origin}`} confirm="Resume" onConfirm={resume} onClose={onClose}>
-      <p>It is paused {paused(pause)}. Its messages take their turn from the next block on.</p>
+      <p>It is paused {paused(pause)}. The next block can take its messages.</p>
     </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-/** The ready ring: the head at the top, the others after it clockwise, each as long as its backlog. */
+/** The ready ring: the head at the top, the other queues clockwise, each as long as its backlog. */
 
 import { useState, type KeyboardEvent } from "react";
 
@@ -12,14 +12,14 @@ const SIZE = 400;
 const MIDDLE = SIZE / 2;
 const OUTER = 172;
 const INNER = 118;
-/** The least that an arc takes, in turns, so that a small queue is seen beside a large one. */
+/** Smallest arc, in turns, so that a small queue is visible beside a large one. */
 const LEAST = 0.012;
 
 type Piece = { arc: Arc | null; from: number; to: number; name: string };
 
 const keyOf = ({ arc }: Piece) => (arc ? `${arc.priority} ${arc.origin}` : "rest");
 
-/** Where each arc lies, in turns. */
+/** Start and end of each arc, in turns. */
 export function pieces(overview: Overview, by: Measure): Piece[] {
   const parts: { arc: Arc | null; size: number; name: string }[] = overview.arcs.map((arc) => ({
     arc,
@@ -46,7 +46,7 @@ function point(turn: number, radius: number): string {
 }
 
 function band(from: number, to: number, inner: number, outer: number): string {
-  // A whole circle cannot be one arc.
+  // SVG cannot draw a whole circle as one arc.
   const end = Math.min(to, from + 0.9999);
   const large = end - from > 0.5 ? 1 : 0;
   return (
@@ -58,11 +58,11 @@ function band(from: number, to: number, inner: number, outer: number): string {
 function about(piece: Piece, overview: Overview): string {
   if (!piece.arc) return `${piece.name}: ${count(overview.rest!.messages)} messages, ${bytes(overview.rest!.bytes)}`;
   const { arc } = piece;
-  const said = [many(arc.messages, "message"), bytes(arc.bytes)];
-  if (arc.priority === "high") said.push("high priority");
-  if (arc.in_flight) said.push(`${count(arc.in_flight)} in flight`);
-  if (arc.paused) said.push("paused");
-  return `${arc.origin}: ${said.join(", ")}`;
+  const parts = [many(arc.messages, "message"), bytes(arc.bytes)];
+  if (arc.priority === "high") parts.push("high priority");
+  if (arc.in_flight) parts.push(`${count(arc.in_flight)} in flight`);
+  if (arc.paused) parts.push("paused");
+  return `${arc.origin}: ${parts.join(", ")}`;
 }
 
 type Props = { overview: Overview; by: Measure; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
@@ -73,7 +73,7 @@ export function Ring({ overview, by, lead }: Props) {
   const [over, setOver] = useState<string | null>(null);
   const [stop, setStop] = useState<string | null>(null);
   const shown = pieces(overview, by);
-  // To the keyboard the ring is one stop, within which arrows go around.
+  // The ring is one tab stop; arrow keys move within it.
   const at = Math.max(0, shown.findIndex((piece) => keyOf(piece) === stop));
   function turn(event: KeyboardEvent<SVGSVGElement>) {
     const step = STEPS[event.key];
@@ -86,7 +86,7 @@ export function Ring({ overview, by, lead }: Props) {
   const gap = shown.length > 1 ? 0.0012 : 0;
   const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
     overview.head ? `It is the turn of ${overview.head}.` : ""
-  } The table beside it says the same.`;
+  } The table beside it lists the same queues.`;
   return (
     <svg className="ring" viewBox={`0 0 ${SIZE} ${SIZE}`} role="group" aria-label={label} onKeyDown={turn}>
       <defs>
@@ -147,7 +147,7 @@ function cut(text: string, most = 20): string {
 }
 
 function Middle({ overview, over, by }: { overview: Overview; over: Piece | null; by: Measure }) {
-  const lines = over ? told(over, overview) : general(overview, by);
+  const lines = over ? details(over, overview) : general(overview, by);
   return (
     <g className="middle" aria-hidden="true">
       <text x={MIDDLE} y={MIDDLE - 34} className="small">
@@ -166,7 +166,7 @@ function Middle({ overview, over, by }: { overview: Overview; over: Piece | null
   );
 }
 
-function told(piece: Piece, overview: Overview): string[] {
+function details(piece: Piece, overview: Overview): string[] {
   const of = piece.arc ?? overview.rest!;
   const arc = piece.arc;
   const state = arc ? (arc.paused ? "paused" : arc.in_flight ? `${compact(arc.in_flight)} in flight` : arc.is_head ? "its turn" : "waits") : "";

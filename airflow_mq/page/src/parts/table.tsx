@@ -1,15 +1,15 @@
-/** A table that turns into cards where there is no room for one, and is a table to screen readers all the same. */
+/** A table; on a narrow screen it looks like cards and stays a table to screen readers. */
 
 import type { ReactNode } from "react";
 
 export type Column<T> = {
   name: string;
   cell: (row: T) => ReactNode;
-  /** Numbers stand to the right. */
+  /** Align right, for numbers. */
   right?: boolean;
-  /** What to sort by, if the server can. */
+  /** Sort key, if the server can sort by this column. */
   sort?: string;
-  /** Says which row it is. */
+  /** The row's header cell. */
   head?: boolean;
 };
 

@@ -1,4 +1,4 @@
-/** What was set aside, and what can be done about it: execute, judge again, discard. */
+/** Set-aside messages, and the decisions about them: execute, requeue, discard. */
 
 import { useRef, useState } from "react";
 
@@ -13,7 +13,7 @@ import type { SetAsideMessage } from "../types";
 import type { Paged, Refusals } from "../api";
 import { bytes, count, key, many, span, weight, where } from "../words";
 
-/** Why a message is set aside, by the name that is kept with it. */
+/** Reasons for setting aside, by stored name. */
 const REASONS: Record<string, string> = {
   overweight: "weighs more than a whole block carries",
   most: "weighs more than its queue may have of a block",
@@ -23,10 +23,10 @@ const REASONS: Record<string, string> = {
   swept: "was swept out of its queue",
 };
 
-/** The action on some messages, on all of them, or on all that have the error of the first one. */
-type Deed = { what: "execute" | "judge" | "requeue" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
+/** A decision about some messages, about all, or about all with the error of the first one. */
+type Deed = { what: "execute" | "requeue" | "requeue by error" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
 
-/** Where the keyboard goes when the row that it was in is gone. */
+/** Focus target when the focused row is gone. */
 const HEADING = "amq-aside";
 
 export function AsideView() {
@@ -65,14 +65,14 @@ function None({ reason }: { reason: string }) {
   ) : (
     <Empty title="Nothing is set aside">
       <p>
-        A message that weighs more than a whole block can carry lands here instead of blocking its queue. Nothing is lost: a person
-        executes it with a limit of its own, has it judged again after the limit was raised, or discards it and says why.
+        A message that is heavier than a whole block is set aside instead of blocking its queue. Nothing is lost: a person executes
+        it with its own limit, requeues it after raising the limit, or discards it with a reason.
       </p>
     </Empty>
   );
 }
 
-type Choosable = { rows: SetAsideMessage[]; /** Where there are more than these, and none is left out: how many in all, if they are counted. */ rest: Deed["all"] | null; onDone: () => void };
+type Choosable = { rows: SetAsideMessage[]; /** If the list is unfiltered and has more pages: the total, if it is known. */ rest: Deed["all"] | null; onDone: () => void };
 
 function Choosing({ rows, rest, onDone }: Choosable) {
   const here = useHere();
@@ -94,15 +94,15 @@ function Choosing({ rows, rest, onDone }: Choosable) {
         <span className="muted" role="status">
           {count(picked.length)} chosen
         </span>
-        <Action refusal={write ?? none} onClick={() => setDeed({ what: "judge", rows: picked })}>
-          Judge again
+        <Action refusal={write ?? none} onClick={() => setDeed({ what: "requeue", rows: picked })}>
+          Requeue
         </Action>
         <Action danger refusal={write ?? none} onClick={() => setDeed({ what: "discard", rows: picked })}>
           Discard
         </Action>
         {rest && (
-          <Action refusal={write} onClick={() => setDeed({ what: "judge", rows: [], all: rest })}>
-            {`Judge ${everything(rest)} again`}
+          <Action refusal={write} onClick={() => setDeed({ what: "requeue", rows: [], all: rest })}>
+            {`Requeue ${everything(rest)}`}
           </Action>
         )}
       </div>
@@ -163,7 +163,7 @@ function AsideTable(props: {
           {row.error && (
             <span className="row tight">
               <code>{row.error}</code>
-              <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDeed({ what: "requeue", rows: [row] })}>
+              <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDeed({ what: "requeue by error", rows: [row] })}>
                 Requeue all with this error…
               </Action>
             </span>
@@ -193,8 +193,8 @@ function AsideTable(props: {
           <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDeed({ what: "execute", rows: [row] })}>
             Execute
           </Action>
-          <Action refusal={write} label={`Judge ${where(row.address)} again`} onClick={() => props.onDeed({ what: "judge", rows: [row] })}>
-            Judge again
+          <Action refusal={write} label={`Requeue ${where(row.address)}`} onClick={() => props.onDeed({ what: "requeue", rows: [row] })}>
+            Requeue
           </Action>
           <Action danger refusal={write} label={`Discard ${where(row.address)}`} onClick={() => props.onDeed({ what: "discard", rows: [row] })}>
             Discard
@@ -209,8 +209,8 @@ function AsideTable(props: {
 function Deeds({ deed, onDone, onClose }: { deed: Deed; onDone: () => void; onClose: () => void }) {
   const what = { deed, onDone, onClose };
   if (deed.what === "execute") return <Execute {...what} />;
-  if (deed.what === "requeue") return <Requeue {...what} />;
-  return deed.what === "judge" ? <Judge {...what} /> : <Discard {...what} />;
+  if (deed.what === "requeue by error") return <RequeueByError {...what} />;
+  return deed.what === "requeue" ? <Requeue {...what} /> : <Discard {...what} />;
 }
 
 type Doing = { deed: Deed; onDone: () => void; onClose: () => void };
@@ -224,17 +224,17 @@ function Execute({ deed, onDone, onClose }: Doing) {
       address: row.text,
       ...(note.trim() && { note: note.trim() }),
     });
-    const waits = run.paused ? " That DAG is paused: the run waits until somebody unpauses it." : "";
-    here.tell(`${where(row.address)} is executed by ${run.dag_id}.${waits}`, { href: below(run.url), text: "See the run" });
+    const waits = run.paused ? " That DAG is paused: unpause it to start the run." : "";
+    here.announce(`${where(row.address)} is executed by ${run.dag_id}.${waits}`, { href: below(run.url), text: "See the run" });
     onDone();
   }
   return (
     <Dialog title="Execute by hand" confirm="Execute" onConfirm={execute} onClose={onClose}>
       <p>
-        Triggers the DAG for it, in your name, with the form filled in: <strong>{where(row.address)}</strong>
+        Triggers the DAG for this message in your name, with its form filled in: <strong>{where(row.address)}</strong>
         {row.asked && `, with a limit of ${weight(row.asked)}`}.
       </p>
-      <Field label="Note" value={note} onChange={setNote} hint="Kept with the run. May be empty." />
+      <Field label="Note" value={note} onChange={setNote} hint="Stored with the run. Optional." />
     </Dialog>
   );
 }
@@ -255,27 +255,27 @@ const refusals = (answer: Refusals) =>
 
 const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 
-function Judge({ deed, onDone, onClose }: Doing) {
+function Requeue({ deed, onDone, onClose }: Doing) {
   const here = useHere();
   const [why, setWhy] = useState("");
-  async function judge() {
-    const answer = await here.post<Refusals & { judged: number }>("set-aside/judge", {
+  async function requeue() {
+    const answer = await here.post<Refusals & { requeued: number }>("set-aside/requeue", {
       ...(deed.all ? { all: true } : { addresses: deed.rows.map((row) => row.address) }),
       why: why.trim(),
     });
-    here.tell(`${many(answer.judged, "message")} judged again and back in the queue.${refusals(answer)}`);
+    here.announce(`${many(answer.requeued, "message")} requeued.${refusals(answer)}`);
     onDone();
   }
   return (
-    <Dialog title={`Judge ${deed.all ? everything(deed.all, "message") : many(deed.rows.length, "message")} again`} confirm="Judge again" onConfirm={judge} onClose={onClose}>
+    <Dialog title={`Requeue ${deed.all ? everything(deed.all, "message") : many(deed.rows.length, "message")}`} confirm="Requeue" onConfirm={requeue} onClose={onClose}>
       <Chosen rows={deed.rows} />
-      <p>What fits a block now goes back to its queue. What still weighs too much is set aside again.</p>
-      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+      <p>Messages that fit into a block now return to their queues. Messages that are still too heavy stay set aside.</p>
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
   );
 }
 
-function Requeue({ deed, onDone, onClose }: Doing) {
+function RequeueByError({ deed, onDone, onClose }: Doing) {
   const here = useHere();
   const [why, setWhy] = useState("");
   const error = deed.rows[0]!.error!;
@@ -283,8 +283,8 @@ function Requeue({ deed, onDone, onClose }: Doing) {
   const total = affected.data && (affected.data.total ?? Infinity);
   const messages = total === null ? "messages" : total === Infinity ? "all messages" : many(total, "message");
   async function requeue() {
-    const answer = await here.post<Refusals & { judged: number }>("set-aside/judge", { error, why: why.trim() });
-    here.tell(`${many(answer.judged, "message")} requeued.${refusals(answer)}`);
+    const answer = await here.post<Refusals & { requeued: number }>("set-aside/requeue", { error, why: why.trim() });
+    here.announce(`${many(answer.requeued, "message")} requeued.${refusals(answer)}`);
     onDone();
   }
   return (
@@ -299,12 +299,12 @@ function Requeue({ deed, onDone, onClose }: Doing) {
           ) : (
             <p>
               {total === 1 ? "1 message is" : `${total === Infinity ? "More messages than are counted" : messages} are`} set aside with this error, or
-              with one that begins like it. Each goes to the end of its queue, and its attempts count from zero again.
+              with one that begins with the same text. Each returns to the end of its queue, and its attempts count from zero.
             </p>
           )
         }
       </Loaded>
-      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
   );
 }
@@ -317,14 +317,14 @@ function Discard({ deed, onDone, onClose }: Doing) {
       addresses: deed.rows.map((row) => row.address),
       why: why.trim(),
     });
-    here.tell(`${many(answer.discarded, "message")} discarded.${refusals(answer)}`);
+    here.announce(`${many(answer.discarded, "message")} discarded.${refusals(answer)}`);
     onDone();
   }
   return (
     <Dialog title={`Discard ${many(deed.rows.length, "message")}`} confirm="Discard for good" danger onConfirm={discard} onClose={onClose}>
       <Chosen rows={deed.rows} />
-      <p>Discarded messages are gone and cannot be brought back.</p>
-      <Field label="Reason" value={why} onChange={setWhy} required hint="Kept in the event, with your name." />
+      <p>Discarded messages are deleted for good.</p>
+      <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-/** What the last blocks did: who took how much of the limit, and in which run. */
+/** The latest blocks: each queue's part of the limit, and the run. */
 
 import { useState } from "react";
 
@@ -46,7 +46,7 @@ export function BlocksView() {
 
 const bar = (row: Block): Bar => ({ ...row, id: String(row.id), name: String(row.id) });
 
-/** The origins that are seen in a picture, the heaviest first, and the rest last. */
+/** Origins in a picture, heaviest first, the rest last. */
 export function origins(rows: { by_queue: BlockShare[] }[], most = 12): (string | null)[] {
   const sums = new Map<string | null, number>();
   for (const row of rows)
@@ -112,7 +112,7 @@ function Chosen({ id, rows }: { id: string; rows: Block[] }) {
   return block ? <BlockCard block={block} /> : <Elsewhere id={id} />;
 }
 
-/** A block of another page of the list. */
+/** A block that is on another page of the list. */
 function Elsewhere({ id }: { id: string }) {
   const found = useRing<Paged<Block>>("blocks", { before: Number(id) + 1, limit: 1 });
   return (
@@ -154,23 +154,23 @@ function BlockCard({ block }: { block: Block }) {
   );
 }
 
-/** What a block holds, until when, and what becomes of it then. */
+/** Deadline of a planned block. */
 function Held({ until }: { until: string }) {
   return Date.parse(until) > Date.now() ? (
     <p>
-      It holds its messages until it is settled, or until <time dateTime={until}>{clock(until)}</time>; then the next block takes them back.
+      The block holds its messages until it is settled, or until <time dateTime={until}>{clock(until)}</time>. Then the next block returns them to their queues.
     </p>
   ) : (
     <Notice kind="warn">
-      Nobody settled it in time: its lease was over {age(until)} ago. The next block that is planned takes its messages back; unpause or
-      trigger the DAG that plans blocks.
+      The block was not settled in time: its lease expired {age(until)} ago. The next planned block returns its messages to their
+      queues. Unpause or trigger the DAG that plans blocks.
     </Notice>
   );
 }
 
 const named = (task: Task) => (task.map_index < 0 ? task.task_id : `${task.task_id} [${task.map_index}]`);
 
-/** Each task with the logs of its tries; one that submits to Spark is one job there. */
+/** Tasks with their logs and Spark applications. */
 function TaskTable({ block }: { block: Block }) {
   const onSpark = block.tasks.some((task) => task.job);
   const columns: Column<Task>[] = [
@@ -209,7 +209,7 @@ function Logs({ task }: { task: Task }) {
   );
 }
 
-/** Which application it is of the latest try; while it runs, or where Spark keeps a history, Spark shows more. */
+/** Spark application of the latest try. */
 function SparkJob({ task }: { task: Task }) {
   if (!task.job) return <span className="muted">–</span>;
   const { id, url } = task.job;

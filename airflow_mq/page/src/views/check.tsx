@@ -1,4 +1,4 @@
-/** Is all that is stored sound, and is it shared as promised? */
+/** Integrity check and fairness of a ring. */
 
 import { useState } from "react";
 
@@ -72,7 +72,7 @@ function Found({ found }: { found: Checked | Error }) {
       </Sliced>
       {found.count > found.violations.length && (
         <p>
-          These are the first {count(found.violations.length)}; <code>airflow-mq check</code> tells all.
+          These are the first {count(found.violations.length)}; <code>airflow-mq check</code> lists all.
         </p>
       )}
     </>
@@ -94,7 +94,7 @@ function FairnessTable() {
         {(data) =>
           data.rows.length === 0 ? (
             <Empty title="Nothing to compare yet">
-              <p>Once blocks were settled, this says what every queue was promised and what it received.</p>
+              <p>After the first settled block, this table shows each queue's promised and received share.</p>
             </Empty>
           ) : (
             <>

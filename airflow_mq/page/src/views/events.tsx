@@ -1,4 +1,4 @@
-/** What became of every message, the latest first. */
+/** Events, latest first. */
 
 import { useHere } from "../context";
 import { Listing } from "../parts/listing";
@@ -46,7 +46,7 @@ export function EventsView() {
         limit={100}
         empty={
           <Empty title={wanted || origin ? "No such event" : "No events yet"}>
-            <p>An event says what became of a message: processed, set aside, discarded, and by whom. They are kept as long as the ring says.</p>
+            <p>An event records the outcome of a message: processed, set aside, discarded, and the actor. The ring's settings define how long events are kept.</p>
           </Empty>
         }
       >
@@ -84,11 +84,11 @@ function detail(value: unknown): string {
   if (typeof value !== "object") return String(value);
   return Object.entries(value)
     .filter(([name, one]) => one !== null && one !== "" && one !== undefined && !(name === "success" && one === true))
-    .map(([name, one]) => said(name, one))
+    .map(([name, one]) => detailPart(name, one))
     .join(" · ");
 }
 
-function said(name: string, value: unknown): string {
+function detailPart(name: string, value: unknown): string {
   if (name === "id") return `id ${String(value).slice(0, 12)}…`;
   if (name === "why" || name === "reason") return String(value);
   if (value !== null && typeof value === "object" && "time" in value && "size" in value)

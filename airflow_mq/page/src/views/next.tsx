@@ -1,4 +1,4 @@
-/** The next blocks as they would be, with other shares and another limit: nothing is changed by asking. */
+/** Forecast of the next blocks, also with other shares and another limit. It changes nothing. */
 
 import { useState } from "react";
 
@@ -16,18 +16,18 @@ const MOST_SHARES = 8;
 
 export function NextView() {
   const overview = useRing<Overview>("overview", {}, false);
-  return <Loaded from={overview}>{(data) => <What key={data.ring} overview={data} />}</Loaded>;
+  return <Loaded from={overview}>{(data) => <Forecast key={data.ring} overview={data} />}</Loaded>;
 }
 
-type Said = { factor: Record<Dimension, number>; shares: Record<string, number>; order: string; blocks: number };
+type Settings = { factor: Record<Dimension, number>; shares: Record<string, number>; order: string; blocks: number };
 
 const UNCHANGED = { time: 100, size: 100 };
 
-function What({ overview }: { overview: Overview }) {
+function Forecast({ overview }: { overview: Overview }) {
   const here = useHere();
   const [by, setBy] = useState<Dimension>("time");
-  const [said, setSaid] = useState<Said>({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 });
-  const asked = useSettled(JSON.stringify(request(said, overview.limit)), 300);
+  const [settings, setSettings] = useState<Settings>({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 });
+  const asked = useSettled(JSON.stringify(request(settings, overview.limit)), 300);
   const key = JSON.stringify([here.conn, here.ring, asked]);
   const answer = usePoll<{ blocks: ForecastBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null);
   const last = useLast(answer.data);
@@ -37,9 +37,9 @@ function What({ overview }: { overview: Overview }) {
         <h2>The next blocks</h2>
         <Choice label="Part of the weight" value={by} of={DIMENSIONS} onChange={setBy} />
       </div>
-      <p className="muted">What would be planned if nothing more arrived. Try another limit, other shares: nothing is stored.</p>
+      <p className="muted">The blocks that would be planned if no message arrived. Try another limit or other shares: nothing is stored.</p>
       <div className="split uneven">
-        <Controls overview={overview} said={said} onChange={setSaid} />
+        <Controls overview={overview} settings={settings} onChange={setSettings} />
         <div aria-busy={answer.data === null && !answer.error}>
           {answer.error && answer.data === null ? <Failure error={answer.error} /> : last ? <Outcome blocks={last.blocks} by={by} /> : <p className="muted">Planning…</p>}
         </div>
@@ -48,25 +48,25 @@ function What({ overview }: { overview: Overview }) {
   );
 }
 
-function request(said: Said, limit: Weight | null) {
-  const changed = said.factor.time !== 100 || said.factor.size !== 100;
+function request(settings: Settings, limit: Weight | null) {
+  const changed = settings.factor.time !== 100 || settings.factor.size !== 100;
   return {
-    blocks: said.blocks,
-    ...(limit && changed && { limit: limited(said, limit) }),
-    ...(Object.keys(said.shares).length > 0 && { shares: said.shares }),
-    ...(said.order && { order: said.order }),
+    blocks: settings.blocks,
+    ...(limit && changed && { limit: limited(settings, limit) }),
+    ...(Object.keys(settings.shares).length > 0 && { shares: settings.shares }),
+    ...(settings.order && { order: settings.order }),
   };
 }
 
-const limited = (said: Said, limit: Weight): Weight => ({
-  time: Math.max(1, Math.round((limit.time * said.factor.time) / 100)),
-  size: Math.max(1, Math.round((limit.size * said.factor.size) / 100)),
+const limited = (settings: Settings, limit: Weight): Weight => ({
+  time: Math.max(1, Math.round((limit.time * settings.factor.time) / 100)),
+  size: Math.max(1, Math.round((limit.size * settings.factor.size) / 100)),
 });
 
-function Controls({ overview, said, onChange }: { overview: Overview; said: Said; onChange: (said: Said) => void }) {
+function Controls({ overview, settings, onChange }: { overview: Overview; settings: Settings; onChange: (settings: Settings) => void }) {
   const { limit } = overview;
-  const now = limit && limited(said, limit);
-  const change = (part: Partial<Said>) => onChange({ ...said, ...part });
+  const now = limit && limited(settings, limit);
+  const change = (part: Partial<Settings>) => onChange({ ...settings, ...part });
   const largest = [...overview.arcs].sort((a, b) => b.messages - a.messages).slice(0, MOST_SHARES);
   const shown = [...new Set(largest.map((arc) => arc.origin))];
   return (
@@ -76,21 +76,21 @@ function Controls({ overview, said, onChange }: { overview: Overview; said: Said
           <Slider
             key={one}
             label={`${DIMENSIONS[one]} limit`}
-            value={said.factor[one]}
+            value={settings.factor[one]}
             from={10}
             to={400}
             step={10}
-            told={amount(now[one], one)}
-            onChange={(percent) => change({ factor: { ...said.factor, [one]: percent } })}
+            text={amount(now[one], one)}
+            onChange={(percent) => change({ factor: { ...settings.factor, [one]: percent } })}
           />
         ))
       ) : (
-        <p className="muted">This ring has no limit of its own: the DAG says one.</p>
+        <p className="muted">This ring has no limit: the DAG sets one.</p>
       )}
-      <Slider label="Blocks" value={said.blocks} from={1} to={20} step={1} told={count(said.blocks)} onChange={(blocks) => change({ blocks })} />
+      <Slider label="Blocks" value={settings.blocks} from={1} to={20} step={1} text={count(settings.blocks)} onChange={(blocks) => change({ blocks })} />
       <label className="field">
         <span>Order</span>
-        <select value={said.order} onChange={(event) => change({ order: event.target.value })}>
+        <select value={settings.order} onChange={(event) => change({ order: event.target.value })}>
           <option value="">as it is ({overview.order})</option>
           {ORDERS.filter((one) => one !== overview.order).map((one) => (
             <option key={one}>{one}</option>
@@ -102,19 +102,19 @@ function Controls({ overview, said, onChange }: { overview: Overview; said: Said
         <Slider
           key={origin}
           label={origin}
-          value={said.shares[origin] ?? 0}
+          value={settings.shares[origin] ?? 0}
           from={0}
           to={20}
           step={1}
-          told={origin in said.shares ? count(said.shares[origin]!) : "as it is"}
+          text={origin in settings.shares ? count(settings.shares[origin]!) : "unchanged"}
           onChange={(share) => {
-            const { [origin]: _, ...others } = said.shares;
+            const { [origin]: _, ...others } = settings.shares;
             change({ shares: share ? { ...others, [origin]: share } : others });
           }}
         />
       ))}
       <button type="button" onClick={() => onChange({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 })}>
-        As it is
+        Reset
       </button>
     </form>
   );
@@ -126,13 +126,13 @@ function Slider(props: {
   from: number;
   to: number;
   step: number;
-  told: string;
+  text: string;
   onChange: (value: number) => void;
 }) {
   return (
     <label className="field">
       <span className="row between">
-        <span>{props.label}</span> <strong>{props.told}</strong>
+        <span>{props.label}</span> <strong>{props.text}</strong>
       </span>
       <input
         type="range"
@@ -140,7 +140,7 @@ function Slider(props: {
         max={props.to}
         step={props.step}
         value={props.value}
-        aria-valuetext={props.told}
+        aria-valuetext={props.text}
         onChange={(event) => props.onChange(Number(event.target.value))}
       />
     </label>
@@ -153,7 +153,7 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
   if (taken.length === 0)
     return (
       <Empty title="The next block takes nothing">
-        <p>Nothing waits, or what waits is in flight, paused or too heavy. Its queue says which.</p>
+        <p>No message is waiting, or all are in flight, paused or too heavy. Open a queue to see which.</p>
         {blocks[0] && <LeftOut block={blocks[0]} />}
       </Empty>
     );

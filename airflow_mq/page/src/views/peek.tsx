@@ -1,4 +1,4 @@
-/** What lies in a page. A payload is shown as text and never becomes part of the page. */
+/** Messages of a page. A payload is shown as text, never as markup. */
 
 import { useEffect, useRef, useState } from "react";
 
@@ -17,7 +17,7 @@ const FORMS: Record<Form, string> = { text: "Text", json: "JSON", hex: "Hex" };
 export function Peek({ origin, priority, page, onClose }: { origin: string; priority: string; page: Place; onClose: () => void }) {
   const messages = useRing<Paged<Message>>("messages", { origin, priority, page: page === "first" ? null : page, limit: 20 }, false);
   const name = page === "first" ? "The first messages" : `Messages of page ${page}`;
-  // It opens below the list of pages, perhaps out of sight.
+  // It opens below the list of pages, possibly out of view.
   const card = useRef<HTMLElement>(null);
   useEffect(() => {
     card.current?.focus();
@@ -89,11 +89,11 @@ function MessageCard({ row, form }: { row: Message; form: Form }) {
 export function shown(payload: Payload, form: Form): string {
   if (form === "hex") return dump(payload.hex);
   if (form === "json" && payload.json !== null && payload.json !== undefined) return JSON.stringify(payload.json, null, 2);
-  if (form === "json") return payload.truncated ? "Too long to be read as JSON here." : "This is not JSON.";
-  return payload.text ?? "This is not UTF-8 text; look at it as hex.";
+  if (form === "json") return payload.truncated ? "Too long to be shown as JSON." : "Not JSON.";
+  return payload.text ?? "Not UTF-8 text; choose hex.";
 }
 
-/** Sixteen bytes a line, with those that are letters beside them. */
+/** A hex dump: sixteen bytes a line, printable characters beside them. */
 function dump(hex: string): string {
   const octets = hex.replaceAll(/\s/g, "").match(/../g) ?? [];
   const lines: string[] = [];

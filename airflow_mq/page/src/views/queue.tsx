@@ -1,4 +1,4 @@
-/** One queue: why it waits and what would change that, its pages, and what lies in them. */
+/** One queue: why it is waiting, its figures, its pages and their messages. */
 
 import { useState } from "react";
 
@@ -42,7 +42,7 @@ function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; 
   );
 }
 
-/** A page, or what comes first, wherever it lies. */
+/** A page, or the first messages wherever they are. */
 export type Place = number | "first";
 const opener = (page: Place) => `amq-page-${page}`;
 
@@ -61,7 +61,7 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
           priority={queue.priority}
           page={page}
           onClose={() => {
-            // Back to the button that opened it.
+            // Return the focus to the button that opened it.
             document.getElementById(opener(page))?.focus();
             setPage(null);
           }}
@@ -71,7 +71,7 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
   );
 }
 
-/** Nothing of it is here; it may be paused all the same, and events tell of what there was. */
+/** An origin without messages: it may be paused, and it may have events. */
 function Nothing({ origin }: { origin: string }) {
   const here = useHere();
   const all = useRing<{ rows: PausedOrigin[] }>("paused");
@@ -80,9 +80,9 @@ function Nothing({ origin }: { origin: string }) {
       {({ rows }) => (
         <>
           <Head origin={origin} high={false} pause={rows.find((one) => one.origin === origin)?.pause ?? null} onDone={all.refresh} />
-          <Empty title="Nothing of it is here now">
+          <Empty title="This queue is empty">
             <p>
-              Its <a href={here.href("events", { origin })}>events</a> tell what became of its messages. It begins anew with the next one.
+              The <a href={here.href("events", { origin })}>events</a> of this origin record the outcomes of its messages.
             </p>
           </Empty>
         </>
@@ -94,8 +94,8 @@ function Nothing({ origin }: { origin: string }) {
 function Why({ queue }: { queue: QueueDetail }) {
   const { changes } = queue.explain;
   return (
-    <section className="card" aria-label="Why it waits">
-      <h3>Why it waits</h3>
+    <section className="card" aria-label="Why it is waiting">
+      <h3>Why it is waiting</h3>
       <p className="sentence">{localised(queue.explain.sentence)}</p>
       {changes.length > 0 && (
         <>
@@ -123,7 +123,7 @@ function Facts({ queue }: { queue: QueueDetail }) {
     ["In / out", `${rate(queue.in_rate)} / ${rate(queue.out_rate)}`],
     ...Object.entries(queue.settings ?? {}).map(([name, value]): [string, string] => [
       name.replaceAll("_", " ").replace(/^./, (first) => first.toUpperCase()),
-      said(value),
+      setting(value),
     ]),
   ];
   return (
@@ -138,7 +138,7 @@ function Facts({ queue }: { queue: QueueDetail }) {
   );
 }
 
-function said(value: unknown): string {
+function setting(value: unknown): string {
   if (value === null || value === undefined) return "–";
   if (typeof value === "object" && "time" in value && "size" in value) return weight(value as Weight);
   if (typeof value === "object") return Object.entries(value).map(([name, one]) => `${name} ${String(one)}`).join(", ");
@@ -159,8 +159,8 @@ function Pages({ queue, page, onPick }: { queue: QueueDetail; page: Place | null
     {
       name: "Messages",
       cell: (row) => (
-        <Action id={opener(row.page)} refusal={refusal} pressed={page === row.page} label={`Look into page ${row.page}`} onClick={() => onPick(row.page)}>
-          Look inside
+        <Action id={opener(row.page)} refusal={refusal} pressed={page === row.page} label={`Read messages of page ${row.page}`} onClick={() => onPick(row.page)}>
+          Read messages
         </Action>
       ),
     },
@@ -174,13 +174,13 @@ function Pages({ queue, page, onPick }: { queue: QueueDetail; page: Place | null
       {beyond > 0 && (
         <p className="muted">
           {queue.pages.length > 0 && "And "}
-          {many(beyond, "message")} {queue.pages.length > 0 ? "more lie" : beyond === 1 ? "lies" : "lie"} in no page here yet: they are put
-          into pages as blocks come near them.
+          {many(beyond, "message")} {queue.pages.length > 0 ? "more are" : beyond === 1 ? "is" : "are"} in the inbox: blocks cut
+          them into pages when they need them.
         </p>
       )}
       {queue.pages.length === 0 && (
-        <Action id={opener("first")} refusal={refusal} pressed={page === "first"} label="Look at the first messages" onClick={() => onPick("first")}>
-          Look at the first messages
+        <Action id={opener("first")} refusal={refusal} pressed={page === "first"} label="Read the first messages" onClick={() => onPick("first")}>
+          Read the first messages
         </Action>
       )}
     </section>

@@ -1,4 +1,4 @@
-/** Every queue: how much waits, since when, what it is promised and gets, and why it waits. */
+/** All queues: backlog, age, promised and received share, and why each is waiting. */
 
 import { useHere, useRing } from "../context";
 import { Listing } from "../parts/listing";
@@ -49,7 +49,7 @@ export function QueuesView() {
             <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
             {data.counted === false && (
               <p className="muted" role="status">
-                Not every queue is counted yet: the order is that of those that are, and gets better by itself.
+                Some queues are not counted yet. The order covers the counted ones and updates by itself.
               </p>
             )}
           </>
@@ -59,7 +59,7 @@ export function QueuesView() {
   );
 }
 
-/** All that are paused, also those in which nothing waits. */
+/** All paused origins, with and without waiting messages. */
 function PausedQueues() {
   const here = useHere();
   const [shown, setShown] = useWord("paused");
@@ -79,7 +79,7 @@ function PausedQueues() {
           </li>
         ))}
       </ul>
-      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq queue paused</code> tells all.</p>}
+      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq queue paused</code> lists all.</p>}
     </details>
   );
 }
@@ -87,11 +87,11 @@ function PausedQueues() {
 function None({ search }: { search: string }) {
   return search ? (
     <Empty title={`No origin contains “${search}”`}>
-      <p>Search looks for these letters anywhere in an origin, in upper or lower case.</p>
+      <p>The search matches any part of an origin, in upper or lower case.</p>
     </Empty>
   ) : (
     <Empty title="No queues yet">
-      <p>A queue begins with the first message of its origin. Nothing has to be declared.</p>
+      <p>The first message of an origin creates its queue.</p>
     </Empty>
   );
 }
@@ -123,7 +123,7 @@ function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSor
     { name: "Share received / promised", right: true, sort: "received", cell: (row) => <Share row={row} /> },
     { name: "In", right: true, cell: (row) => rate(row.in_rate) },
     { name: "Out", right: true, cell: (row) => rate(row.out_rate) },
-    { name: "Why it waits", cell: (row) => <span className="why sentence">{localised(row.why)}</span> },
+    { name: "Why it is waiting", cell: (row) => <span className="why sentence">{localised(row.why)}</span> },
   ];
   return (
     <Table
@@ -137,7 +137,7 @@ function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSor
   );
 }
 
-/** Received as a bar, promised as a mark on it. */
+/** Received share as a bar, promised share as a mark on it. */
 export function Share({ row }: { row: { promised: number | null; received: number | null } }) {
   const full = Math.max(row.promised ?? 0, row.received ?? 0, 0.0001);
   return (

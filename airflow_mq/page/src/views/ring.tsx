@@ -1,4 +1,4 @@
-/** Whose turn it is, who waits, and what the last block did. */
+/** The ring: the next queue, the waiting queues, and the last block. */
 
 import { useState } from "react";
 
@@ -52,27 +52,27 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
       {overview.last_block && <LastBlock block={overview.last_block} />}
       <p className="muted fine">
         {at !== null && `As of ${new Date(at).toLocaleTimeString()}. `}
-        The ring is served in {overview.order} order{overview.paths ? ", shared fairly along paths" : ""}; a block may cost{" "}
+        The ring is serviced in {overview.order} order{overview.paths ? ", shared fairly along paths" : ""}; a block may cost{" "}
         {weight(overview.limit)}.
       </p>
     </>
   );
 }
 
-/** They are counted up to so many. */
+/** Upper bound of the count. */
 const MOST_ASIDE = 10_000;
 const asides = (number: number) => atLeast(count(number), number >= MOST_ASIDE);
 
 function Tiles({ overview }: { overview: Overview }) {
   const here = useHere();
   const now = Date.parse(overview.now);
-  const sure = (said: string) => atLeast(said, overview.exact === false);
+  const sure = (figure: string) => atLeast(figure, overview.exact === false);
   const tiles: [string, string, string, string?][] = [
     ["Waiting", sure(count(overview.waiting_messages)), sure(bytes(overview.waiting_bytes)), here.href("queues")],
     ["Ready queues", count(overview.ready), `of ${sure(count(overview.queues))}`, here.href("queues")],
     ["Oldest", overview.oldest ? age(overview.oldest, now) : "–", overview.oldest ? clock(overview.oldest) : "nothing waits"],
     ["In flight", count(overview.in_flight), "in planned blocks", here.href("blocks")],
-    ["Set aside", asides(overview.set_aside), overview.set_aside ? "wait for a person" : "nothing", here.href("aside")],
+    ["Set aside", asides(overview.set_aside), overview.set_aside ? "need a decision" : "nothing", here.href("aside")],
     ["Paused", count(overview.paused), overview.paused === 1 ? "origin" : "origins", here.href("queues", { paused: overview.paused ? "shown" : null })],
   ];
   return (
@@ -154,7 +154,7 @@ function NothingReady({ overview }: { overview: Overview }) {
   if (overview.queues === 0)
     return (
       <Empty title="This ring is empty">
-        <p>No message was ever sent to it. Anything that reaches the store can send one:</p>
+        <p>It never received a message. Any program that reaches the store can send one:</p>
         <Code>{`airflow-mq enqueue acme/orders '{"order": 1}' --conn-id ${here.conn} --ring ${here.ring}`}</Code>
         <p>or, in a task:</p>
         <Code>{`from airflow_mq.hooks import MessageQueueHook
@@ -166,13 +166,13 @@ with MessageQueueHook("${here.conn}").queue("${here.ring}") as queue:
   return (
     <Empty title="Nothing is ready">
       <p>
-        Every message that was sent is processed, in flight or set aside. {many(overview.queues, "queue")} will join the ring
+        Every message is processed, in flight or set aside. {many(overview.queues, "queue")} will join the ring
         again with {overview.queues === 1 ? "its" : "their"} next message.
       </p>
       {overview.set_aside > 0 && (
         <p>
-          <a href={here.href("aside")}>{many(overview.set_aside, "message")}</a> set aside {overview.set_aside === 1 ? "waits" : "wait"} for a
-          person.
+          <a href={here.href("aside")}>{many(overview.set_aside, "message")}</a> set aside {overview.set_aside === 1 ? "needs" : "need"} a
+          decision.
         </p>
       )}
     </Empty>

@@ -1,4 +1,4 @@
-"""What people decide: about set-aside messages, and about queues; and the check. Each decision says who made it."""
+"""Routes of decisions: set-aside messages, pauses, and the check. Each decision records its actor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_mq.store.rows import LATEST
 
 from . import schemas, views
 from .access import Reader, Writer
-from .guard import meant
+from .guard import same_site_only
 from .settings import overweight_dag
 from .stores import opened
 
@@ -33,18 +33,18 @@ log = logging.getLogger("airflow_mq.api")
 Reason = Literal["overweight", "most", "fraction", "size", "attempts", "swept"]
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
-writing = APIRouter(prefix="/stores/{conn_id}/rings/{ring}", dependencies=[Depends(meant)])
+writing = APIRouter(prefix="/stores/{conn_id}/rings/{ring}", dependencies=[Depends(same_site_only)])
 
-#: How many messages are counted, decided about in one request, and looked through for what a filter means.
+#: Upper bounds: messages counted, decided about per request, and read per filtered request.
 MOST_COUNTED, MOST_AT_ONCE, MOST_LOOKED_AT = 10_000, 500, 5_000
-#: Characters of an error that are compared.
+#: Characters of an error that a filter compares.
 MOST_ERROR = 200
-#: Seconds that a decision about many may take, and the check.
+#: Seconds that a decision about many messages may take, and a check.
 DECIDING, CHECKING = 60.0, 600.0
 _checking = Lock()
 NOT_STARTED = (
-    "the DAG {} cannot be started ({}); is it there, without import errors, and does it have the params of "
-    "dags/overweight_by_hand.py? [airflow_mq] overweight_dag names it"
+    "cannot trigger the DAG {} ({}): it must exist without import errors and have the params of "
+    "dags/overweight_by_hand.py; [airflow_mq] overweight_dag names it"
 )
 
 HINT = "copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
@@ -67,12 +67,12 @@ class AddressFields(_Body):
     priority: Literal["regular", "high"] = "regular"
 
     def address(self) -> Address:
-        """The same, as the rules know it."""
+        """Return the address."""
         return Address(self.origin, self.page, self.index, self.priority)
 
 
 def _read_address(given: Any, by_fields: Callable[[Any], AddressFields]) -> AddressFields:
-    """Take an address as its text, which every command and table has, or as its parts."""
+    """Accept an address as text, like every command prints it, or as its parts."""
     if not isinstance(given, str):
         return by_fields(given)
     address = Address.parse(given)
@@ -90,14 +90,14 @@ AddressAsked = Annotated[
 
 
 class ExecuteRequest(_Body):
-    """A message to be executed by hand."""
+    """Request to execute a message by hand."""
 
     address: AddressAsked
     note: Text = ""
 
 
 class RequeueRequest(_Body):
-    """Messages to be judged again: these, all, or all whose last error begins like this."""
+    """Request to requeue messages: these, all, or all whose last error begins with a text."""
 
     addresses: Annotated[list[AddressAsked], Field(max_length=MOST_AT_ONCE)] = []
     all: bool = False
@@ -107,14 +107,14 @@ class RequeueRequest(_Body):
 
 
 class DiscardRequest(_Body):
-    """Messages to be dropped, and the reason."""
+    """Request to discard messages, with the reason."""
 
     addresses: Annotated[list[AddressAsked], Field(min_length=1, max_length=MOST_AT_ONCE)]
     why: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class PauseRequest(_Body):
-    """A queue to be passed by."""
+    """Request to pause an origin."""
 
     origin: Annotated[str, Field(min_length=1, max_length=255)]
     reason: Text = ""
@@ -123,7 +123,7 @@ class PauseRequest(_Body):
 
 
 class ResumeRequest(_Body):
-    """A queue to be serviced again."""
+    """Request to resume an origin."""
 
     origin: Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -135,11 +135,11 @@ def set_aside(
     before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
     error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
 ) -> schemas.SetAsideMessages:  # fmt: skip
-    """Messages that wait for a person, by their addresses: what they ask for, and whether that fits by now.
+    """Return set-aside messages by address: their weight, and whether it fits into a block now.
 
-    `before_block`: only those that a block before this one set aside. `error`: only those whose last error begins like
-    this; the requeuing by `error` takes the same ones. `total` is of all, or of all with this error, and nothing where
-    that is not what is listed, or more than are counted.
+    `before_block` returns only messages that an earlier block set aside. `error` returns only messages whose last error
+    begins with this text, as requeuing by `error` does. `total` is null if another filter is set, or if there are more
+    messages than the server counts.
     """
     with opened(conn_id, ring) as queue:
         start = Address.parse(after) if after else None
@@ -177,10 +177,10 @@ def _matching(
 
 @writing.post("/set-aside/execute")
 def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schemas.Executing:
-    """Start the DAG that executes one set-aside message, its form filled in, in the name of the user who asks."""
+    """Trigger the DAG that executes one set-aside message, in the name of the signed-in user."""
     dag_id = overweight_dag()
     if not who.may_trigger(dag_id):
-        raise HTTPException(403, f"you may not start runs of {dag_id}")
+        raise HTTPException(403, f"missing permission: triggering {dag_id}")
     address = body.address.address()
     with opened(conn_id, ring) as queue:
         asked = _waiting(queue, address)
@@ -193,26 +193,28 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schem
 
 
 def _waiting(queue: MessageQueue, address: Address) -> SetAside:
-    """A set-aside message by its address."""
+    """Return a set-aside message by its address, or raise 404."""
     before = Address(address.origin, address.page, address.index - 1, address.priority)
     for one in queue.set_aside.list(address.origin, after=before, limit=1):
         if one.address == address:
             return one
-    raise HTTPException(404, f"nothing is set aside at {address}; somebody may have decided about it meanwhile")
+    raise HTTPException(
+        404, f"no set-aside message at {address}: it may have been executed, requeued or discarded meanwhile"
+    )
 
 
 def _triggered(dag_id: str, conf: dict[str, Any], user: str, note: str) -> Any:
-    """A new run, by Airflow's own function: it knows the DAG's params, and who asked."""
+    """Trigger a run by Airflow's own function, which validates the DAG's params and records the user."""
     said: dict[str, Any] = {"triggered_by": DagRunTriggeredByType.UI, "triggering_user_name": user, "conf": conf}
     if note and "note" in signature(trigger_dag).parameters:
         said["note"] = note
     try:
         run = trigger_dag(dag_id, **said)
     except (AirflowException, ValueError) as error:
-        log.warning("No run of %s was started for %s: %s", dag_id, user, error)
+        log.warning("could not trigger %s for %s: %s", dag_id, user, error)
         raise HTTPException(409, NOT_STARTED.format(dag_id, type(error).__name__)) from None
     if run is None:
-        raise HTTPException(409, f"Airflow did not start {dag_id}")
+        raise HTTPException(409, f"Airflow did not create a run of {dag_id}")
     return run
 
 
@@ -221,9 +223,9 @@ def _is_paused(dag_id: str) -> bool:
     return bool(found is not None and found.is_paused)
 
 
-@writing.post("/set-aside/judge")
-def judge(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas.Requeued:
-    """Judge set-aside messages by what the ring allows now; those that fit go back into their queues."""
+@writing.post("/set-aside/requeue")
+def requeue(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas.Requeued:
+    """Requeue set-aside messages that fit into a block now; the others stay set aside."""
     if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
         raise HTTPException(422, "specify exactly one of addresses, all, error")
     refused: list[schemas.Stayed] = []
@@ -231,20 +233,20 @@ def judge(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas
         if not body.addresses:
             result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
             stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
-            return schemas.Requeued(judged=len(result.moved), stayed=len(result.stayed), refused=stayed)
+            return schemas.Requeued(requeued=len(result.moved), stayed=len(result.stayed), refused=stayed)
 
-        def judged(address: Address) -> bool:
+        def requeued(address: Address) -> bool:
             result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
             refused.extend(_refusal(one.address, one.why) for one in result.stayed)
             return bool(result.moved)
 
-        moved = _each(body.addresses, judged, refused)
-    return schemas.Requeued(judged=moved, stayed=len(refused), refused=refused)
+        moved = _each(body.addresses, requeued, refused)
+    return schemas.Requeued(requeued=moved, stayed=len(refused), refused=refused)
 
 
 @writing.post("/set-aside/discard")
 def discard(conn_id: str, ring: str, body: DiscardRequest, who: Writer) -> schemas.Discarded:
-    """Drop set-aside messages for good; an event keeps who did, and why."""
+    """Discard set-aside messages for good; an event records the actor and the reason."""
     refused: list[schemas.Stayed] = []
     with opened(conn_id, ring, who.name, DECIDING) as queue:
         count = _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why) > 0, refused)
@@ -252,7 +254,7 @@ def discard(conn_id: str, ring: str, body: DiscardRequest, who: Writer) -> schem
 
 
 def _each(asked: Iterable[AddressFields], act: Callable[[Address], bool], refused: list[schemas.Stayed]) -> int:
-    """Decide about each by itself: one that is refused stops none of the others."""
+    """Decide about each message separately: one rejection does not stop the others."""
     count = 0
     for one in asked:
         address = one.address()
@@ -269,7 +271,7 @@ def _refusal(address: Address, why: str) -> schemas.Stayed:
 
 @writing.post("/pause")
 def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.Paused:
-    """Let servicing pass a queue by; sending to it goes on."""
+    """Pause an origin: blocks skip it, and it still accepts messages."""
     until: datetime | None = body.until
     with opened(conn_id, ring, who.name) as queue:
         queue.admin.pause(body.origin, body.reason, until, below=body.below)
@@ -278,7 +280,7 @@ def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.P
 
 @writing.post("/resume")
 def resume(conn_id: str, ring: str, body: ResumeRequest, who: Writer) -> schemas.Resumed:
-    """Service a queue again."""
+    """Resume an origin."""
     with opened(conn_id, ring, who.name) as queue:
         was = queue.admin.resume(body.origin)
     return schemas.Resumed(origin=body.origin, was_paused=was)
@@ -286,9 +288,9 @@ def resume(conn_id: str, ring: str, body: ResumeRequest, who: Writer) -> schemas
 
 @writing.post("/check")
 def check(conn_id: str, ring: str, who: Writer) -> schemas.Checked:
-    """Look over everything that is stored, and tell every violation. It reads all of it: one at a time."""
+    """Check every invariant of the ring. A check reads the whole store, so only one runs at a time."""
     if not _checking.acquire(blocking=False):
-        raise HTTPException(409, "somebody checks a ring at the moment; wait until that is done")
+        raise HTTPException(409, "another check is running; wait until it ends")
     began = time.monotonic()
     try:
         with opened(conn_id, ring, who.name, CHECKING) as queue:
