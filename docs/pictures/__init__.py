@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import crash, orders, ring, sequence
+from . import architecture, crash, orders, ring, sequence
 
 FOLDER = Path(__file__).parents[1] / "images"
 
@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[1] / "images"
 def pictures() -> dict[str, str]:
     """Return the text of each picture by its file name."""
     return {
+        "architecture.svg": architecture.draw(),
         "ring.svg": ring.draw(),
         "block-life.svg": sequence.draw(),
         "crash.svg": crash.draw(),

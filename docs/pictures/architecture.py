@@ -1,0 +1,109 @@
+"""Picture of the architecture: the way of a message through the modules.
+
+`MODULES` and `CALLS` are the source of the picture. A test holds them to the code: each module exists, each call follows
+an import, and the import contracts permit it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .canvas import Canvas
+
+
+class Module(NamedTuple):
+    """A module with its place in the picture and its part in the flow."""
+
+    name: str
+    row: int
+    column: int
+    role: str
+    columns: int = 1
+
+
+ROWS = ("operators", "spark", "queue", "core", "queue", "store")
+STEPS = ("Enqueue", "Plan", "Process", "Settle")
+MODULES = (
+    Module("operators.enqueue", 0, 0, "one key each"),
+    Module("operators.blocks.plan", 0, 1, "one plan"),
+    Module("operators.blocks.process", 0, 2, "a task per part"),
+    Module("operators.blocks.settle", 0, 3, "always runs"),
+    Module("spark.job", 1, 2, "calls the processor"),
+    Module("queue.sending", 2, 0, "packs rows"),
+    Module("queue.blocks", 2, 1, "plan, report, settle: one short transaction each", 3),
+    Module("core.service", 3, 1, "ladder, claims"),
+    Module("core.outcome", 3, 2, "answers"),
+    Module("core.settle", 3, 3, "outcomes"),
+    Module("queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
+    Module("store.inbox", 5, 0, "appends rows"),
+    Module("store.working_set", 5, 1, "loader, changes, writer: books, pages, inbox", 3),
+)
+#: Who calls whom: the first module imports the second, directly or through others.
+CALLS = (
+    ("operators.enqueue", "queue.sending"),
+    ("operators.blocks.plan", "queue.blocks"),
+    ("operators.blocks.process", "spark.job"),
+    ("spark.job", "queue.blocks"),
+    ("operators.blocks.settle", "queue.blocks"),
+    ("queue.sending", "queue.session"),
+    ("queue.blocks", "core.service"),
+    ("queue.blocks", "core.outcome"),
+    ("queue.blocks", "core.settle"),
+    ("queue.session", "store.inbox"),
+    ("queue.session", "store.working_set"),
+)
+TABLES = ("inbox", "page", "block", "event")
+TABLE_STEPS = ("cut", "claim", "end")
+TOP, PITCH, HEIGHT = 66, 86, 46
+LEFT, COLUMN, WIDTH = 16, 134, 126
+
+
+def draw() -> str:
+    """Return the picture."""
+    canvas = Canvas(
+        654, "The way of a message through the modules",
+        "Enqueue, plan, process and settle lead from the operators through the queue and the rules of the core to the "
+        "store, whose tables hold inbox rows, pages, blocks and events.",
+    )  # fmt: skip
+    for column, step in enumerate(STEPS):
+        x = LEFT + column * COLUMN
+        canvas.number(x + 11, 28, column + 1, "blue")
+        canvas.text(x + 28, 34, step, bold=True)
+    places = {module.name: module for module in MODULES}
+    for source, target in CALLS:
+        _call(canvas, places[source], places[target])
+    for module in MODULES:
+        _module(canvas, module)
+    _tables(canvas)
+    return canvas.svg()
+
+
+def _y(row: int) -> float:
+    return TOP + row * PITCH
+
+
+def _call(canvas: Canvas, source: Module, target: Module) -> None:
+    narrow = source if source.columns <= target.columns else target
+    x = LEFT + narrow.column * COLUMN + (WIDTH + (narrow.columns - 1) * COLUMN) / 2
+    canvas.arrow(f"M{x:g} {_y(source.row) + HEIGHT} V{_y(target.row) - 3}", "muted")
+
+
+def _module(canvas: Canvas, module: Module) -> None:
+    x, y = LEFT + module.column * COLUMN, _y(module.row)
+    width = WIDTH + (module.columns - 1) * COLUMN
+    package, _, name = module.name.partition(".")
+    canvas.box(x, y, width, HEIGHT, "panel", "blue" if package == "core" else "line")
+    canvas.text(x + 9, y + 19, module.name if module.columns > 1 else name, bold=True, small=True)
+    canvas.text(x + 9, y + 37, module.role, "muted", small=True)
+
+
+def _tables(canvas: Canvas) -> None:
+    y = _y(len(ROWS))
+    canvas.text(LEFT, y - 8, "tables", "muted", small=True)
+    for column, table in enumerate(TABLES):
+        x = LEFT + column * 144
+        canvas.box(x, y, 84, 34, "card", "green")
+        canvas.text(x + 42, y + 22, table, anchor="middle", small=True)
+        if column:
+            canvas.arrow(f"M{x - 58} {y + 17} H{x - 4}", "green")
+            canvas.text(x - 31, y + 10, TABLE_STEPS[column - 1], "muted", anchor="middle", small=True)
