@@ -1,7 +1,7 @@
 """Picture of the architecture: the way of a message through the modules.
 
-`MODULES` and `CALLS` are the source of the picture. A test holds them to the code: each module exists, each call follows
-an import, and the import contracts permit it.
+`MODULES` and `CALLS` are the source of the picture. A test checks that each module exists, that each call follows an
+import, and that the import contracts permit it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,31 @@ MODULES = (
     Module("operators.blocks.settle", 0, 3, "always runs"),
     Module("spark.job", 1, 2, "calls the processor"),
     Module("queue.sending", 2, 0, "packs rows"),
-    Module("queue.blocks", 2, 1, "plan, report, settle: one short transaction each", 3),
+    Module("queue.blocks.plan", 2, 1, "claims messages"),
+    Module("queue.blocks.reports", 2, 2, "stores answers"),
+    Module("queue.blocks.settlement", 2, 3, "ends the block"),
     Module("core.service", 3, 1, "ladder, claims"),
     Module("core.outcome", 3, 2, "answers"),
     Module("core.settle", 3, 3, "outcomes"),
     Module("queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
     Module("store.inbox", 5, 0, "appends rows"),
-    Module("store.working_set", 5, 1, "loader, changes, writer: books, pages, inbox", 3),
+    Module("store.unit", 5, 1, "one transaction; repositories per noun", 3),
 )
 #: Who calls whom: the first module imports the second, directly or through others.
 CALLS = (
     ("operators.enqueue", "queue.sending"),
-    ("operators.blocks.plan", "queue.blocks"),
+    ("operators.blocks.plan", "queue.blocks.plan"),
     ("operators.blocks.process", "spark.job"),
-    ("spark.job", "queue.blocks"),
-    ("operators.blocks.settle", "queue.blocks"),
+    ("spark.job", "queue.blocks.reports"),
+    ("operators.blocks.settle", "queue.blocks.settlement"),
     ("queue.sending", "queue.session"),
-    ("queue.blocks", "core.service"),
-    ("queue.blocks", "core.outcome"),
-    ("queue.blocks", "core.settle"),
+    ("queue.blocks.plan", "core.service"),
+    ("queue.blocks.reports", "core.outcome"),
+    ("queue.blocks.settlement", "core.settle"),
+    ("queue.blocks.plan", "queue.session"),
+    ("queue.blocks.settlement", "queue.session"),
     ("queue.session", "store.inbox"),
-    ("queue.session", "store.working_set"),
+    ("queue.session", "store.unit"),
 )
 TABLES = ("inbox", "page", "block", "event")
 TABLE_STEPS = ("cut", "claim", "end")

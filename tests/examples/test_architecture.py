@@ -1,0 +1,82 @@
+"""The picture of the architecture names modules that exist, and calls that the import contracts permit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+
+from docs.pictures.architecture import CALLS, MODULES
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef]
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "airflow_mq"
+PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(PACKAGE, cache_dir=None)
+
+
+def contracts(kind: str) -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    return [contract for contract in settings["contracts"] if contract["type"] == kind]
+
+
+def level(contract: dict[str, Any], container: str, module: str) -> tuple[int, str] | None:
+    """Return the layer of a module in a container, counted from the top, and its name there."""
+    if not module.startswith(f"{container}."):
+        return None
+    name = module.removeprefix(f"{container}.").partition(".")[0]
+    for number, layer in enumerate(contract["layers"]):
+        if name in {part.strip(" ()") for part in layer.split("|")}:
+            return number, name
+    return None
+
+
+def is_permitted(importer: str, imported: str) -> bool:
+    for contract in contracts("layers"):
+        for container in contract["containers"]:
+            above, below = level(contract, container, importer), level(contract, container, imported)
+            if above and below and above[1] != below[1] and above[0] >= below[0]:
+                return False
+    return not any(
+        f"{importer}.".startswith(f"{source}.") and f"{imported}.".startswith(f"{target}.")
+        for contract in contracts("forbidden")
+        for source in contract["source_modules"]
+        for target in contract["forbidden_modules"]
+    )
+
+
+@pytest.mark.parametrize("name", [module.name for module in MODULES])
+def test_a_module_of_the_picture_exists(name: str) -> None:
+    path = ROOT / PACKAGE / name.replace(".", "/")
+    assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize(("importer", "imported"), CALLS)
+def test_a_call_of_the_picture_is_an_import_that_the_contracts_permit(
+    graph: grimp.ImportGraph, importer: str, imported: str
+) -> None:
+    source, target = f"{PACKAGE}.{importer}", f"{PACKAGE}.{imported}"
+    assert is_permitted(source, target)
+    assert not is_permitted(target, source) or source.split(".")[1] == target.split(".")[1]
+    assert graph.find_shortest_chain(source, target, as_packages=True), "no import leads from one to the other"
+
+
+def test_all_modules_of_the_picture_are_called_or_call() -> None:
+    assert {module.name for module in MODULES} == {name for call in CALLS for name in call}
+
+
+def test_the_page_names_modules_that_exist() -> None:
+    named = set(re.findall(r"`((?:queue|store|core|operators|spark|api|cli)/[\w/.]*)`", PAGE))
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / PACKAGE / name).exists()] == []
