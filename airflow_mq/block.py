@@ -3,9 +3,9 @@
     with DAG("orders", schedule="*/5 * * * *", catchup=False):
         block(processors=[Processor("orders", "shop.orders:process", split=4)])
 
-A DAG run is a block: the plan claims what fits the weight, one task per part processes it, settling gives
-each message its outcome. An empty plan skips straight to settling. How many tasks there are is bounded by the
-processors and their splits, never by messages or origins.
+Each DAG run is a block: the plan claims what fits the weight, one task per part processes it, settling gives each
+message its outcome. An empty plan skips straight to settling. Processors and their splits bound the number of tasks;
+messages and origins do not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from airflow.sdk import Asset, TaskGroup
 
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
+from airflow_mq.operators.spark.options import check_spark_options
 from airflow_mq.processors import Processor, Processors
 
 
@@ -39,35 +40,36 @@ def block(
     default_args: Mapping[str, Any] | None = None,
     process_args: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
-    """Make the tasks of a block, in the DAG that is open.
+    """Add the tasks of a block to the DAG that is open.
 
     :param group_id: name of the task group
-    :param processors: who takes which origin: `Processors`, some of `Processor`, or a file that
+    :param processors: the rules that route origins to processors: `Processors`, several of `Processor`, or a file that
         `Processors.from_file` reads
-    :param mq_conn_id: id of a connection of type `airflow_mq`
-    :param ring: name of the ring; without it the connection's
-    :param limit: what the block may cost, `[time, size]`; without it the ring's service weight (templated)
-    :param spark_conn_id: the Spark connection; not looked at by processors that run in place
-    :param lease: seconds until anybody may release the block unless a job renews it (templated)
+    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
+    :param ring: name of the ring; the connection's if left out (templated)
+    :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param spark_conn_id: id of the Spark connection; processors that run in place do not use it
+    :param lease: seconds after which the block may be released unless a job renews it (templated)
     :param share_below: processors with fewer messages than this share a Spark job
     :param exchange: an object-storage path, for Spark clusters that cannot reach the store (templated)
     :param outlet: an asset that settling emits while anything is ready
-    :param notifiers: called when the block set messages aside for a person
-    :param patience: seconds for which the plan waits for somebody else who services the ring
-    :param retries: of each task; all of them may be retried at any time
-    :param default_args: of all three tasks
-    :param process_args: further arguments of the processing task, say `pool` or `max_active_tis_per_dagrun`
+    :param notifiers: called when the block set messages aside
+    :param patience: seconds that the plan waits while another task services the ring
+    :param retries: retries of each task; all of them may be retried at any time
+    :param default_args: default arguments of all three tasks
+    :param process_args: further arguments of the processing task, such as `pool` or `max_active_tis_per_dagrun`
     """
     routes = _processors(processors)
+    check_spark_options(routes)
     connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
-    given = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
-    with TaskGroup(group_id, default_args=given, tooltip="Plans, processes and settles one block.") as group:
+    arguments = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
+    with TaskGroup(group_id, default_args=arguments, tooltip="Plans, processes and settles one block.") as group:
         plan = PlanBlockOperator(
             task_id="plan", processors=routes, limit=limit, lease=lease, share_below=share_below, patience=patience,
             **connection,
         )  # fmt: skip
         process = ProcessMessagesOperator.partial(
-            # As text: a mapped task is kept with its arguments, and these are to read the same at every parse.
+            # As text: Airflow serializes the arguments of a mapped task, and they must be equal at every parse.
             task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id, spark_conn_id=spark_conn_id,
             exchange=exchange, lease=lease, map_index_template="{{ task.part['name'] }}",
             **connection, **(process_args or {}),
@@ -80,7 +82,7 @@ def block(
     return group
 
 
-def _processors(given: Any) -> Processors:
+def _processors(given: Processors | Iterable[Processor] | Processor | str | os.PathLike[str]) -> Processors:
     if isinstance(given, Processors):
         return given
     if isinstance(given, Processor):

@@ -8,27 +8,27 @@ from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
-#: The XCom in which a plan leaves its block.
+#: XCom with the block that a task planned.
 BLOCK = "block"
 
 
 class PlanLink(BaseOperatorLink):
-    """The task that planned the block: what it claimed, for whom, and why it stopped there."""
+    """Link to the task that planned the block: its log names what it claimed."""
 
     name = "Plan of this block"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Address of the planning task in the same run."""
+        """Return the address of the planning task in the same run."""
         return task_url(ti_key, getattr(operator, "plan_task_id", None) or ti_key.task_id)
 
 
 class BlockLink(BaseOperatorLink):
-    """The Message queue page, at the block that this run planned."""
+    """Link to the Message queue page, at the block that this run planned."""
 
     name = "Block"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Address of the block on the page; of the ring's blocks where the run planned none."""
+        """Return the address of the block on the page; of the ring's blocks if the run planned none."""
         plan = getattr(operator, "plan_task_id", None) or ti_key.task_id
         block = ti_key.xcom_pull(task_ids=plan, key=BLOCK) if hasattr(ti_key, "xcom_pull") else None
         planned = block if isinstance(block, Mapping) else {}
@@ -37,14 +37,14 @@ class BlockLink(BaseOperatorLink):
         )
 
 
-def page_url(view: str, **of: Any) -> str:
-    """Address of a view of the Message queue page; a part that is None is left out."""
-    query = urlencode({name: value for name, value in of.items() if value is not None})
+def page_url(view: str, **parameters: object) -> str:
+    """Return the address of a view of the Message queue page; parameters that are None are left out."""
+    query = urlencode({name: value for name, value in parameters.items() if value is not None})
     return f"{_base()}/plugin/airflow-mq#/{view}?{query}"
 
 
 def task_url(ti_key: Any, task_id: str) -> str:
-    """Address of a task of the same run."""
+    """Return the address of a task of the same run."""
     return f"{_base()}/dags/{quote(ti_key.dag_id)}/runs/{quote(ti_key.run_id, safe='')}/tasks/{quote(task_id)}"
 
 

@@ -1,9 +1,9 @@
-"""The scheme `airflow-mq` of Airflow's `MessageQueueTrigger`. ::
+"""Scheme `airflow-mq` of Airflow's `MessageQueueTrigger`. ::
 
     trigger = MessageQueueTrigger(scheme="airflow-mq", mq_conn_id="airflow_mq_default", ring="orders")
     asset = Asset("orders-ready", watchers=[AssetWatcher(name="orders", trigger=trigger)])
 
-Needs `apache-airflow-providers-common-messaging`. Without it, `QueueReadyTrigger` does the same.
+Requires `apache-airflow-providers-common-messaging`. Without it, use `QueueReadyTrigger`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SCHEME = "airflow-mq"
 
 
 class AirflowMqQueueProvider(BaseMessageQueueProvider):
-    """Leads `MessageQueueTrigger` to `QueueReadyTrigger`."""
+    """Provider that maps the scheme to `QueueReadyTrigger`."""
 
     scheme = SCHEME
 
     def trigger_class(self) -> type[QueueReadyTrigger]:
-        """The trigger that waits for a ring."""
+        """Return the trigger that waits for a ring."""
         from airflow_mq.triggers import QueueReadyTrigger
 
         return QueueReadyTrigger

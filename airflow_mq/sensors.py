@@ -1,4 +1,4 @@
-"""Sensors: wait until there is something to do, or something to decide."""
+"""Sensors that wait for ready queues, or for set-aside messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigge
 
 
 class _RingSensor(BaseSensorOperator):
-    """What the sensors have in common."""
+    """Base of the sensors."""
 
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
     ui_color = "#e8f0e4"
@@ -35,18 +35,18 @@ class _RingSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def found(self) -> dict[str, Any] | None:
-        """What there is; nothing where there is nothing."""
+        """Return what the sensor waits for, or None."""
         raise NotImplementedError
 
     def poke(self, context: Any) -> Any:
-        """Look once."""
+        """Check once."""
         from airflow.sdk.bases.sensor import PokeReturnValue
 
         found = self.found()
         return PokeReturnValue(bool(found), found)
 
     def execute(self, context: Any) -> Any:
-        """Wait, in the triggerer unless told otherwise."""
+        """Wait in the triggerer if the sensor is deferrable, else in the worker."""
         deferrable = self.deferrable
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
@@ -63,7 +63,7 @@ class _RingSensor(BaseSensorOperator):
         return None
 
     def execute_complete(self, context: Any, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the trigger found."""
+        """Return the trigger's event."""
         return dict(event or {})
 
 
@@ -71,30 +71,33 @@ class QueueReadySensor(_RingSensor):
     """Wait until a block would find something to do. Returns the ring and its first ready origins.
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; without it the connection's (templated)
-    :param poll_interval: seconds between two looks of the trigger
+    :param ring: name of the ring; the connection's if left out (templated)
+    :param poll_interval: seconds between two checks of the trigger
     :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
     """
 
     _trigger = QueueReadyTrigger
 
     def found(self) -> dict[str, Any] | None:
-        """The first ready origins."""
+        """Return the first ready origins, or None."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
             pulse = queue.inspect.pulse(10)
             return {"ring": queue.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
 
 
 class SetAsideSensor(_RingSensor):
-    """Wait until messages wait for a person. Returns the ring and how many wait, a thousand at most.
+    """Wait for set-aside messages. Returns the ring and their number, at most 1,000.
 
-    Parameters are those of `QueueReadySensor`.
+    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
+    :param ring: name of the ring; the connection's if left out (templated)
+    :param poll_interval: seconds between two checks of the trigger
+    :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
     """
 
     _trigger = SetAsideTrigger
 
     def found(self) -> dict[str, Any] | None:
-        """How many messages wait."""
+        """Return the number of set-aside messages, or None."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
             waiting = len(queue.set_aside.list(limit=1_000))
             return {"ring": queue.ring, "waiting": waiting} if waiting else None

@@ -1,11 +1,13 @@
-"""Operators: enqueue, plan a block, process it, settle it; and what people decide, as DAGs.
+"""Operators of the message queue.
 
-    enqueue     EnqueueMessagesOperator
-    blocks      PlanBlockOperator (plan), ProcessMessagesOperator, SettleBlockOperator
-    overweight  ExecuteOverweightOperator, RequeueSetAsideOperator, DiscardSetAsideOperator
+    enqueue     EnqueueMessagesOperator, EnqueueFilesOperator, EnqueueSqlOperator
+    receive     ReceiveFilesOperator, ReceiveKafkaOperator, ReceiveMessagesOperator
+    blocks      PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator; ServiceQueuesOperator
+    set_aside   ExecuteOverweightOperator, RequeueSetAsideOperator, DiscardSetAsideOperator
     queues      PauseQueueOperator, ResumeQueueOperator, ReapPageOperator, HousekeepingOperator
+    fairness    CheckFairnessOperator
 
-Each is a thin skin over the hook. What they have in common is in `base`.
+Each wraps the hook; `base` is their common base.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failing a run when somebody does not get what was promised."""
+"""Operator that fails a run when a queue does not get its fair share."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.operators.base import QueueOperator, number_of
 
-#: How many broken promises an error names.
-NAMED = 10
+#: Violations that an error lists.
+LISTED = 10
 
 
 class CheckFairnessOperator(QueueOperator):
-    """Fail if fairness is broken: somebody waited too long, or did not get its share.
+    """Fail if an origin waited too long or did not get its share.
 
-    What counts is told in `airflow_mq.core.fairness`. Put it behind the block, or into a DAG of its own; it writes
-    nothing. With no bound it only tells. Returns the figures: `blocks`, `jain`, `longest_wait`, `most_late`,
-    `most_error`, and `origins`, a mapping each.
+    `airflow_mq.core.fairness` defines the figures. Run it after the block, or in a DAG of its own; it writes nothing.
+    Without bounds it only reports. Returns `blocks`, `jain`, `longest_wait`, `most_late`, `most_error`, and `origins`,
+    a mapping each.
 
-    :param most_wait: in how many blocks in a row at most a queue that had something may get nothing (templated)
-    :param most_late: by how many blocks at most a backlog may last longer than by fair shares (templated)
-    :param most_error: how far a share may be from what was promised, as a part of it: 0.05 is 5 % (templated)
-    :param least_jain: what Jain's index is at least, from 0 to 1 (templated)
-    :param blocks: how many blocks of the ledger to look back (templated)
+    :param most_wait: blocks in a row that a queue with messages may get nothing (templated)
+    :param most_late: blocks by which a backlog may last longer than by fair shares (templated)
+    :param most_error: distance of a share from the promised one, as a fraction: 0.05 is 5 % (templated)
+    :param least_jain: smallest value of Jain's index, from 0 to 1 (templated)
+    :param blocks: blocks of the ledger to look back (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -50,39 +50,39 @@ class CheckFairnessOperator(QueueOperator):
         self.blocks = blocks
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Look, and fail if it is broken."""
+        """Return the figures; fail if a bound is exceeded."""
         most_wait = _count(self.most_wait, "most_wait")
         most_late = _count(self.most_late, "most_late")
-        most_error = number_of(self.most_error, "most_error", "a part, say 0.05")
+        most_error = number_of(self.most_error, "most_error", "a fraction, such as 0.05")
         least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1")
         with self.opened(context) as queue:
-            told = queue.inspect.fairness(_count(self.blocks, "blocks") or 100)
-        broken = told.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
-        index = "nobody was left wanting" if told.jain is None else f"Jain's index is {told.jain:.3f}"
+            report = queue.inspect.fairness(_count(self.blocks, "blocks") or 100)
+        broken = report.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
+        index = "no queue had more than it got" if report.jain is None else f"Jain's index is {report.jain:.3f}"
         self.log.info(
             "Over %d blocks, %s; the longest wait was %d blocks, the largest share error %.1f %%.",
-            told.blocks, index, told.longest_wait, 100 * told.most_error,
+            report.blocks, index, report.longest_wait, 100 * report.most_error,
         )  # fmt: skip
         if broken:
-            more = f"; and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+            more = f"; and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             raise AirflowFailException(
-                f"fairness is broken over {told.blocks} blocks: {'; '.join(broken[:NAMED])}{more}. "
+                f"fairness is broken over {report.blocks} blocks: {'; '.join(broken[:LISTED])}{more}. "
                 "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {
-            "blocks": told.blocks, "jain": told.jain, "longest_wait": told.longest_wait,
-            "most_late": told.most_late, "most_error": told.most_error,
-            "origins": [asdict(one) for one in told.origins],
+            "blocks": report.blocks, "jain": report.jain, "longest_wait": report.longest_wait,
+            "most_late": report.most_late, "most_error": report.most_error,
+            "origins": [asdict(origin) for origin in report.origins],
         }  # fmt: skip
 
 
-def _count(value: Any, what: str) -> int | None:
-    found = number_of(value, what, "a number of blocks")
-    if found is None:
+def _count(value: object, name: str) -> int | None:
+    number = number_of(value, name, "a number of blocks")
+    if number is None:
         return None
-    if not 0 <= found < 1 << 63 or found != int(found):
-        raise AirflowFailException(f"{what} is a whole number of blocks, not {value!r}")
-    return int(found)
+    if not 0 <= number < 1 << 63 or number != int(number):
+        raise AirflowFailException(f"invalid {name} {value!r}: expected a whole number of blocks")
+    return int(number)
 
 
 __all__ = ["CheckFairnessOperator"]

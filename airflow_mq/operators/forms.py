@@ -1,4 +1,4 @@
-"""The form of a DAG that people trigger by hand."""
+"""Checks of the form of a DAG that people trigger by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 
 def refuse_unknown_params(context: Any) -> None:
-    """Fail if a run was given a param that its DAG does not have. Airflow lets it pass, and nobody would read it.
+    """Fail if a run was given a param that its DAG does not have: Airflow accepts it, and no task would read it.
 
     For `pre_execute` of a DAG's first task.
     """
@@ -16,4 +16,4 @@ def refuse_unknown_params(context: Any) -> None:
     unknown = sorted(set(context["dag_run"].conf or {}) - set(known))
     if unknown:
         shown = ", ".join(repr(name)[:60] for name in unknown[:5])
-        raise AirflowFailException(f"this DAG has no param {shown}; it has {', '.join(known)}. Nothing was done")
+        raise AirflowFailException(f"unknown param {shown}: this DAG has {', '.join(known)}. Nothing was changed")

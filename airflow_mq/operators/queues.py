@@ -1,28 +1,27 @@
-"""Keeping queues in order: pausing, resuming, reaping, and what is to be done from time to time."""
+"""Operators that keep queues in order: pause, resume, reap a page, and regular housekeeping."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import metrics
 from airflow_mq.core.characters import quoted
-from airflow_mq.operators.base import QueueOperator, number_of, release_finished
-
-if TYPE_CHECKING:
-    pass
+from airflow_mq.operators.base import QueueOperator, number_of, release_finished, whole_of
 
 
 class PauseQueueOperator(QueueOperator):
-    """Let servicing pass origins by. Sending to them goes on, and a block in flight is not stopped.
+    """Pause origins: blocks skip their queues, and sending to them goes on.
+
+    A block in flight is not stopped. Returns the origins.
 
     :param origins: one origin or several (templated)
-    :param reason: why, for whoever wonders (templated)
-    :param until: when it ends by itself: a time with its zone, a time span, or seconds from now (templated)
-    :param below: of a ring with paths, with all below them, also what comes later
+    :param reason: shown to people who wonder why (templated)
+    :param until: end of the pause: a time with its zone, a time span, or seconds from now (templated)
+    :param below: in a ring with paths, pause all origins below them as well, also those that come later
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "origins", "reason", "until")
@@ -43,17 +42,17 @@ class PauseQueueOperator(QueueOperator):
         self.below = below
 
     def execute(self, context: Any) -> list[str]:
-        """Pause them."""
-        until = _until(self.until)
+        """Pause the origins."""
+        until, origins = _until(self.until), _several(self.origins)
         with self.opened(context) as queue:
-            for origin in (found := _several(self.origins)):
+            for origin in origins:
                 queue.admin.pause(origin, self.reason, until, below=self.below)
-        self.log.info("Paused %s%s.", ", ".join(map(quoted, found)), " and all below" if self.below else "")
-        return found
+        self.log.info("Paused %s%s.", ", ".join(map(quoted, origins)), " and all below" if self.below else "")
+        return origins
 
 
 class ResumeQueueOperator(QueueOperator):
-    """Service origins again, and with them what was paused below them. Returns those that were paused.
+    """Resume origins, and everything that was paused with them below. Returns those that were paused.
 
     :param origins: one origin or several (templated)
     """
@@ -65,20 +64,20 @@ class ResumeQueueOperator(QueueOperator):
         self.origins = origins
 
     def execute(self, context: Any) -> list[str]:
-        """Resume them."""
+        """Resume the origins."""
         with self.opened(context) as queue:
-            found = [origin for origin in _several(self.origins) if queue.admin.resume(origin)]
-        self.log.info("Resumed %s.", ", ".join(map(quoted, found)) or "nothing: nothing was paused")
-        return found
+            resumed = [origin for origin in _several(self.origins) if queue.admin.resume(origin)]
+        self.log.info("Resumed %s.", ", ".join(map(quoted, resumed)) or "nothing: nothing was paused")
+        return resumed
 
 
 class ReapPageOperator(QueueOperator):
-    """Remove an old page of an origin, with the messages it still holds: they are lost, and the event says so.
+    """Delete an old page of an origin with the messages that it still holds; an event records the loss.
 
-    :param origin: whose page (templated)
-    :param page: its number (templated)
-    :param why: the reason, recorded (templated)
-    :param priority: of which messages the page is, `regular` or `high` (templated)
+    :param origin: origin of the page (templated)
+    :param page: number of the page (templated)
+    :param why: reason, stored with the event (templated)
+    :param priority: priority of the page's messages, `regular` or `high` (templated)
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "origin", "page", "why", "priority")
@@ -93,27 +92,25 @@ class ReapPageOperator(QueueOperator):
         self.why = why
 
     def execute(self, context: Any) -> None:
-        """Reap it."""
-        try:
-            page = int(self.page)
-        except (TypeError, ValueError, OverflowError):
-            raise AirflowFailException(f"a page is a whole number, not {self.page!r}") from None
+        """Reap the page."""
+        page = whole_of(self.page, "page", "a whole number")
+        if page is None:
+            raise AirflowFailException(f"invalid page {self.page!r}: expected a whole number")
         with self.opened(context) as queue:
             queue.reap_page(self.origin, page, self.why, priority=self.priority)
         self.log.info("Reaped page %d of %s.", page, quoted(self.origin))
 
 
 class HousekeepingOperator(QueueOperator):
-    """What is to be done from time to time: end dead blocks, let go of what is kept no longer.
+    """Release dead blocks and delete what has expired, for a DAG that runs from time to time.
 
-    Releases the blocks whose DAG runs are over or whose lease ran out, and expires events, keys, ledgers and
-    blocks beyond the time that the ring keeps them. Returns what it did, and tells metrics how much waits.
+    Releases the blocks whose DAG runs have ended or whose lease ran out. Deletes events, keys, ledgers and blocks older
+    than the ring keeps them. Returns the counts, and emits the metrics of waiting messages. Set-aside messages stay,
+    unless the ring's policies `set_aside_expires` and `discard_unreadable` apply.
 
-    What is set aside stays, unless the ring's policies say otherwise: `set_aside_expires`, `discard_unreadable`.
-
-    :param cull: remove stale pages, too, as soon as there are more of them than the ring wants to keep; the
-        messages that wait on them for a person are lost, and an event for each says so
-    :param check: look over everything that is stored, and fail if anything is not as it should be
+    :param cull: delete stale pages as well, once there are more of them than the ring keeps; their set-aside messages
+        are lost, with an event for each
+    :param check: check everything that is stored, and fail on an integrity problem
     """
 
     def __init__(self, *, cull: bool = False, check: bool = False, **kwargs: Any) -> None:
@@ -122,9 +119,9 @@ class HousekeepingOperator(QueueOperator):
         self.check = check
 
     def execute(self, context: Any) -> dict[str, int]:
-        """Do it."""
+        """Do the housekeeping and return the counts."""
         with self.opened(context) as queue:
-            done = {
+            counts = {
                 "finished_blocks": release_finished(queue, context["ti"], self.log),
                 "expired_messages": queue.set_aside.expire(),
                 "dead_blocks": queue.admin.housekeep(),
@@ -132,14 +129,13 @@ class HousekeepingOperator(QueueOperator):
             }
             metrics.watched(queue)
             violations = queue.check() if self.check else []
-        self.log.info(
-            "Housekeeping: %s.", ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in done.items())
-        )
+        shown = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+        self.log.info("Housekeeping: %s.", shown)
         if violations:
             raise AirflowFailException(
-                f"{len(violations)} violations; the first: {violations[0]}. See them with `airflow-mq check`"
+                f"{len(violations)} integrity problems; the first: {violations[0]}. List them with `airflow-mq check`"
             )
-        return done
+        return counts
 
 
 def _several(given: str | Sequence[str]) -> list[str]:
@@ -149,12 +145,14 @@ def _several(given: str | Sequence[str]) -> list[str]:
 def _until(given: datetime | timedelta | float | str | None) -> datetime | timedelta | float | None:
     if not isinstance(given, str):
         return given
+    if "-" not in given:
+        return number_of(given, "until", "a time, such as 2026-12-24T18:00:00Z, or seconds")
     try:
-        return (
-            datetime.fromisoformat(given.strip().replace("Z", "+00:00")) if "-" in given else number_of(given, "until")
-        )
+        return datetime.fromisoformat(given.strip().replace("Z", "+00:00"))
     except ValueError:
-        raise AirflowFailException(f"until is a time, say 2026-12-24T18:00:00Z, or seconds, not {given!r}") from None
+        raise AirflowFailException(
+            f"invalid until {given!r}: expected a time, such as 2026-12-24T18:00:00Z, or seconds"
+        ) from None
 
 
 __all__ = ["HousekeepingOperator", "PauseQueueOperator", "ReapPageOperator", "ResumeQueueOperator"]

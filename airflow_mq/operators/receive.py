@@ -1,4 +1,4 @@
-"""Receiving from a DAG: new files of a landing folder or an object store, and Kafka topics, become messages."""
+"""Operators that receive messages from another transport: files of a landing folder or object store, Kafka topics."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from airflow_mq.adapters import BATCH, Received, receive
 from airflow_mq.core.errors import InvalidInput, NotPermitted
 from airflow_mq.core.priority import REGULAR
 from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, weight_of
+from airflow_mq.operators.base import QueueOperator, weight_of, whole_of
 
 if TYPE_CHECKING:
     from airflow_mq.adapters import Adapter, Arrived
+    from airflow_mq.queue import MessageQueue
 
 
 class ReceiveMessagesOperator(QueueOperator):
-    """Take what another transport has now into the queue, once. ::
+    """Enqueue what another transport holds now, each message once. ::
 
         ReceiveMessagesOperator(task_id="receive", adapter=lambda: MySource("…"))
 
-    A retry, and a run after one that was killed, goes on where that was: what came again is known by its key.
+    A retry, and a run after one that was killed, continues where that one ended: repeated messages are recognized by
+    their keys. Returns `{"count": …, "size": …, "repeated": …, "refused": …}`.
 
-    Returns `{"count": …, "size": …, "repeated": …, "refused": …}`.
-
-    :param adapter: makes the source when the task runs: anything with the functions of `airflow_mq.adapters.Adapter`
-    :param most: stop after about so many messages (templated)
-    :param batch: how many are enqueued in one transaction
-    :param weight: what each message will cost, `[time, size]` (templated)
-    :param priority: `high` is serviced before all that is `regular` (templated)
-    :param fail_on_refused: fail, at the end, if something can never be a message and was put aside
+    :param adapter: makes the source when the task runs: an object with the methods of `airflow_mq.adapters.Adapter`
+    :param most: stop after about this many messages (templated)
+    :param batch: messages that are enqueued in one transaction
+    :param weight: predicted cost of each message, `[time, size]` (templated)
+    :param priority: `high` messages are serviced before `regular` ones (templated)
+    :param fail_on_refused: fail at the end if the source held something that can never be a message
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "most", "weight", "priority")
@@ -60,59 +60,58 @@ class ReceiveMessagesOperator(QueueOperator):
         self._touched: lineage.Touched | None = None
 
     def source(self) -> Adapter:
-        """The source."""
+        """Return the source."""
         if self.adapter is None:
-            raise AirflowFailException("say what to receive from: adapter=…")
+            raise AirflowFailException("missing adapter: set adapter=… to a function that makes the source")
         return self.adapter()
 
     def datasets(self) -> list[lineage.Source]:
-        """The source as lineage names it; none, where nobody knows."""
+        """Return the source as lineage names it; empty if it is not known."""
         return []
 
     def get_openlineage_facets_on_start(self) -> Any:
-        """The ring, and the source."""
+        """Return the ring and the source as lineage."""
         return telemetry.begun(self.mq_conn_id, self.ring, self.datasets())
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """The source, and the queues that have its messages."""
+        """Return the source and the queues that received its messages as lineage."""
         return lineage.written(self._touched, self.datasets())
 
     def execute(self, context: Any) -> dict[str, int]:
-        """Receive everything that is there."""
-        try:
-            most = int(self.most) if self.most not in (None, "") else None
-        except (TypeError, ValueError, OverflowError):
-            raise AirflowFailException(f"most is a number of messages, not {self.most!r}") from None
+        """Receive everything that the source holds, and return the counts."""
+        most = whole_of(self.most, "most", "a number of messages")
         with self.opened(context) as queue, telemetry.sending(queue):
-            try:
-                source = self.source()
-            except InvalidInput as error:
-                raise AirflowFailException(str(error)) from error
-            self._touched = lineage.touched(queue)
-            if self._touched is not None:
-                source = cast("Adapter", _Counted(source, self._touched.messages))
-            try:
-                done = receive(
-                    queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
-                    priority=self.priority, progress=self._tell,
-                )  # fmt: skip
-            except NotPermitted as error:
-                # Tried again, it would be refused again.
-                raise AirflowFailException(str(error)) from None
-            finally:
-                source.close()
-            self.log.info("Ring %r: %s.", queue.ring, done)
-        if done.refused and self.fail_on_refused:
-            raise AirflowFailException(f"{done}; see the log for what, and why")
-        return {"count": done.count, "size": done.size, "repeated": done.repeated, "refused": done.refused}
+            received = self._receive(queue, most)
+            self.log.info("Ring %r: %s.", queue.ring, received)
+        if received.refused and self.fail_on_refused:
+            raise AirflowFailException(f"{received}; the log lists what was refused, and why")
+        return {
+            "count": received.count, "size": received.size, "repeated": received.repeated, "refused": received.refused,
+        }  # fmt: skip
 
-    def _tell(self, so_far: Received) -> None:
-        self.log.info("So far: %s.", so_far)
+    def _receive(self, queue: MessageQueue, most: int | None) -> Received:
+        try:
+            source = self.source()
+        except InvalidInput as error:
+            raise AirflowFailException(str(error)) from error
+        self._touched = lineage.touched(queue)
+        if self._touched is not None:
+            source = cast("Adapter", _Counted(source, self._touched.messages))
+        try:
+            return receive(
+                queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
+                priority=self.priority, progress=lambda so_far: self.log.info("So far: %s.", so_far),
+            )  # fmt: skip
+        except NotPermitted as error:
+            # A retry would be refused again.
+            raise AirflowFailException(str(error)) from None
+        finally:
+            source.close()
 
 
 @dataclass
 class _Counted:
-    """A source of which is counted what the queue has of it."""
+    """A source whose committed messages are counted by origin."""
 
     source: Adapter
     messages: Counter[str]
@@ -121,36 +120,33 @@ class _Counted:
         return getattr(self.source, name)
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
-        self.messages.update(one.origin for one in arrived)
+        self.messages.update(message.origin for message in arrived)
         self.source.commit(arrived)
 
 
 class ReceiveFilesOperator(ReceiveMessagesOperator):
-    """New files of a landing folder, or below a prefix of an object store, become messages. ::
+    """Enqueue the new files of a landing folder, or below a prefix of an object store, each once. ::
 
         ReceiveFilesOperator(task_id="files", folder="/data/landing", pattern="{origin}/*.json")
         ReceiveFilesOperator(task_id="s3", folder="s3://bucket/landing", storage_conn_id="aws",
                              pattern="{origin*}/*.csv", lines=True)
 
-    `airflow_mq.adapters.landing` says what is a new file, and what becomes of it.
+    `airflow_mq.adapters.landing` defines which files are new, and what happens to a received file. The parameters of
+    `ReceiveMessagesOperator` apply as well.
 
     :param folder: a folder of the machine that runs the task, or the address of an object store (templated)
-    :param storage_conn_id: connection of the object store (templated)
+    :param storage_conn_id: id of the object store's connection (templated)
     :param pattern: takes the origin from the path below the folder: `{origin}/*.json` (templated)
     :param regex: the same as a regular expression with a group `origin` (templated)
     :param lines: whether each line of a file is a message
     :param settle: seconds for which a file of a folder must not have changed
-    :param after: what becomes of a file that the queue has: `move` it below `.received`, `delete` it, or `keep` it
-        where it is, and write a receipt below `.received`
+    :param after: what to do with a received file: `move` it below `.received`, `delete` it, or `keep` it in place with
+        a receipt below `.received`
     """
 
     template_fields: Sequence[str] = (
-        *ReceiveMessagesOperator.template_fields,
-        "folder",
-        "storage_conn_id",
-        "pattern",
-        "regex",
-    )
+        *ReceiveMessagesOperator.template_fields, "folder", "storage_conn_id", "pattern", "regex",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -174,14 +170,14 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         self.after = after
 
     def datasets(self) -> list[lineage.Source]:
-        """The folder, or the prefix."""
+        """Return the folder or the prefix."""
         return [lineage.source_at(self.folder)]
 
     def source(self) -> Adapter:
-        """The folder, or the prefix."""
+        """Return the folder or the prefix."""
         from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
 
-        how: dict[str, Any] = {
+        options: dict[str, Any] = {
             "regex": self.regex or None,
             "lines": self.lines,
             "settle": self.settle,
@@ -189,26 +185,27 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         }
         pattern = self.pattern or None
         if "://" not in self.folder:
-            return LandingFolder(self.folder, pattern, **how)
+            return LandingFolder(self.folder, pattern, **options)
         from airflow.sdk import ObjectStoragePath
 
         root = ObjectStoragePath(self.folder, conn_id=self.storage_conn_id or None)
-        return LandingPrefix(root.fs, root.path, pattern, **how)
+        return LandingPrefix(root.fs, root.path, pattern, **options)
 
 
 class ReceiveKafkaOperator(ReceiveMessagesOperator):
-    """What is in Kafka topics becomes messages. ::
+    """Enqueue the records of Kafka topics, each once. ::
 
         ReceiveKafkaOperator(task_id="kafka", topics=["orders"], kafka_config_id="kafka_default", origin="{key}")
 
-    The connection is of Airflow's Kafka provider; its extra are librdkafka's settings, `group.id` among them. Offsets
-    are committed only after what is before them is in the queue, whatever the connection says of that.
+    The connection is of Airflow's Kafka provider; its extra holds librdkafka's settings, `group.id` among them. Offsets
+    are committed after the records before them are enqueued, whatever the connection's settings. The parameters of
+    `ReceiveMessagesOperator` apply as well.
 
     :param topics: names, or regular expressions that begin with `^` (templated)
     :param kafka_config_id: id of a connection of type `kafka` (templated)
-    :param origin: what an origin is made of: `{key}`, `{topic}`, `{partition}`, `{header.NAME}` (templated)
-    :param group: the consumer group, in place of the connection's (templated)
-    :param unfit: what to do with a record that can never be a message: `stop` there and fail, or `skip` it
+    :param origin: template of the origin: `{key}`, `{topic}`, `{partition}`, `{header.NAME}` (templated)
+    :param group: consumer group, in place of the connection's (templated)
+    :param unfit: action on a record that can never be a message: `stop` there and fail, or `skip` it
     """
 
     template_fields: Sequence[str] = (
@@ -233,17 +230,17 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         self.unfit = unfit
 
     def datasets(self) -> list[lineage.Source]:
-        """The topics, but for those that only a pattern names."""
-        said = BaseHook.get_connection(self.kafka_config_id).extra_dejson
-        broker = str(said.get("bootstrap.servers", "")).partition(",")[0].strip()
-        return [lineage.Source(f"kafka://{broker}", one) for one in self._topics if broker and one[:1] != "^"]
+        """Return the topics; those that a pattern names are left out."""
+        extra = BaseHook.get_connection(self.kafka_config_id).extra_dejson
+        broker = str(extra.get("bootstrap.servers", "")).partition(",")[0].strip()
+        return [lineage.Source(f"kafka://{broker}", topic) for topic in self._topics if broker and topic[:1] != "^"]
 
     @property
     def _topics(self) -> list[str]:
         return [self.topics] if isinstance(self.topics, str) else list(self.topics)
 
     def source(self) -> Adapter:
-        """The topics."""
+        """Return the topics."""
         from airflow_mq.adapters.kafka import KafkaTopics
         from airflow_mq.hooks import kafka_consumer
 

@@ -85,7 +85,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         arguments = Arguments.read(sys.argv[1:] if words is None else words)
     except ValueError as error:
-        return _say(2, f"this job was called wrongly: {error}")
+        return _say(2, f"invalid arguments: {error}")
     try:
         return run(arguments)
     except TokenRefused as error:

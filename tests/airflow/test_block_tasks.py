@@ -257,7 +257,7 @@ def test_a_block_that_was_released_fails_what_comes_too_late(queue: MessageQueue
 
     with pytest.raises(AirflowFailException, match="lease ran out"):
         run.process(0)
-    with pytest.raises(AirflowFailException, match="back in its queues"):
+    with pytest.raises(AirflowFailException, match="back in their queues"):
         run.settle()
 
 
@@ -283,7 +283,7 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
     run.plan()
     run.xcoms["plan", "return_value"] = [{**run.xcoms["plan", "return_value"][0], **change}]
 
-    with pytest.raises(AirflowFailException, match="no part of a block"):
+    with pytest.raises(AirflowFailException, match="invalid part of a block"):
         run.process(0)
     with pytest.raises(AirflowFailException, match=r"^alpha \(process_0\) failed"):
         run.settle()
@@ -379,7 +379,7 @@ def test_settling_after_a_pause_is_green_where_every_message_was_reported(
     summary = run.settle()
 
     assert (summary["processed"], summary["went_back"]) == (2, 0)
-    assert "its lease ran out. Every message was reported" in capsys.readouterr().out
+    assert "its lease ran out. Every outcome was reported" in capsys.readouterr().out
 
 
 def test_a_plan_whose_answer_was_lost_is_settled_by_its_key(queue: MessageQueue, run: Run) -> None:

@@ -66,10 +66,10 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
 @pytest.mark.parametrize(
     ("bounds", "says"),
     [
-        ({"most_wait": "1.5"}, "most_wait is a whole number of blocks, not '1.5'"),
-        ({"blocks": -1}, "blocks is a whole number"),
-        ({"most_error": "much"}, "most_error is a part, say 0.05, not 'much'"),
-        ({"least_jain": "high"}, "least_jain is a number from 0 to 1"),
+        ({"most_wait": "1.5"}, "invalid most_wait '1.5': expected a whole number of blocks"),
+        ({"blocks": -1}, "invalid blocks -1: expected a whole number"),
+        ({"most_error": "much"}, "invalid most_error 'much': expected a fraction, such as 0.05"),
+        ({"least_jain": "high"}, "invalid least_jain 'high': expected a number from 0 to 1"),
     ],
 )
 def test_bounds_that_are_none(sqlite_queue: MessageQueue, run: Run, bounds: Any, says: str) -> None:
@@ -107,7 +107,7 @@ def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
     starving(told, oldest=0, most_wait=0)({})
 
     (text,) = told
-    assert text.startswith("Queues of ring 'default' wait for longer than they should:")
+    assert text.startswith("Queues of ring 'default' wait too long:")
     assert "the oldest of its 1 messages waits for" in text and "airflow-mq explain" in text
     assert "evil {{ 1/0 }}\\u202e" in text and text.isprintable() is False and "\u202e" not in text
 

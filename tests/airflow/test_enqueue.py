@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +26,12 @@ def run() -> Run:
 
 
 def enqueue(**kwargs: Any) -> Any:
-    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+    """The operator for a source."""
+    from airflow_mq.operators.enqueue import EnqueueFilesOperator, EnqueueMessagesOperator, EnqueueSqlOperator
 
-    return EnqueueMessagesOperator(task_id="enqueue", mq_conn_id=CONN_ID, **kwargs)
+    kinds = {"messages": EnqueueMessagesOperator, "files": EnqueueFilesOperator, "sql": EnqueueSqlOperator}
+    (kind,) = (kinds[name] for name in kinds if name in kwargs)
+    return kind(task_id="enqueue", mq_conn_id=CONN_ID, **kwargs)
 
 
 def stored(queue: MessageQueue) -> list[tuple[str, bytes]]:
@@ -69,7 +73,7 @@ def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue
 def test_a_source_that_changed_between_tries_is_told(sqlite_queue: MessageQueue, run: Run) -> None:
     run.execute(enqueue(origin="a", messages=["x"]))
 
-    with pytest.raises(Exception, match="gave something else than when this task enqueued before"):
+    with pytest.raises(Exception, match="returned other content than when this task enqueued before"):
         run.execute(enqueue(origin="a", messages=["z"]))
 
 
@@ -273,13 +277,11 @@ def test_a_row_whose_content_changed_under_its_key_is_told(sqlite_queue: Message
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [
-        ({}, "say one of messages, files or sql; none is said"),
-        ({"messages": ["x"], "files": "*"}, "messages and files"),
         ({"messages": ["x"]}, "has no origin"),
-        ({"messages": 7, "origin": "a"}, "not int"),
-        ({"messages": [{"payload": "x", "orign": "a"}], "origin": "a"}, "and no orign"),
-        ({"sql": "SELECT 1", "origin": "a"}, "say sql_conn_id"),
-        ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y'; it has x"),
+        ({"messages": 7, "origin": "a"}, "of type int"),
+        ({"messages": [{"payload": "x", "orign": "a"}], "origin": "a"}, "unknown field orign"),
+        ({"sql": "SELECT 1", "origin": "a"}, "sql_conn_id"),
+        ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y': it has x"),
         ({"messages": ["x"], "origin": "a", "not_before": "soon"}, "a number of seconds"),
         ({"messages": ["x"], "origin": "a", "key_scope": "day"}, "invalid key_scope 'day': expected 'ring' or 'run'"),
     ],
@@ -288,6 +290,20 @@ def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, k
     with pytest.raises(Exception, match=says):
         run.execute(enqueue(**kwargs))
     assert stored(sqlite_queue) == []
+
+
+@pytest.mark.parametrize("kind", ["EnqueueMessagesOperator", "EnqueueFilesOperator", "EnqueueSqlOperator"])
+def test_an_operator_requires_its_source_and_takes_no_other(kind: str) -> None:
+    from airflow_mq.operators import enqueue
+
+    sources = {"EnqueueMessagesOperator": "messages", "EnqueueFilesOperator": "files", "EnqueueSqlOperator": "sql"}
+    given = {"sql_conn_id": "shop"} if kind == "EnqueueSqlOperator" else {}
+    operator = partial(getattr(enqueue, kind), task_id="enqueue", origin="a", **given)
+    with pytest.raises(Exception, match=sources.pop(kind)):
+        operator()
+    for other in sources.values():
+        with pytest.raises(Exception, match=other):
+            operator(**dict.fromkeys(["messages", "files", "sql"], "x"))
 
 
 def test_a_weight_and_a_due_time_travel_along(sqlite_queue: MessageQueue, run: Run) -> None:
@@ -314,7 +330,7 @@ def test_who_may_not_send_fails_at_once(sqlite_queue: MessageQueue, run: Run, mo
 
 
 def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
-    from airflow_mq.operators.enqueue import message_key
+    from airflow_mq.block_keys import message_key
 
     assert message_key("dag/run/task/-1", "0") == "dag/run/task/-1/0"
     assert message_key("x" * 900, "0").startswith("sha256:")
@@ -323,7 +339,7 @@ def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
 
 def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
     """Airflow tells a task the team of its DAG beside its other tags."""
-    from airflow_mq.operators.enqueue import team_of
+    from airflow_mq.operators.enqueue.base import team_of
 
     operator = enqueue(origin="orders", messages=["x", {"payload": "y", "origin": "mail"}], of_team=True)
     context = run.context("enqueue")

@@ -93,12 +93,15 @@ def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, ope
         ProcessMessagesOperator(task_id="process", part={}, processors=in_place(), **common),
         SettleBlockOperator(task_id="settle", **common),
     ]
-    others = [EnqueueMessagesOperator(task_id="send", **common), ReceiveMessagesOperator(task_id="receive", **common)]
+    others = [
+        EnqueueMessagesOperator(task_id="send", messages=[], **common),
+        ReceiveMessagesOperator(task_id="receive", **common),
+    ]
     for operator in (*of_block, *others):
         told = starting(operator)
         assert facet(told.job_facets, "airflow_mq_ring") == {"ring": "other"}
         assert (list(told.inputs), list(told.outputs)) == ([], [])
-    (only,) = starting(EnqueueMessagesOperator(task_id="one", origin="acme", mq_conn_id=CONN_ID)).outputs
+    (only,) = starting(EnqueueMessagesOperator(task_id="one", messages=[], origin="acme", mq_conn_id=CONN_ID)).outputs
     assert (only.namespace, only.name) == (f"airflow_mq://{sqlite_queue.store.address.path}", "default/acme")
     sqlite_queue.store.close()
     assert not sqlite_queue.footprints()
@@ -107,7 +110,7 @@ def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, ope
 def test_a_connection_that_is_none_is_told_by_the_task_and_not_here(openlineage: Any, caplog: Any) -> None:
     from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 
-    assert starting(EnqueueMessagesOperator(task_id="one", origin="acme", mq_conn_id="nowhere")) is None
+    assert starting(EnqueueMessagesOperator(task_id="one", messages=[], origin="acme", mq_conn_id="nowhere")) is None
     assert not caplog.records
 
 

@@ -51,7 +51,7 @@ def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [
-        ({"limit": [10, 10]}, "and the limit is 10/10; raise it"),
+        ({"limit": [10, 10]}, "limit 10/10 is too small for message"),
         ({"function": "missing"}, "cannot load function"),
         ({"function": "yield_"}, "was not executed"),
     ],
@@ -106,7 +106,7 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
 
     assert run.execute(discard(origin="b")) == 0
     assert run.execute(discard(reason="size", addresses="")) == 0
-    with pytest.raises(Exception, match="not both"):
+    with pytest.raises(Exception, match="addresses exclude origin"):
         run.execute(discard(origin="a", addresses=[str(heavy)]))
     with pytest.raises(Exception, match="number of a block"):
         run.execute(discard(block="the last"))
@@ -220,7 +220,7 @@ def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQue
     SetAsideNotifier(told.append, mq_conn_id=CONN_ID, at_least=2)({})
 
     (text,) = told
-    assert "1 message waits for a person on ring 'default'" in text
+    assert "1 set-aside message on ring 'default'" in text
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
 
 

@@ -118,7 +118,7 @@ def test_the_test_button_leaves_no_thread_behind(wire: Proxy, monkeypatch: pytes
 def test_a_notifier_gives_up(wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq import notifications
 
-    monkeypatch.setattr(notifications, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(notifications, "READ_SECONDS", 1.0)
     wire.fall_silent(b"search_path")
     with pytest.raises(StoreUnreachable, match="does not answer"):
         timed(notifications.SetAsideNotifier(mq_conn_id="mq_stage").text)

@@ -172,7 +172,7 @@ def test_secrets_travel_by_environment_alone(
     assert child.env["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == TOKEN
     assert child.env["AIRFLOW_MQ_BLOCK"] == block and "store.db" in child.env["AIRFLOW_MQ_STORE"]
     shown = log.text + json.dumps([getattr(operator, field) for field in operator.template_fields], default=str)
-    assert "one line\nand ***\n" in shown and "not used here: driver_memory" in shown
+    assert "one line\nand ***\n" in shown and "ignored here: driver_memory" in shown
     assert TOKEN not in shown and block not in shown
     run.settle()
 
@@ -192,7 +192,7 @@ def test_through_the_exchange_a_client_knows_neither_address_nor_token(
 
 
 @pytest.mark.parametrize(
-    ("code", "says"), [(75, "came too late"), (1, "ended with 1; the last that it said: airflow_mq: failed: ")]
+    ("code", "says"), [(75, "came too late"), (1, "ended with 1; its last line: airflow_mq: failed: ")]
 )
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch, code: int, says: str

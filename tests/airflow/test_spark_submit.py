@@ -315,8 +315,8 @@ def test_a_job_that_fails_fails_its_task(
         ),
         (["Error: Unknown master nowhere://"], "Error: Unknown master nowhere://"),
         (
-            ["airflow_mq: this job was called wrongly: --part needs a value"],
-            "this job was called wrongly: --part needs",
+            ["airflow_mq: invalid arguments: --part needs a value"],
+            "invalid arguments: --part needs",
         ),
         (
             ["airflow_mq: Spark application local-1", "ValueError: the words of a message"],
@@ -521,17 +521,43 @@ def test_what_the_operator_says_itself_nobody_else_says(name: str, run: Run) -> 
         job(run, **{name: ["x"] if name == "application_args" else {"x": "y"} if name == "env_vars" else "x"})
 
 
-def test_a_setting_that_spark_submit_has_not_is_told(
-    sqlite_queue: MessageQueue, run: Run, submitted: Submitted
-) -> None:
+def test_an_unknown_spark_option_is_refused(sqlite_queue: MessageQueue, run: Run, submitted: Submitted) -> None:
     odd = Processors([Processor("all", FUNCTION, spark={"jarz": "x"})])
     fill(sqlite_queue, {"a": [b"x"]})
     run.plan(odd)
 
-    with pytest.raises(Exception, match="SparkSubmitOperator has no jarz"):
+    with pytest.raises(Exception, match="unknown Spark option 'jarz' of processor 'all': expected one of conf, "):
         run.execute(job(run, odd), 0)
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
+
+
+def test_a_dag_with_an_unknown_spark_option_does_not_parse() -> None:
+    from airflow.sdk import DAG
+
+    from airflow_mq.block import block
+
+    with DAG("odd"), pytest.raises(Exception, match="unknown Spark option 'jarz'"):
+        block(processors=Processor("all", FUNCTION, spark={"jarz": "x"}))
+
+
+def test_the_options_of_a_processor_add_to_those_of_the_task(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted
+) -> None:
+    options = {"executor_memory": "2g", "conf": {"spark.z": "2", "spark.x": "{{ 1 + 1 }}"}, "name": "mine"}
+    processors = Processors([Processor("all", FUNCTION, spark=options)])
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(processors)
+
+    run.execute(job(run, processors, executor_memory="1g", num_executors=2, conf={"spark.z": "1", "spark.w": "0"}), 0)
+
+    (argv,) = submitted.argv
+    job_at = next(place for place, word in enumerate(argv) if word.endswith("airflow_mq/spark/job.py"))
+    assert argv[3:job_at] == [
+        "--conf", "spark.local=quick", "--conf", "spark.z=2", "--conf", "spark.w=0", "--conf", "spark.x=2",
+        "--num-executors", "2", "--executor-memory", "2g", "--name", "mine",
+    ]  # fmt: skip
+    run.settle()
 
 
 def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyPatch) -> None:

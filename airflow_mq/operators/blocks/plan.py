@@ -1,4 +1,4 @@
-"""Plan a block, and say how it is cut into parts."""
+"""Planning: claim a block and divide it into parts."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import tracing
+from airflow_mq.block_keys import task_of_actor
 from airflow_mq.core.characters import quoted
 from airflow_mq.core.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, server_name, weight_of
-from airflow_mq.operators.blocks.xcoms import processors_of, told
+from airflow_mq.operators.blocks.xcoms import block_as_xcom, processors_of
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
 
-#: How often a plan is begun anew because what it claimed had no processor.
+#: Plans that a task makes while its claims hold nothing but origins without a processor.
 PLANS = 3
-#: Why a plan pauses an origin, and for how many seconds: each plan renews its pauses, and ends those of a rule that
-#: is gone. A pause of a DAG that is gone ends by itself.
+#: Reason of the pause of an origin without a processor, and its length in seconds. Each plan renews its pauses, and
+#: resumes those whose rule has changed; a pause of a DAG that is deleted expires.
 UNROUTED_PAUSE = "no processor takes this origin"
 PAUSED_FOR = 86_400
 
 
 class PlanBlockOperator(QueueOperator):
-    """Plan a block: claim what fits a weight, and say how it is cut into parts.
+    """Plan a block: claim the messages that fit a weight, and divide them into parts.
 
-    Returns a list of parts to map `ProcessMessagesOperator` over; nothing to do gives an empty list, and the
-    mapped task is skipped. The XCom `block` says which block it is. One plan at a time per ring, whoever asks:
-    a plan waits for its turn, and then takes what is not in flight.
+    Returns a list of parts to map `ProcessMessagesOperator` over; if nothing is ready, the list is empty and Airflow
+    skips the mapped task. The XCom `block` identifies the block. One task plans a ring at a time: another one waits for
+    its turn, and then claims messages that are not in flight.
 
-    :param processors: who takes which origin (`Processors`, or what its `to_json` wrote)
-    :param limit: what the block may cost, `[time, size]`; without it the ring's service weight (templated)
-    :param lease: seconds until anybody may release the block unless it is renewed; the ring's if left out (templated)
+    :param processors: the rules that route origins to processors (`Processors`, or the text of its `to_json`)
+    :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param lease: seconds after which the block may be released unless it is renewed; the ring's if left out (templated)
     :param share_below: processors with fewer messages than this share a Spark job
-    :param patience: seconds to wait for somebody else who services the ring; then there is nothing to do this time
+    :param patience: seconds to wait while another task services the ring; after that, the plan is empty
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit", "lease")
@@ -66,17 +67,17 @@ class PlanBlockOperator(QueueOperator):
         self.server: str | None = None
 
     def execute(self, context: Any) -> list[Part]:
-        """Plan, and return the parts."""
+        """Plan the block and return its parts."""
         processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
         with self.opened(context) as queue:
             release_finished(queue, ti, self.log)
-            self._end_pauses(queue, processors, f"{ti.dag_id}.{ti.task_id}")
+            self._update_pauses(queue, processors, f"{ti.dag_id}.{ti.task_id}")
             self.server = server_name(context)
             block = self._plan(queue, processors, key_of(context))
             trace = {} if block is None else telemetry.planned(queue, block, began)
-            ti.xcom_push(key=BLOCK, value=None if block is None else told(queue, block, trace))
+            ti.xcom_push(key=BLOCK, value=None if block is None else block_as_xcom(queue, block, trace))
             if block is None:
-                self.log.info("Somebody else services the ring %r; there is nothing to do this time.", queue.ring)
+                self.log.info("Another task services ring %r: the plan is empty this time.", queue.ring)
                 return []
             return self._parts(queue, processors, block)
 
@@ -84,12 +85,12 @@ class PlanBlockOperator(QueueOperator):
         block: Block | None = None
         for _ in range(PLANS):
             block = self._plan_patiently(queue, processors, key)
-            nobody = processors.unrouted_of(block.origins) if block else []
-            if block is None or not nobody:
+            unrouted = processors.unrouted_of(block.origins) if block else []
+            if block is None or not unrouted:
                 return block
-            self._treat_unrouted(queue, processors, block, nobody)
-            if len(nobody) < len(block.origins):
-                # The others are served; what nobody takes goes back when the block settles.
+            self._treat_unrouted(queue, processors, block, unrouted)
+            if len(unrouted) < len(block.origins):
+                # The others are processed; messages of unrouted origins go back when the block settles.
                 return block
             queue.blocks.release(block)
         return block and self._plan_patiently(queue, processors, key)
@@ -97,43 +98,47 @@ class PlanBlockOperator(QueueOperator):
     def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
         origins = processors.patterns if processors.unrouted == "skip" else None
         limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
-        give_up = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.patience
         while True:
             try:
                 return queue.blocks.plan(
                     key, limit, lease=lease, server=self.server, origins=origins, reports_begin=True
                 )
             except Busy as error:
-                if time.monotonic() > give_up:
+                if time.monotonic() > deadline:
                     return None
                 self.log.info("%s", error)
 
-    def _treat_unrouted(self, queue: MessageQueue, processors: Processors, block: Block, nobody: Sequence[str]) -> None:
-        shown = ", ".join(map(quoted, nobody[:10])) + (f" and {len(nobody) - 10} more" if len(nobody) > 10 else "")
+    def _treat_unrouted(
+        self, queue: MessageQueue, processors: Processors, block: Block, unrouted: Sequence[str]
+    ) -> None:
+        more = f" and {len(unrouted) - 10} more" if len(unrouted) > 10 else ""
+        shown = ", ".join(map(quoted, unrouted[:10])) + more
         if processors.unrouted == "refuse":
             queue.blocks.release(block)
             raise AirflowFailException(
                 f"no processor takes {shown}; the block was released. Add a processor for them, or let "
                 "Processors(unrouted='skip') leave such queues to other DAGs"
             )
-        for origin in nobody:
+        for origin in unrouted:
             queue.admin.pause(origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
         self.log.warning(
-            "Paused %s: no processor takes them. The pauses end when one does, or when this DAG does not renew them.",
+            "Paused %s: no processor takes them. A plan resumes them when one does; otherwise the pauses expire when "
+            "this DAG does not renew them.",
             shown,
         )
 
-    def _end_pauses(self, queue: MessageQueue, processors: Processors, ours: str) -> None:
-        """End the pauses of a rule that is gone, and renew those of the rule that this DAG still has."""
-        for one in queue.admin.paused():
-            if one.reason != UNROUTED_PAUSE:
+    def _update_pauses(self, queue: MessageQueue, processors: Processors, task: str) -> None:
+        """Resume origins that are routed now, and renew the pauses of this task's other origins."""
+        for pause in queue.admin.paused():
+            if pause.reason != UNROUTED_PAUSE:
                 continue
-            whose = one.who.rpartition(" by ")[2]
-            if processors.route(one.origin) or (whose == ours and processors.unrouted != "pause"):
-                queue.admin.resume(one.origin)
-                self.log.info("Resumed %s, which %s paused because no processor took it.", quoted(one.origin), whose)
-            elif whose == ours:
-                queue.admin.pause(one.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+            owner = task_of_actor(pause.who)
+            if processors.route(pause.origin) or (owner == task and processors.unrouted != "pause"):
+                queue.admin.resume(pause.origin)
+                self.log.info("Resumed %s, which %s paused for want of a processor.", quoted(pause.origin), owner)
+            elif owner == task:
+                queue.admin.pause(pause.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
 
     def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
         counts: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""Process one part of a block, on Spark or in place."""
+"""Processing: one part of a block, on Spark or in the task's process."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -11,23 +11,17 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
 from airflow_mq import lineage, tracing
-from airflow_mq.core.errors import TokenRefused
+from airflow_mq.core.errors import InvalidInput, TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import number_of, open_queue
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
-from airflow_mq.operators.spark.connect import ConnectClient, Server, not_used, server_of
-from airflow_mq.operators.spark.hook import (
-    JOB,
-    MessageSparkHook,
-    job_arguments,
-    job_environment,
-    refuse_other_master,
-    resume_keys,
-)
+from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
+from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
+from airflow_mq.operators.spark.options import SparkOptions, merged, spark_options
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 from airflow_mq.words import many
@@ -35,36 +29,37 @@ from airflow_mq.words import many
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue
 
-#: A job of fewer messages is taken to be over in seconds.
+#: A job of fewer messages is expected to take seconds.
 SMALL = 10_000
-#: What the author may not say, because it is said when the task runs.
+#: Arguments that the operator sets when it runs.
 OURS = ("application", "application_args", "env_vars", "conn_id")
 #: Id of the Spark connection, unless another is named.
 SPARK_CONNECTION = "spark_default"
+#: Name of a job that the provider's operator gives where the author gives none.
+UNNAMED = "arrow-spark"
 
 
 class TaskStopped(BaseException):
-    """The task was told to end while it processed messages in place."""
+    """The end of a task that was processing messages in its own process."""
 
 
 class ProcessMessagesOperator(SparkSubmitOperator):
-    """Process one part of a block, on Spark or in place. Mapped over what `PlanBlockOperator` returns.
+    """Process one part of a block, on Spark or in place. Mapped over the parts that `PlanBlockOperator` returns.
 
-    A message reaches its processor and nothing else of the job: the command line is made of the ring, the
-    author's rules and numbers; the store's address and the block's token travel by environment.
+    A message reaches its processor and nothing else of the job. The command line consists of the ring, the author's
+    rules and numbers; the store's address and the block's token travel by environment. All further parameters are those
+    of `SparkSubmitOperator`, with its templated fields; a processor's `spark={…}` adds to them.
 
     :param part: which part of the block (mapped)
     :param processors: the same that the plan was made with
-    :param plan_task_id: the task that planned the block
+    :param plan_task_id: the task that planned the block (templated)
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring (templated)
-    :param spark_conn_id: the Spark connection, say `{"conn_type": "spark", "host": "local[*]"}`; of a Spark Connect
-        server, say `{"conn_type": "spark_connect", "host": "spark", "port": 15002}`, no JVM is started for a job
+    :param spark_conn_id: id of the Spark connection, such as `{"conn_type": "spark", "host": "local[*]"}`; for a Spark
+        Connect server, such as `{"conn_type": "spark_connect", "host": "spark", "port": 15002}`, a job starts no JVM
     :param exchange: an object-storage path by which messages and outcomes travel, for clusters whose
         executors cannot reach the store (templated)
-    :param lease: seconds by which a running job renews its block's life (templated)
-
-    Everything else is as `SparkSubmitOperator` has it; what a processor says in `spark` comes on top.
+    :param lease: seconds by which a running job renews its block's lease (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -101,6 +96,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self.exchange = exchange
         self.lease = lease
         self._running_in_place = False
+        self._options = SparkOptions()
         self._store: dict[str, str] = {}
         self._trace: dict[str, str] = {}
         self._touched: lineage.Touched | None = None
@@ -108,7 +104,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._listener: JobListener | None = None
 
     def execute(self, context: Any) -> None:
-        """Process the part; end well if there is nothing left to do."""
+        """Process the part; succeed if nothing is left to do."""
         processors = processors_of(self.processors)
         part = checked_part(self.part, processors)
         block = planned_block(context, self.plan_task_id)
@@ -127,14 +123,14 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 if part["where"] == "in place":
                     self._in_place(queue, processors, part, token)
                 else:
-                    self._on_spark(context, queue, processors, part, block)
+                    self._on_spark(context, queue, processors, part, token)
 
     def get_openlineage_facets_on_start(self) -> Any:
-        """The ring."""
+        """Return the ring as lineage."""
         return telemetry.begun(self.mq_conn_id, self.ring)
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """The queues whose messages were processed."""
+        """Return the queues whose messages were processed as lineage."""
         return lineage.taken(self._touched)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
@@ -144,18 +140,15 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         try:
             tally = run_in_place(queue, token, processors, part, number_of(self.lease, "lease"))
         except TokenRefused as error:
-            raise AirflowFailException(f"{error}; what was not reported before is back in its queues") from None
+            raise AirflowFailException(f"{error}; messages without an outcome are back in their queues") from None
         finally:
             self._running_in_place = False
         self.log.info("%s: %s.", part["name"], tally)
 
-    def _on_spark(
-        self, context: Any, queue: MessageQueue, processors: Processors, part: Part, block: Mapping[str, Any]
-    ) -> None:
-        self._take_settings(context, processors[part["processors"][0]])
-        token = str(block["token"])
+    def _on_spark(self, context: Any, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
+        self._options = self._rendered_options(context, processors[part["processors"][0]])
         self._store = {} if self.exchange else {spark_job.STORE: queue.store.address.uri, spark_job.BLOCK: token}
-        # The provider remembers a cluster's job by task, also when a run is cleared and has another block.
+        # The provider stores a cluster's job by task; a run that is cleared has another block.
         self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
         self.application = str(JOB)
         lease = number_of(self.lease, "lease")
@@ -172,8 +165,14 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             try:
                 self._submit(context)
             finally:
-                # A job that failed half way has answered for its first half.
-                self.log.info("%s: answers for %s.", part["name"], many(take_back(queue, token, folder), "message"))
+                # A job that failed half way has reported its first half.
+                self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
+
+    def _rendered_options(self, context: Any, processor: Processor) -> SparkOptions:
+        try:
+            return spark_options(processor, self.render_template(dict(processor.spark), context))
+        except InvalidInput as error:
+            raise AirflowFailException(str(error)) from None
 
     def _submit(self, context: Any) -> None:
         self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
@@ -188,77 +187,65 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             job = self._client or self._hook
             if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == spark_job.REFUSED:
                 raise AirflowFailException(
-                    "the job came too late: its block was settled or released meanwhile, and what it had not "
-                    "reported before is back in its queues"
+                    "the job came too late: its block was settled or released; messages without an outcome are back "
+                    "in their queues"
                 ) from error
             if isinstance(job, MessageSparkHook) and job.returncode:
                 # The provider's text is the command and the last lines of output, which may quote messages.
-                raise AirflowException(self._failure(job.returncode)) from None
+                raise AirflowException(self._failure(job, job.returncode)) from None
             raise
 
-    def _failure(self, code: int) -> str:
+    def _failure(self, hook: MessageSparkHook, code: int) -> str:
         cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
-        if self._listener and self._listener.is_master_silent and self._hook:
-            cause = silent_master(self._hook._connection["master"], self.spark_conn_id)
+        if self._listener and self._listener.is_master_silent:
+            cause = silent_master(hook.master, self.spark_conn_id)
         return (
             f"the Spark job {self.part['name']!r} failed: {cause or 'it printed no cause'}. Error code is: {code}; the "
             "output is in this task's log"
         )
 
     def _run_client(self, server: Server) -> None:
-        """Run the job's client here; its work is done by a server that is warm."""
-        settings = processors_of(self.processors)[self.part["processors"][0]].spark
-        if ignored := not_used(settings, self.conf):
-            self.log.warning("A Spark Connect server has its own settings; not used here: %s.", ", ".join(ignored))
+        """Run the job's client in a child of this task; a running server does the work."""
+        if unused := unused_options(self._options, self.conf):
+            self.log.warning("A Spark Connect server has its own settings; ignored here: %s.", ", ".join(unused))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
-        said = {name: str(value) for name, value in (self.env_vars or {}).items()}
-        environment = {**said, **server.environment, **self._trace, **self._store}
+        env_vars = {name: str(value) for name, value in self._options.get("env_vars", {}).items()}
+        environment = {**env_vars, **server.environment, **self._trace, **self._store}
         self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
         self._client.run(self._listener)
 
-    def _take_settings(self, context: Any, processor: Processor) -> None:
-        """What the processor's author says to Spark, in place of what the task's author said."""
-        if getattr(self, "name", "") == "arrow-spark":
-            self.name: str = f"airflow_mq {self.part['name']}"
-        for name, value in self.render_template(dict(processor.spark), context).items():
-            place = name if hasattr(self, name) else f"_{name}"
-            if not hasattr(self, place):
-                raise AirflowFailException(f"spark of processor {processor.name!r}: SparkSubmitOperator has no {name}")
-            if name in ("conf", "env_vars"):
-                value = {**(getattr(self, place) or {}), **value}
-            setattr(self, place, value)
-
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook, with the secrets, and only for the master that the connection names."""
+        """Return a hook with the job's secrets, for the master that the connection names."""
         connection = BaseHook.get_connection(self.spark_conn_id)
-        made = super()._get_hook()
-        made.__class__ = MessageSparkHook
-        made.listener = self._listener
-        on_cluster = made._connection["deploy_mode"] == "cluster"
-        made.environment = {**job_environment(made._connection["master"], on_cluster), **self._trace, **self._store}
-        refuse_other_master(made, connection, self.spark_conn_id)
-        if on_cluster and not self.exchange:
+        hook = MessageSparkHook(
+            secrets=self._store, trace=self._trace, listener=self._listener, small=self.part["messages"] < SMALL,
+            **merged(self._hook_arguments(), self._options),
+        )  # fmt: skip
+        refuse_other_master(hook.master, connection, self.spark_conn_id)
+        if hook.is_cluster and not self.exchange:
             raise AirflowFailException(
                 f"deploy mode 'cluster' of Spark connection {self.spark_conn_id!r} cannot pass the store's credentials "
                 "to the driver: set exchange='s3://…', or use deploy mode 'client'"
             )
-        require_master(made._connection["master"], self.spark_conn_id)
-        if on_cluster and self._trace and (made._is_kubernetes or made._is_yarn):
-            # A trace is no secret: it may travel as these do.
-            made._env_vars = {**(made._env_vars or {}), **self._trace}
-        if made._connection["master"].startswith("local"):
-            from airflow_mq.spark.local import local_conf
+        require_master(hook.master, self.spark_conn_id)
+        if self._options.get("track_driver_via_k8s_api"):
+            hook._validate_track_driver_via_k8s_api_config()
+        return hook
 
-            # On loopback, and quick to start; what the author says holds against it.
-            known = {**os.environ, **made.environment}
-            made._conf = {**local_conf(known, small=self.part["messages"] < SMALL), **(made._conf or {})}
-        return made
+    def _hook_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the provider's hook: its operator stores each, some with an underscore in front."""
+        values = vars(self)
+        names = [(name, key) for name in signature(SparkSubmitHook).parameters for key in (f"_{name}", name)]
+        arguments = {name: values[key] for name, key in names if key in values}
+        if arguments.get("name") == UNNAMED:
+            arguments["name"] = f"airflow_mq {self.part['name']}"
+        return arguments
 
     def on_kill(self) -> None:
-        """End the job, with the driver."""
+        """End the job and its driver."""
         if self._running_in_place:
-            # The signal came while a function of the author's ran, which would take an Exception for its own.
-            raise TaskStopped("the task was told to end; what it reported stays, the rest goes back")
+            # The signal arrived while the author's function ran, which may catch an Exception.
+            raise TaskStopped("the task was ended: reported outcomes stay, the other messages go back")
         if self._client is not None:
             self._client.end()
         elif isinstance(self._hook, MessageSparkHook):

@@ -1,4 +1,4 @@
-"""Settle a block, whatever became of its jobs, and say what it came to."""
+"""Settling: give each message of a block its outcome, and report what the block came to."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from airflow_mq.core.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.xcoms import processors_of, told
+from airflow_mq.operators.blocks.xcoms import block_as_xcom, processors_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow_mq import MessageQueue, Serviced
     from airflow_mq.processors import Processors
 
-#: The XCom in which settling leaves what a block came to.
+#: XCom with the summary of the settled block.
 SETTLED = "settled"
-#: How many live blocks are looked over for one of this run's.
-LOOKED_AT = 1_000
+#: Live blocks that are checked for one of this run's.
+MOST_BLOCKS = 1_000
 
 
 class SettleBlockOperator(QueueOperator):
-    """Settle a block: give each message its outcome, whatever became of the jobs, and say how it went.
+    """Settle a block: give each message its outcome, whatever the states of the jobs.
 
-    Runs always (`all_done`). What nobody reported on goes back to its queue. The run turns red when a job
-    failed, although its block is settled. The XCom `settled` says what the block came to.
+    Always runs (`all_done`). Messages without a reported outcome go back to their queues. The task fails if a job
+    failed, although its block is settled. Returns the summary of the block, also stored as the XCom `settled`.
 
     :param plan_task_id: the task that planned the block
     :param process_task_id: the mapped task that processed it
-    :param outlet: an asset to emit again while anything is ready, so that a DAG scheduled by it goes on
-    :param notifiers: called when the block set messages aside for a person, with `airflow_mq` in their context
-    :param exchange: the path by which messages and outcomes travelled; the block's folder there is removed (templated)
-    :param processors: who took which origin: what they measured is kept under their names, for `ring fit-weigher`
+    :param outlet: an asset to emit while anything is ready, so that a DAG scheduled by it runs again
+    :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
+    :param exchange: the path by which messages and outcomes travelled; the block's folder there is deleted (templated)
+    :param processors: the rules of the plan: measured costs are stored by processor, to fit the weigher
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "exchange")
@@ -56,7 +56,7 @@ class SettleBlockOperator(QueueOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "all_done")
-        # By way of an alias, because a plain outlet is emitted whatever happened.
+        # Through an alias, because Airflow emits a plain outlet in any case.
         alias = None if outlet is None else AssetAlias(f"airflow_mq ready: {outlet.name}"[:1500])
         if alias is not None:
             kwargs["outlets"] = [*(kwargs.get("outlets") or ()), alias]
@@ -72,13 +72,13 @@ class SettleBlockOperator(QueueOperator):
         self._summary: Mapping[str, Any] | None = None
 
     def execute(self, context: Any) -> dict[str, Any] | None:
-        """Settle; fail if a job failed."""
+        """Settle the block; fail if a job failed."""
         states = task_states(context, [self.plan_task_id, self.process_task_id])
-        said = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
-        with self.opened(context, said["ring"] if said else None) as queue:
-            summary = self._summary = self._settle(queue, context, said)
-            if self.exchange and said:
-                self._clear_folder(queue, str(said["token"]), self.exchange)
+        planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
+        with self.opened(context, planned["ring"] if planned else None) as queue:
+            summary = self._summary = self._settle(queue, context, planned)
+            if self.exchange and planned:
+                self._clear_folder(queue, str(planned["token"]), self.exchange)
             self._emit_again(queue, context, summary)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
@@ -89,62 +89,61 @@ class SettleBlockOperator(QueueOperator):
             shown = [f"{names[task]} ({task})" if task in names else task for task in failed[:10]]
             raise AirflowFailException(
                 f"{', '.join(shown)} failed. {'The block is settled' if summary else 'There was no block'}; "
-                "what was not reported is back in its queues, and a later block takes it"
+                "messages without an outcome are back in their queues, and a later block takes them"
             )
         return summary
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """The queues of the block, and what it came to."""
+        """Return the queues of the block, and its summary, as lineage."""
         return lineage.taken(self._touched, self._summary)
 
-    def _settle(self, queue: MessageQueue, context: Any, said: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        token = said["token"] if said else None
+    def _settle(self, queue: MessageQueue, context: Any, planned: Mapping[str, Any] | None) -> dict[str, Any] | None:
         summary: dict[str, Any] | None = None
         refusal: Exception | None = None
-        if said and token:
+        if planned and planned["token"]:
             try:
-                summary = self._settle_one(queue, said, said.get("trace"))
+                summary = self._settle_block(queue, planned, planned.get("trace"))
             except TokenRefused as error:
-                summary = self._released_whole(queue, said)
+                summary = self._released_whole(queue, planned)
                 refusal = None if summary else error
             except UnknownBlock as error:
                 refusal = error
-        for block in queue.blocks.list("planned", limit=LOOKED_AT):
-            # A plan that was cleared afterwards, or whose answer was lost: nobody processes it.
+        for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
+            # Of a plan that was cleared afterwards, or whose XCom was lost: no task processes it.
             if block.key == key_of(context, self.plan_task_id):
-                more = self._settle_one(queue, told(queue, block))
+                more = self._settle_block(queue, block_as_xcom(queue, block))
                 summary = summary or more
         if refusal is not None:
-            raise AirflowFailException(f"{refusal}. What was not reported is back in its queues") from None
+            raise AirflowFailException(f"{refusal}. Messages without an outcome are back in their queues") from None
         if summary is None:
             self.log.info("There is no block to settle.")
         return summary
 
-    def _released_whole(self, queue: MessageQueue, said: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what a block came to that was released past its lease, if nothing of it went back.
+    def _released_whole(self, queue: MessageQueue, planned: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the summary of a block that was released past its lease, if no message of it went back.
 
-        Releasing settles what was reported, so after a pause nothing is lost or repeated.
+        Releasing settles the reported outcomes, so that nothing is lost or repeated after a pause.
         """
-        # The block has ended: releasing it again only returns what it came to.
-        result = queue.blocks.release(str(said["token"]))
+        # The block has ended: releasing it again only returns its result.
+        result = queue.blocks.release(str(planned["token"]))
         if result.went_back:
             return None
-        summary = summary_of(said, result)
+        summary = summary_of(planned, result)
         self.log.warning(
-            "Block %d was released before this task ran: its lease ran out. Every message was reported before and is "
+            "Block %d was released before this task ran: its lease ran out. Every outcome was reported before and is "
             "settled. Give blocks a longer lease if this happens often.", summary["block"],
         )  # fmt: skip
         self.log.info("%s", readable(summary))
         return summary
 
-    def _settle_one(
-        self, queue: MessageQueue, said: Mapping[str, Any], trace: Mapping[str, str] | None = None
+    def _settle_block(
+        self, queue: MessageQueue, planned: Mapping[str, Any], trace: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        watched = telemetry.Settling(queue, str(said["token"]), trace)
-        self._touched = self._touched or telemetry.taken(queue, str(said["token"]))
-        summary = summary_of(said, queue.blocks.settle(said["token"], processor_of=self._processor_of()))
+        settling = telemetry.Settling(queue, str(planned["token"]), trace)
+        self._touched = self._touched or telemetry.taken(queue, str(planned["token"]))
+        summary = summary_of(planned, queue.blocks.settle(planned["token"], processor_of=self._processor_of()))
         self.log.info("%s", readable(summary))
-        watched.told(summary)
+        settling.record(summary)
         return summary
 
     def _processor_of(self) -> Callable[[str], str] | None:
@@ -154,14 +153,14 @@ class SettleBlockOperator(QueueOperator):
         return lambda origin: getattr(route(origin), "name", "")
 
     def _emit_again(self, queue: MessageQueue, context: Any, summary: Mapping[str, Any] | None) -> None:
-        """Emit the outlet while anything is ready; not after a block in which nothing moved, or it would spin."""
+        """Emit the outlet while anything is ready; not after a block in which nothing moved, which would repeat."""
         if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
             return
         pulse = queue.inspect.pulse()
         if pulse:
             context["outlet_events"][self._alias].add(self.outlet)
             ready = visible(str(list(pulse.ready))) if pulse.ready else None
-            self.log.info("There is more to do, for %s: %s is emitted.", ready or "later", self.outlet.name)
+            self.log.info("Emitted %s: there is more to do for %s.", self.outlet.name, ready or "later")
 
     def _clear_folder(self, queue: MessageQueue, token: str, path: str) -> None:
         from airflow_mq.spark.exchange import clear
@@ -169,18 +168,18 @@ class SettleBlockOperator(QueueOperator):
         try:
             clear(queue, token, path)
         except Exception as error:
-            self.log.warning("The block's folder below %s could not be removed (%s).", path, type(error).__name__)
+            self.log.warning("The block's folder below %s could not be deleted (%s).", path, type(error).__name__)
 
     def _notify(self, context: Any, summary: Mapping[str, Any]) -> None:
         for notifier in self.notifiers:
             try:
                 notifier({**context, "airflow_mq": dict(summary)})
             except Exception:
-                self.log.exception("A notifier failed; the block is settled all the same.")
+                self.log.exception("A notifier failed; the block is settled nevertheless.")
 
 
 def task_states(context: Any, task_ids: Iterable[str]) -> dict[str, str]:
-    """The states of other tasks of this run, mapped ones each."""
+    """Return the states of other tasks of this run, with one entry for each mapped task."""
     ti = context["ti"]
     known = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
     return {task: str(state) for task, state in (known.get(ti.run_id) or {}).items()}
@@ -197,29 +196,29 @@ def part_names(context: Any, plan_task_id: str, process_task_id: str) -> dict[st
     }
 
 
-def summary_of(said: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
-    """What a block came to, plain."""
+def summary_of(planned: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
+    """Return the summary of a settled block as plain values."""
     moved = result.processed + result.failed + result.set_aside + result.expired
     return {
-        "block": said["id"], "ring": said["ring"], "messages": said["messages"], "limit": list(said["limit"]),
-        "planned": list(said["planned"]), "used": list(result.weight), "origins": result.origins,
-        "processed": result.processed, "failed": result.failed, "set_aside": result.set_aside,
-        "went_back": result.went_back, "expired": result.expired, "moved": moved,
+        "block": planned["id"], "ring": planned["ring"], "messages": planned["messages"],
+        "limit": list(planned["limit"]), "planned": list(planned["planned"]), "used": list(result.weight),
+        "origins": result.origins, "processed": result.processed, "failed": result.failed,
+        "set_aside": result.set_aside, "went_back": result.went_back, "expired": result.expired, "moved": moved,
     }  # fmt: skip
 
 
+#: Counts of a summary, and their words.
+COUNTS = {
+    "processed": "processed", "failed": "failed for good", "set_aside": "set aside", "went_back": "went back",
+    "expired": "expired",
+}  # fmt: skip
+
+
 def readable(summary: Mapping[str, Any]) -> str:
-    """What a block came to, for people."""
+    """Return the summary of a settled block as text."""
     share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
     used, limit = ("/".join(f"{part:,}" for part in summary[name]) for name in ("used", "limit"))
-    counts = ", ".join(
-        f"{summary[name]:,} {words}"
-        for name, words in (
-            ("processed", "processed"), ("failed", "failed for good"), ("set_aside", "set aside for a person"),
-            ("went_back", "went back"), ("expired", "expired"),
-        )
-        if summary[name]
-    )  # fmt: skip
+    counts = ", ".join(f"{summary[name]:,} {words}" for name, words in COUNTS.items() if summary[name])
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'} of "
         f"{many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "

@@ -1,4 +1,4 @@
-"""What the tasks of a block tell each other, by XCom, of which nothing is taken on trust."""
+"""XComs between the tasks of a block; each is checked when it is read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
 
 
-def told(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A block as its plan tells the other tasks of it; with its trace, if it has one."""
+def block_as_xcom(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a block as its plan passes it to the other tasks, with its trace if it has one."""
     return {
         "id": block.id,
         "token": block.token,
@@ -30,47 +30,48 @@ def told(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = No
 
 
 def planned_block(context: Any, plan_task_id: str) -> Mapping[str, Any]:
-    """The block that a plan told of."""
-    said = context["ti"].xcom_pull(task_ids=plan_task_id, key=BLOCK)
-    if not isinstance(said, Mapping) or not said.get("token"):
-        raise AirflowSkipException(f"{plan_task_id} planned no block; there is nothing to process")
-    return said
+    """Return the block that a task planned; skip the task if there is none."""
+    block = context["ti"].xcom_pull(task_ids=plan_task_id, key=BLOCK)
+    if not isinstance(block, Mapping) or not block.get("token"):
+        raise AirflowSkipException(f"{plan_task_id} planned no block: there is nothing to process")
+    return block
 
 
 def processors_of(given: Processors | str) -> Processors:
-    """Processors as an author gave them, or as they are kept with the DAG."""
+    """Return processors that an author wrote, or that are stored with the DAG."""
     return given if isinstance(given, Processors) else Processors.from_json(given)
 
 
 def checked_part(given: Any, processors: Processors) -> Part:
-    """A part as it came back from an XCom, of which nothing is taken on trust."""
+    """Return a part as it came back from an XCom, after a check against the rules."""
     try:
         names = [processors[name] for name in given["processors"]]
         part, parts, messages = (given[name] for name in ("part", "parts", "messages"))
         whole = all(type(number) is int for number in (part, parts, messages))
-        if not (names and whole and 0 <= part < parts <= max(one.split for one in names) and messages >= 0):
-            raise ValueError("its numbers cannot be")
-        if any(one.where != given["where"] for one in names):
+        most = max(processor.split for processor in names) if names else 0
+        if not (whole and 0 <= part < parts <= most and messages >= 0):
+            raise ValueError("its numbers are out of range")
+        if any(processor.where != given["where"] for processor in names):
             raise ValueError("its processors run elsewhere")
         shown = str(given["name"])[:200]
     except (KeyError, TypeError, ValueError, MessageQueueError) as error:
-        raise AirflowFailException(f"this is no part of a block: {error}; clear the task that planned it") from None
+        raise AirflowFailException(f"invalid part of a block: {error}; clear the task that planned it") from None
     return Part(
-        name=shown, processors=[one.name for one in names], part=part, parts=parts, messages=messages,
+        name=shown, processors=[processor.name for processor in names], part=part, parts=parts, messages=messages,
         where=names[0].where,
     )  # fmt: skip
 
 
 def refuse_ended(queue: MessageQueue, token: str) -> None:
-    """Skip what belongs to a block that has ended; fail if it ended before its time."""
+    """Skip the task if its block has ended; fail if the block ended before it was settled."""
     try:
         block = queue.blocks.get(token)
     except UnknownBlock:
-        raise AirflowSkipException("the block is gone; plan again to process what went back to its queues") from None
+        raise AirflowSkipException("the block is deleted: plan again to process what went back to its queues") from None
     if block.state == "settled":
         raise AirflowSkipException(
-            f"block {block.id} was settled before; what it did not process is back in its queues: a later block "
-            "takes it, or clear the task that plans"
+            f"block {block.id} was settled before: messages without an outcome are back in their queues; a later block "
+            "takes them, or clear the task that plans"
         )
     if block.state == "released" or block.deadline < datetime.now(timezone.utc):
         raise AirflowFailException(

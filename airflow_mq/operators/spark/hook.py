@@ -1,4 +1,4 @@
-"""What a Spark job is told: by its command line, its environment, and the provider's hook."""
+"""Hook that submits a block's job: its command line, its environment, its master."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -18,22 +18,62 @@ from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.processors import Part, Processors
 from airflow_mq.spark import job as spark_job
 
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
 #: The script that spark-submit runs.
 JOB = Path(spark_job.__file__)
 
 
 class MessageSparkHook(SparkSubmitHook):
-    """Submits a job whose secrets reach it by its environment, and by nothing that others can read.
+    """Hook that passes secrets to a job by the environment alone.
 
-    `env_vars` of the provider's hook become `--conf` on some masters, which is a command line that everybody
-    on the machine can read, and a page of Spark's UI. What is given here never leaves the environment of
-    `spark-submit`, which a driver in client mode inherits.
+    On some masters the provider's hook turns `env_vars` into `--conf`: every user of the machine can read them in the
+    process list, and Spark's UI shows them. `secrets` stay in the environment of `spark-submit`, which a driver in
+    client mode inherits.
+
+    :param secrets: environment of the job that no other process may read
+    :param trace: environment of the job that carries its trace
+    :param listener: reads the job's output
+    :param small: whether the job is expected to take seconds
+    :param arguments: the arguments of `SparkSubmitHook`
     """
 
-    #: What the job is told by its environment.
-    environment: Mapping[str, str] = {}
-    #: Hears what the job prints.
-    listener: JobListener | None = None
+    def __init__(
+        self, *, secrets: Mapping[str, str], trace: Mapping[str, str], listener: JobListener | None, small: bool,
+        **arguments: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**arguments)
+        self.listener = listener
+        self.environment = {**job_environment(self.master, self.is_cluster), **trace, **secrets}
+        if self.is_cluster and trace and (self._is_kubernetes or self._is_yarn):
+            # A trace is no secret.
+            self._env_vars: dict[str, Any] | None = {**(self._env_vars or {}), **trace}
+        if self.master.startswith("local"):
+            from airflow_mq.spark.local import local_conf
+
+            known = {**os.environ, **self.environment}
+            self._conf: dict[str, Any] = {**local_conf(known, small=small), **(self._conf or {})}
+
+    @property
+    def master(self) -> str:
+        """The master that the Spark connection resolves to."""
+        return str(self._connection["master"])
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver runs on the cluster."""
+        return bool(self._connection["deploy_mode"] == "cluster")
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code of spark-submit, if it has ended."""
+        return None if self._submit_sp is None else self._submit_sp.poll()
+
+    def end_job(self) -> None:
+        """End spark-submit and its descendants: a Python driver is a child of the JVM."""
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            end_tree(self._submit_sp.pid)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(itr if self.listener is None else self.listener.lines(itr))
@@ -43,65 +83,54 @@ class MessageSparkHook(SparkSubmitHook):
         self._env: dict[str, Any] | None = {**(getattr(self, "_env", None) or {}), **self.environment}
         return command
 
-    @property
-    def returncode(self) -> int | None:
-        """How spark-submit ended, if it did."""
-        return None if self._submit_sp is None else self._submit_sp.poll()
-
-    def end_job(self) -> None:
-        """End spark-submit with all that it started; a driver in Python is a child of the JVM."""
-        if self._submit_sp is not None and self._submit_sp.poll() is None:
-            end_tree(self._submit_sp.pid)
-
 
 def job_arguments(
     ring: str, processors: Processors, part: Part, exchange: str | None, lease: float | None
 ) -> list[str]:
-    """The command line of a job: the author's words and numbers, and nothing of any message."""
-    said = [
+    """Return the command line of a job: the author's rules and numbers, and nothing of any message."""
+    words = [
         "--ring", ring, "--routes", processors.routes_json(), "--processors", ",".join(part["processors"]),
         "--part", str(part["part"]), "--parts", str(part["parts"]),
     ]  # fmt: skip
     if exchange:
-        said += ["--exchange", exchange]
+        words += ["--exchange", exchange]
     if lease is not None:
-        said += ["--lease", f"{lease:g}"]
-    return said
+        words += ["--lease", f"{lease:g}"]
+    return words
 
 
 def resume_keys(token: str) -> tuple[str, str]:
-    """Under which keys a block's job on a cluster is remembered: a retry finds it again, another block does not."""
+    """Return the keys under which a block's job on a cluster is stored: a retry finds it, another block does not."""
     block = hashlib.sha256(token.encode()).hexdigest()[:16]
     return f"spark_job_id_{block}", f"k8s_driver_status_{block}"
 
 
 def job_environment(master: str, on_cluster: bool = False) -> dict[str, str]:
-    """What `spark-submit` needs of its environment: this Python, its Spark unless there is another, and a Java.
+    """Return the environment that `spark-submit` needs: this Python, its Spark unless there is another, and a Java.
 
-    :param on_cluster: the driver runs elsewhere, where this Python is not
+    :param on_cluster: whether the driver runs on the cluster, where this Python is not
     """
     from airflow_mq.spark.java import spark_environment
 
-    said = spark_environment(loopback=master.startswith("local"))
+    added = spark_environment(loopback=master.startswith("local"))
     if on_cluster:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-            said.pop(name, None)
-    found = shutil.which("spark-submit")
-    if "SPARK_HOME" in os.environ or (found and Path(found).parent != Path(sys.executable).parent):
-        # Somebody chose a Spark for this machine.
-        said.pop("SPARK_HOME", None)
-        said.pop("PATH", None)
-    return said
+            added.pop(name, None)
+    submit = shutil.which("spark-submit")
+    if "SPARK_HOME" in os.environ or (submit and Path(submit).parent != Path(sys.executable).parent):
+        # This machine has a Spark of its own.
+        added.pop("SPARK_HOME", None)
+        added.pop("PATH", None)
+    return added
 
 
-def refuse_other_master(hook: SparkSubmitHook, connection: Any, conn_id: str) -> None:
-    """The provider falls back to YARN, with a line in the log, when it does not understand a connection."""
-    master = hook._connection["master"]
+def refuse_other_master(master: str, connection: Connection, conn_id: str) -> None:
+    """Fail for a connection that the provider does not understand, and would take for YARN with a log line only."""
     named = f"{connection.conn_type}://{connection.host or ''}"
     if master == "yarn" and "yarn" not in (connection.host, connection.conn_type):
         raise AirflowFailException(
-            f"the Spark connection {conn_id!r} ({named}) is not understood, and would silently become YARN; write it "
-            'as JSON: {"conn_type": "spark", "host": "local[*]"}'
+            f"invalid Spark connection {conn_id!r} ({named}): Spark would silently use YARN; write it as JSON: "
+            '{"conn_type": "spark", "host": "local[*]"}'
         )
     if not connection.host and connection.conn_type == "spark":
-        raise AirflowFailException(f"the Spark connection {conn_id!r} names no master; say host, for example local[*]")
+        raise AirflowFailException(f"the Spark connection {conn_id!r} names no master: set host, such as local[*]")

@@ -1,4 +1,4 @@
-"""Check of a Spark master or server before a job is submitted to it: a silent one would hold a task for minutes."""
+"""Checks of a Spark master or server before a job is submitted: a silent one would hold a task for minutes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.request import getproxies
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-#: Seconds for which each address of a master may take to accept.
+#: Seconds for which each address of a master is tried.
 PATIENCE = 5.0
 #: The port of a Spark Connect server, unless its address has another.
 CONNECT_PORT = 15002
@@ -46,7 +46,7 @@ def _place(name: str) -> tuple[str, int]:
         parts = urlsplit(f"//{name.strip()}")
         return parts.hostname or "", parts.port or 0
     except ValueError:
-        # Spark refuses it at once, and names it.
+        # Spark refuses the address at once, and names it.
         return "", 0
 
 

@@ -1,4 +1,4 @@
-"""Ending what a task started."""
+"""End of a process with all its descendants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
 
 def end_tree(pid: int, patience: float = 5.0) -> None:
-    """End a process with all its descendants: asked first, then made to.
+    """Terminate a process and its descendants; kill those that still run after `patience` seconds.
 
-    How it ended is left for who started it to hear: only one can wait for a child, and another who comes
-    later is told 0.
+    The exit code is left to the parent: only one waiter learns it, and a later one would read 0.
     """
     import psutil
 
@@ -26,8 +25,8 @@ def end_tree(pid: int, patience: float = 5.0) -> None:
     for process in family:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    give_up = time.monotonic() + patience
-    while (left := [process for process in family if not _has_ended(process)]) and time.monotonic() < give_up:
+    deadline = time.monotonic() + patience
+    while (left := [process for process in family if not _has_ended(process)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     for process in left:
         with suppress(psutil.NoSuchProcess):

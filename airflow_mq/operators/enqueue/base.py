@@ -1,0 +1,217 @@
+"""Common base of the operators that enqueue: keys, origins, and the send itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_mq import lineage
+from airflow_mq.block_keys import message_base, message_key
+from airflow_mq.core.blob import Reference
+from airflow_mq.core.errors import KeyConflict, NotPermitted
+from airflow_mq.core.groups import SEPARATOR
+from airflow_mq.core.message import Message
+from airflow_mq.core.priority import REGULAR
+from airflow_mq.operators import telemetry
+from airflow_mq.operators.base import QueueOperator, number_of, weight_of
+from airflow_mq.words import many
+
+if TYPE_CHECKING:
+    from airflow_mq.core.weight import Weight
+    from airflow_mq.queue import MessageQueue
+
+OriginOf = Callable[[Any], str]
+#: Scope of a message's own key: every sender to the ring, or one task of one run.
+SCOPES = RING, RUN = "ring", "run"
+
+
+class File(NamedTuple):
+    """A file whose content is a payload."""
+
+    size: int
+    open: Callable[[], IO[bytes]]
+    #: Changes with the file's content.
+    version: str
+
+
+class Sourced(NamedTuple):
+    """A message of a source."""
+
+    #: Names the message among those of this task in this run.
+    place: str
+    origin: str
+    #: Bytes, text, a `File`, or anything that becomes JSON.
+    payload: Any
+    #: Names the message in every run and for every sender; used unless `idempotent` is off.
+    key: str | None = None
+    #: `key`, `weight`, `headers` and `priority` that the author gave to this message.
+    fields: Mapping[str, Any] = {}
+
+
+class EnqueueOperator(QueueOperator):
+    """Base of the operators that enqueue.
+
+    :param origin: origin of all messages, or a function of the message (templated, if it is text)
+    :param key_scope: `ring`: a message's own key is accepted once, whichever run sends it; `run`: once in each run
+    :param idempotent: give messages keys; without keys a send is faster, and a retry may send twice
+    :param weight: predicted cost of each message, `[time, size]` (templated)
+    :param headers: headers of each message (templated)
+    :param not_before: seconds until the messages join their queues (templated)
+    :param expires: seconds until the messages expire (templated)
+    :param priority: `high` messages are serviced before `regular` ones (templated)
+    :param of_team: put the team of the DAG (of Airflow's multi-team) before each origin: `orders` becomes `team/orders`
+    """
+
+    template_fields: Sequence[str] = (
+        *QueueOperator.template_fields, "origin", "weight", "headers", "not_before", "expires", "priority",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        origin: str | OriginOf | None = None,
+        key_scope: str = RING,
+        idempotent: bool = True,
+        weight: Any = None,
+        headers: Mapping[str, str] | None = None,
+        not_before: Any = None,
+        expires: Any = None,
+        priority: str = REGULAR,
+        of_team: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.origin = origin
+        self.key_scope = key_scope
+        self.idempotent = idempotent
+        self.weight = weight
+        self.headers = headers
+        self.not_before = not_before
+        self.expires = expires
+        self.priority = priority
+        self.of_team = of_team
+        self._touched: lineage.Touched | None = None
+
+    def source(self) -> Iterator[Sourced]:
+        """Yield the messages."""
+        raise NotImplementedError
+
+    def execute(self, context: Any) -> dict[str, int]:
+        """Enqueue every message of the source and return how many there were."""
+        if self.key_scope not in SCOPES:
+            raise AirflowFailException(
+                f"invalid key_scope {self.key_scope!r}: expected {' or '.join(map(repr, SCOPES))}"
+            )
+        ti = context["ti"]
+        base = message_base(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index)
+        above = team_of(context) + SEPARATOR if self.of_team else ""
+        with self.opened(context) as queue, telemetry.sending(queue), ExitStack() as held:
+            addressed = self._addressed(self._uploaded(self.source(), queue, held), base, above)
+            sent = self._send(queue, addressed)
+        self.log.info(
+            "Enqueued %s of %d bytes on ring %r; %d were enqueued before.",
+            many(sent["count"], "message"), sent["size"], queue.ring, sent["repeated"],
+        )  # fmt: skip
+        return sent
+
+    def _send(self, queue: MessageQueue, addressed: Iterator[tuple[str, bytes | Message]]) -> dict[str, int]:
+        self._touched = lineage.touched(queue)
+        try:
+            sent = queue.enqueue_messages(
+                addressed if self._touched is None else self._touched.each(addressed),
+                weight=weight_of(self.weight, "weight"),
+                headers=self.headers or None,
+                not_before=number_of(self.not_before, "not_before"),
+                expires=number_of(self.expires, "expires"),
+                priority=self.priority,
+            )
+        except KeyConflict as error:
+            raise AirflowFailException(
+                f"{error}. The source returned other content than when this task enqueued before: order the query, or "
+                "name what identifies a message (key, key_column). A message's own key has to change with its "
+                "content: add a version or a time of change to it, or set key_scope='run'"
+            ) from None
+        except NotPermitted as error:
+            # A retry would be refused again.
+            raise AirflowFailException(str(error)) from None
+        return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """Return the ring as lineage, and the queue if there is only one."""
+        origin = self.origin if isinstance(self.origin, str) and not self.of_team else None
+        return telemetry.begun(self.mq_conn_id, self.ring, origin=origin)
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """Return the queues that messages were sent to as lineage."""
+        return lineage.written(self._touched)
+
+    def origin_of(self, message: object, own: str | None) -> str:
+        """Return the origin of a message: its own, or the operator's."""
+        if own is not None:
+            return own
+        origin = self.origin(message) if callable(self.origin) else self.origin
+        if not isinstance(origin, str):
+            raise AirflowFailException(
+                f"a message has no origin ({origin!r}): set origin, or give each message an origin of its own"
+            )
+        return origin
+
+    def _uploaded(self, source: Iterator[Sourced], queue: MessageQueue, held: ExitStack) -> Iterator[Sourced]:
+        """Store files larger than a page as external payloads, held until the messages are sent."""
+        for sourced in source:
+            if not isinstance(sourced.payload, File):
+                yield sourced
+                continue
+            with sourced.payload.open() as file:
+                large = sourced.payload.size > queue.config.max_message_len
+                payload = held.enter_context(queue.payloads.put(file)).reference if large else file.read()
+            yield sourced._replace(payload=payload)
+
+    def _key(self, base: str, sourced: Sourced) -> Any:
+        """Return the idempotency key of a message, or None."""
+        own = sourced.fields.get("key") or (sourced.key if self.idempotent else None)
+        if own and self.key_scope == RING:
+            return own
+        if own:
+            return message_key(base, f"key {own}")
+        return message_key(base, sourced.place) if self.idempotent else None
+
+    def _addressed(self, source: Iterator[Sourced], base: str, above: str) -> Iterator[tuple[str, bytes | Message]]:
+        for sourced in source:
+            payload, key = as_bytes(sourced.payload), self._key(base, sourced)
+            headers, priority = sourced.fields.get("headers"), sourced.fields.get("priority")
+            weight = _weight(sourced.fields.get("weight"))
+            if key is None and headers is None and weight is None and priority is None:
+                yield above + sourced.origin, payload
+            else:
+                yield above + sourced.origin, Message(payload, key, weight, headers, priority)
+
+
+def _weight(given: Any) -> Weight | None:
+    return None if given is None else weight_of(given, "weight of a message")
+
+
+def as_bytes(payload: Any) -> bytes:
+    """Return a payload as bytes: text in UTF-8, anything else as JSON."""
+    if isinstance(payload, Reference):
+        return payload
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    if isinstance(payload, str):
+        return payload.encode()
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, default=str).encode()
+
+
+def team_of(context: Any) -> str:
+    """Return the team of a task's DAG; Airflow passes it to each task where it has teams."""
+    team = getattr(context["ti"], "stats_tags", {}).get("team_name")
+    if not team:
+        raise AirflowFailException(
+            "of_team needs the team of this DAG, and it has none: set [core] multi_team and give its bundle a team, or "
+            "leave of_team out"
+        )
+    return str(team)
