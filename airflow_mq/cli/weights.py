@@ -43,7 +43,7 @@ def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tupl
     sums: dict[str, int] = {}
     found = []
     with queue.store.loose() as unit:
-        rows = unit.rows("measure", ring=queue.session.ring_id, processor=processor)
+        rows = unit.origins.measures(queue.session.ring_id, processor)
     for whose, its_origin, data in rows:
         if origin is not None and its_origin != origin:
             continue

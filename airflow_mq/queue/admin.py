@@ -53,27 +53,29 @@ class Admin:
         check_text(reason, "a reason")
         with self.store.writing() as unit:
             now = unit.now()
-            if below and not self.session.remember_config(unit.ring(self.session.ring).config).paths:
+            if below and not self.session.remember_config(unit.rings.named(self.session.ring).config).paths:
                 raise ConfigRefused(
                     f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
             ends = None if until is None else _instant(until, now)
-            unit.run("pause", ring=self.ring_id, origin=check_origin(origin), reason=reason, who=self.session.actor,
-                     now=now, until=ends, below=below)  # fmt: skip
+            unit.origins.pause(
+                self.ring_id, check_origin(origin), reason=reason, actor=self.session.actor, now=now, until=ends,
+                below=below,
+            )  # fmt: skip
 
     def resume(self, origin: str) -> bool:
         """Service an origin again; tell whether it was paused."""
         self.session.refuse_nested()
         with self.store.writing() as unit:
-            return unit.run("resume", ring=self.ring_id, origin=check_origin(origin)) > 0
+            return unit.origins.resume(self.ring_id, check_origin(origin))
 
     def paused(self) -> list[Paused]:
         """The origins that are paused."""
         with self.store.loose() as unit:
             return [
                 Paused(origin, reason, who, moment(at), None if until is None else moment(until), bool(below))
-                for origin, reason, who, at, until, below in unit.rows("paused", ring=self.ring_id, now=unit.now())
+                for origin, reason, who, at, until, below in unit.origins.paused(self.ring_id, unit.now())
             ]
 
     def sweep_queue(self, origin: str) -> int:
@@ -81,7 +83,7 @@ class Admin:
         check_origin(origin)
         with self.session.transaction(passes_in_flight=False) as (unit, shelf):
             names = books_of(origin) if shelf.config.high else (origin,)
-            if unit.claims_of(self.ring_id, names) and self._is_in_flight(shelf, origin):
+            if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(shelf, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
             return sum(self._sweep(unit, shelf, name) for name in names)
 
@@ -99,7 +101,7 @@ class Admin:
         shelf.unknit(book)
         swept = decided(f"pages {first} to {book.end - 1}", self.session.actor)
         shelf.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
-        shelf.after_save.append(lambda: unit.run("sweep_pages", ring=self.ring_id, origin=name, first=first))
+        shelf.after_save.append(lambda: unit.pages.sweep(self.ring_id, name, first))
         return book.message_count
 
     def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
@@ -139,8 +141,7 @@ class Admin:
                 "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip
         settings = {name: value for name, value in said.items() if value is not None}
         with self.store.writing() as unit:
-            unit.run("set_standing", ring=self.ring_id, origin=check_origin(origin), settings=settings,
-                     guaranteed=least is not None)  # fmt: skip
+            unit.origins.set(self.ring_id, check_origin(origin), settings, guaranteed=least is not None)
 
     def housekeep(self) -> int:
         """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
@@ -163,15 +164,15 @@ class Admin:
             if config.paths != shelf.config.paths:
                 self._refuse_paused_groups(unit, shelf.now)
                 # Deficits count otherwise now; nobody has used anything yet.
-                for statement in ("forget_deficits", "forget_branches"):
-                    shelf.after_save.append(partial(unit.run, statement, ring=self.ring_id))
-            unit.run("change_ring", ring=self.ring_id, config=config.to_json())
+                shelf.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
+                shelf.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
+            unit.rings.change(self.ring_id, config.to_json())
         self.session.remember_config(config.to_json())
         return config
 
     def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
         """Without paths there would be no groups any more, and what is below them would run."""
-        paused = [row[0] for row in unit.rows("paused_groups", ring=self.ring_id, now=now)]
+        paused = unit.origins.paused_groups(self.ring_id, now)
         if paused:
             raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
 
@@ -184,7 +185,7 @@ class Admin:
     def rings(self) -> list[str]:
         """The names of all rings of the store."""
         with self.store.loose() as unit:
-            return [row[0] for row in unit.rows("ring_names")]
+            return unit.rings.names()
 
 
 def check_share(share: object) -> None:
@@ -198,10 +199,8 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
     check_text(name, "the name of a ring")
     if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
         raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
-    rows = unit.rows("insert_ring", name=name, config=codec.write_json(config.to_json()).decode())
-    if not rows:
+    if not unit.rings.insert(name, codec.write_json(config.to_json()).decode()):
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
-    unit.run("insert_state", ring=rows[0][0])
 
 
 def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
@@ -211,17 +210,18 @@ def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
     """
     ticket = shelf.origins[origin].ticket
     low, top = level_of(origin)
-    before, count, lowest, highest = unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0]
+    before, count, lowest, highest = unit.books.count(ring, ticket, low, top)
     if before <= count - before or (not is_high(origin) and shelf.news_left()):
-        moved = [row[0] for row in unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
+        moved = unit.books.before(ring, ticket, low)
         if moved:
             tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]
-            unit.run_for("set_ticket", {"origin": moved, "ticket": tickets}, ring=ring)
+            unit.books.set_tickets(ring, list(zip(moved, tickets)))
     else:
+        assert ticket is not None and lowest is not None and highest is not None
         shift = highest - lowest + 1
-        unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift, top=top)
+        unit.books.advance(ring, ticket, top, shift)
         if not is_high(origin):
-            unit.run("lower_floor", ring=ring, ticket=ticket - shift)
+            unit.rings.lower_floor(ring, ticket - shift)
 
 
 def _instant(when: When, now: int) -> int:

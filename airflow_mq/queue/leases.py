@@ -124,7 +124,7 @@ class View:
             "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
             "by": session.actor,
         })  # fmt: skip
-        unit.insert_block(session.ring_id, row, shelf.claims([claim]))
+        unit.blocks.insert(session.ring_id, row, shelf.claims([claim]))
         return self._leases.token_of(row, claim)
 
 
@@ -261,7 +261,7 @@ class Leases:
 
     def _live(self, unit: Unit, token: ReferenceToken, what: str) -> None:
         secret = bytes.fromhex(token.secret)
-        row = unit.block("block_by_token", ring=self.ring_id, token=secret)
+        row = unit.blocks.by_token(self.ring_id, secret)
         if row is None:
             raise UnknownBlock("there is no such token in this ring")
         if row.state != PLANNED or row.deadline <= unit.now():

@@ -165,17 +165,17 @@ class Payloads:
         if not isinstance(hash_, bytes) or len(hash_) != 32:
             raise InvalidInput("a payload kept apart is named by its hash, 32 bytes or 64 hexadecimal digits")
         with self.store.loose() as unit:
-            rows = unit.rows("blob", hash=hash_.hex())
-        if not rows:
+            blob = unit.payloads.blob(hash_.hex())
+        if blob is None:
             raise BlobMissing(hash_)
-        return Reference.of(hash_, rows[0][0])
+        return Reference.of(hash_, blob.size)
 
     def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
         """The payloads kept apart of this store by their hashes, so many at a time: go on after the last one."""
         check_number(limit, "a limit")
         with self.store.loose() as unit:
             now = unit.now()
-            rows = unit.rows("blobs", after=after.hex(), limit=limit, now=now)
+            rows = unit.payloads.summaries(after.hex(), limit, now)
         return [
             StoredBlob(bytes.fromhex(hash_), size, references, None if held is None else moment(held), moment(at),
                        (now - at) / 1_000_000, path or None)

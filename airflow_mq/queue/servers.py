@@ -11,7 +11,6 @@ from ..core.config import RingConfig
 from ..core.taking import OriginPatterns
 from ..core.weight import Weight, max_message_weight
 from ..store import codec
-from ..store.rows import LATEST
 from ..store.unit import Unit
 from .values import moment
 
@@ -74,9 +73,9 @@ def servers_of(unit: Unit, ring: int) -> list[Server]:
 
 
 def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
-    for block, at, said in unit.rows("block_servers", ring=ring, before=LATEST, limit=LATEST_BLOCKS):
+    for block, at, said in unit.blocks.servers(ring, LATEST_BLOCKS):
         yield server_of(codec.read_json(said), block, at)
-    for block, at, data in unit.rows("ledger_heads", ring=ring, before=LATEST, limit=LATEST_PAGES):
+    for block, at, data in unit.ledger.heads(ring, LATEST_PAGES):
         said = codec.unpack_ledger_head(bytes(data)).get("server")
         if said is not None:
             yield server_of(said, block, at)

@@ -188,10 +188,10 @@ class Service:
             if last:
                 session.forget_old(unit, locked.now)
                 write_ledger(unit, session.ring_id, self.ledger, locked.now)
-                unit.run("drop_lease", ring=session.ring_id, token=self.token)
+                unit.rings.drop_lease(session.ring_id, self.token)
             else:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
-                unit.run("renew_lease", ring=session.ring_id, token=self.token, until=until)
+                unit.rings.renew_lease(session.ring_id, self.token, until)
         session.store.rest()
         session.sweep_payloads(shelf)
         session.notify(hooks)

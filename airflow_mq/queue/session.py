@@ -66,7 +66,7 @@ class RingSession:
         self._given_up: set[bytes] = set()
         try:
             with self.store.loose() as unit:
-                row = unit.ring(ring)
+                row = unit.rings.named(ring)
             self.remember_config(row.config)
         except BaseException:
             if not isinstance(store, Store):
@@ -178,7 +178,7 @@ class RingSession:
             with self.hold(patience=patience) as (unit, locked):
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 holder = holder_name(what, self.actor)
-                unit.run("take_lease", ring=self.ring_id, token=token, until=until, holder=holder)
+                unit.rings.take_lease(self.ring_id, token, until, holder)
             return locked
         except Busy:
             raise
@@ -192,7 +192,7 @@ class RingSession:
         held_by = locked.state.lease_token
         if not beside_lease and held_by not in (None, token):
             # Who held it may still live: what it loaded before is not to be written any more.
-            unit.run("drop_lease", ring=self.ring_id, token=held_by)
+            unit.rings.drop_lease(self.ring_id, held_by)
         self.store.promote_due(unit, self.ring_id, locked.now)
         unit.last_id = max(unit.last_id, locked.horizon - 1)
 
@@ -201,7 +201,7 @@ class RingSession:
         self._given_up.add(token)
         with suppress(StoreError):
             with self.store.writing() as unit:
-                unit.run("drop_lease", ring=self.ring_id, token=token)
+                unit.rings.drop_lease(self.ring_id, token)
             self._given_up.discard(token)
 
     def _other_holder(self, locked: Locked, token: bytes | None) -> str | None:
@@ -228,7 +228,7 @@ class RingSession:
 
     def fresh_shelf(self, unit: Unit) -> SqlShelf:
         """A shelf that only looks."""
-        ring = unit.ring(self.ring)
+        ring = unit.rings.named(self.ring)
         shelf = SqlShelf(unit, self.ring_id, self.remember_config(ring.config), _UNKNOWN, now=ring.now, horizon=0)
         shelf.looking = True
         unit.last_id = 0
@@ -240,13 +240,13 @@ class RingSession:
             return
         self._forgot_at = time.monotonic()
         config = self.config
-        for statement, seconds in (
-            ("expire_event", config.keep_events),
-            ("expire_ledger", config.keep_ledger),
-            ("expire_block", config.keep_ledger),
-            ("expire_key", config.key_window),
+        for expire, seconds in (
+            (unit.events.expire, config.keep_events),
+            (unit.ledger.expire, config.keep_ledger),
+            (unit.blocks.expire, config.keep_ledger),
+            (unit.keys.expire, config.key_window),
         ):
-            unit.run(statement, ring=self.ring_id, before=now - int(seconds * 1_000_000))
+            expire(self.ring_id, now - int(seconds * 1_000_000))
 
     def meet_newcomers(self) -> None:
         """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
@@ -260,8 +260,8 @@ class RingSession:
 
     def _many_newcomers(self) -> bool:
         with self.store.loose() as unit:
-            after = unit.only("floors", ring=self.ring_id)[1] - 1
-            return len(unit.rows("first_news", ring=self.ring_id, after=after, limit=MEET_IN_ALL + 1)) > MEET_IN_ALL
+            after = unit.rings.floors(self.ring_id).look_floor - 1
+            return len(unit.inbox.next_queues(self.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
     def sweep_payloads(self, shelf: SqlShelf) -> None:
         """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core import overweight as rules
 from ..core.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
@@ -21,6 +21,7 @@ from ..core.shelf import Aside
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import LATEST
+from ..store.set_aside import AsideRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
 from .blocks.blocks import refuse_claimed_by_hand
@@ -233,7 +234,7 @@ class SetAsides:
         """How many messages wait for a person, of at most so many."""
         check_number(most, "a limit")
         with self.store.loose() as unit:
-            return min(int(unit.rows("count_asides", ring=self.ring_id, limit=most)[0][0]), most)
+            return min(unit.set_aside.count(self.ring_id, most), most)
 
     # How decisions about many are made.
 
@@ -289,15 +290,13 @@ class SetAsides:
 
     def _kept_pages(self, after: Address) -> builtins.list[tuple[str, int]]:
         with self.store.loose() as unit:
-            rows = unit.rows(
-                "kept_pages", ring=self.ring_id, origin=after.book, page=after.page, only=None, limit=AT_ONCE
-            )
-        return [(row[0], row[1]) for row in rows]
+            rows = unit.pages.kept(self.ring_id, after.book, after.page, AT_ONCE)
+        return [(row.origin, row.page) for row in rows]
 
 
 def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:
     """A page of which a block holds a message, or that it passed, stays."""
-    for whose, data in unit.claims_of(ring, [origin]):
+    for whose, data in unit.blocks.claims_on(ring, [origin]):
         if any(run.page == page for run in codec.unpack_claim(whose, data).runs):
             raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
 
@@ -359,10 +358,10 @@ def _with_errors(unit: Unit, shelf: SqlShelf, some: Sequence[SetAside]) -> list[
 def _errors_at(unit: Unit, ring: int, book: str, at: int) -> dict[Address, str]:
     """Return the last errors of the messages of a book that were set aside at this time, as their events have them."""
     errors: dict[Address, str] = {}
-    rows = unit.rows("first_event", ring=ring, since=at)
-    last = rows[0][0] - 1 if rows else LATEST
-    while rows := unit.rows("events", ring=ring, after=last, origin=book, high=None, block=None, limit=EVENTS_AT_ONCE):
-        last = rows[-1][0]
+    first = unit.events.first_since(ring, at)
+    last = LATEST if first is None else first - 1
+    while rows := unit.events.after(ring, last, EVENTS_AT_ONCE, origin=book):
+        last = rows[-1].id
         for _, whose, block, settled_at, data in rows:
             # Events of one transaction have one time, and ids beside each other.
             if settled_at != at:
@@ -390,17 +389,11 @@ def _found_in(
     start = after if after is not None and after.book >= books[0] else Address(books[0], 0, -1)
     found: list[SetAside] = []
     if wanted.reason != SWEPT:
-        values = {
-            "ring": shelf.ring_id, "origin": start.book, "page": start.page, "item": start.index,
-            "last": books[1], "reason": wanted.reason, "before": wanted.before(shelf.now), "limit": limit,
-        }  # fmt: skip
-        if wanted.block is not None:
-            rows = unit.rows("asides_of_block", **values, block=wanted.block)
-        elif wanted.arrived is not None:
-            rows = unit.rows("asides_since_block", **values, arrived=wanted.arrived)
-        else:
-            rows = unit.rows("asides_from", **values)
-        found = [_set_aside(shelf.now, *row) for row in rows]
+        rows = unit.set_aside.after(
+            shelf.ring_id, start, books[1], reason=wanted.reason, before=wanted.before(shelf.now), block=wanted.block,
+            arrived=wanted.arrived, limit=limit,
+        )  # fmt: skip
+        found = [_set_aside(shelf.now, row) for row in rows]
         if wanted.block is not None and wanted.arrived is not None:
             found = [one for one in found if one.arrived_block == wanted.arrived]
     if wanted.reason in (None, SWEPT) and wanted.block is None:
@@ -411,23 +404,21 @@ def _found_in(
 def _known(unit: Unit, shelf: SqlShelf, chosen: Sequence[Address]) -> dict[Address, Aside]:
     """Why these were set aside."""
     pages = list(dict.fromkeys((at.book, at.page) for at in chosen))
-    columns: dict[str, list[Any]] = {"origin": [one[0] for one in pages], "page": [one[1] for one in pages]}
-    rows = unit.rows_for("asides", columns, ring=shelf.ring_id) if pages else []
+    rows = unit.set_aside.of_pages(shelf.ring_id, pages)
     return {
-        Address(origin, page, item): Aside(bytes(id_), 0, codec.unpack_weight(weight), codec.unpack_weight(limit), why)
-        for origin, page, item, id_, weight, limit, why, *_ in rows
+        Address(row.origin, row.page, row.item): Aside(
+            bytes(row.id), 0, codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit), row.reason
+        )
+        for row in rows
     }
 
 
-def _set_aside(
-    now: int, origin: str, page: int, item: int, id_: bytes, size: int, weight: Any, limit: Any, reason: str,
-    block: int | None, at: int, arrived_at: int, arrived_block: int | None,
-) -> SetAside:  # fmt: skip
-    judged_by = codec.unpack_weight(limit)
+def _set_aside(now: int, row: AsideRow) -> SetAside:
+    judged_by, by_size = codec.unpack_weight(row.weight_limit), row.reason == SIZE
     return SetAside(
-        Address(origin, page, item), size, reason, bytes(id_), codec.unpack_weight(weight),
-        None if reason == SIZE else judged_by, block, moment(at), (now - arrived_at) / 1_000_000, moment(arrived_at),
-        arrived_block, judged_by[1] if reason == SIZE and judged_by is not None else None,
+        Address(row.origin, row.page, row.item), row.size, row.reason, bytes(row.id), codec.unpack_weight(row.weight),
+        None if by_size else judged_by, row.block, moment(row.at), (now - row.arrived_at) / 1_000_000,
+        moment(row.arrived_at), row.arrived_block, judged_by[1] if by_size and judged_by is not None else None,
     )  # fmt: skip
 
 
@@ -435,7 +426,7 @@ def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, last: str, start: Addres
     found: list[SetAside] = []
     origin, page, before = start.book, start.page, wanted.before(shelf.now)
     while len(found) < limit:
-        rows = unit.rows("swept_pages", ring=shelf.ring_id, origin=origin, page=page, last=last, limit=64)
+        rows = unit.pages.swept(shelf.ring_id, origin, page, last, 64)
         swept = [one for its in shelf.keep(rows) for one in _left_behind(shelf, *its) if one > start]
         arrivals = shelf.arrivals(swept)
         for one in swept:
@@ -449,7 +440,7 @@ def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, last: str, start: Addres
                 ))  # fmt: skip
         if len(rows) < 64:
             break
-        origin, page = rows[-1][0], rows[-1][1] + 1
+        origin, page = rows[-1].origin, rows[-1].page + 1
     return found
 
 

@@ -112,18 +112,18 @@ class Tokens:
         The block behind it is past its deadline from the commit on: whoever comes next settles it.
         """
         secret, address = bytes.fromhex(token.secret), token.address
-        if not unit.run("close_block", ring=self.ring_id, token=secret, now=unit.now()):
+        if not unit.blocks.close(self.ring_id, secret, unit.now()):
             raise refusal(unit, self.ring_id, secret, "complete a message of")
-        row = unit.block("block_by_token", ring=self.ring_id, token=secret)
+        row = unit.blocks.by_token(self.ring_id, secret)
         if row is None or only_address(unit, row) != address:
             raise InvalidInput(f"this token is not that of message {address}; take it as it was given")
         report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
-        unit.run("insert_outcome", id=unit.fresh_ids(1)[0], block=row.id, data=codec.write_json([report]))
+        unit.blocks.insert_report(row.id, codec.write_json([report]))
 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:
     """The one message that a block holds, if it holds one only."""
-    return address_of([codec.unpack_claim(origin, bytes(data)) for origin, data in unit.rows("claims", block=row.id)])
+    return address_of([codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)])
 
 
 def address_of(claims: Sequence[Claim]) -> Address | None:

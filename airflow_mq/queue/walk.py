@@ -34,8 +34,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, sh
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
     guaranteed: list[str] = []
     if order == "deficit":
-        rows = shelf.unit.rows("guaranteed", ring=shelf.ring_id)
-        guaranteed = [row[0] for row in rows if shelf.takes(row[0]) or shelf.config.paths]
+        names = shelf.unit.books.guaranteed(shelf.ring_id)
+        guaranteed = [name for name in names if shelf.takes(name) or shelf.config.paths]
         shelf.load_books(guaranteed)
     if shelf.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)
@@ -72,9 +72,9 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
     if ledger.entries:
-        id_, number = (block.id, block.number) if block else (unit.fresh_ids(1)[0], unit.next_block(ring))
+        id_, number = (block.id, block.number) if block else (unit.fresh_ids(1)[0], unit.blocks.next_number(ring))
         data = codec.pack_ledger(list(ledger.entries.values()), ledger.head)
-        unit.run_for("insert_ledger", {"block": [number], "id": [id_], "data": [data]}, ring=ring, at=now)
+        unit.ledger.insert(ring, number, id_, data, now)
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def renewing(session: RingSession, token: bytes) -> Iterator[None]:
             try:
                 with session.store.loose() as unit:
                     until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                    unit.run("renew_lease", ring=session.ring_id, token=token, until=until)
+                    unit.rings.renew_lease(session.ring_id, token, until)
             except Exception:
                 log.exception("the hold on ring %r could not be renewed; trying again", session.ring)
 

@@ -38,10 +38,6 @@ class Blocks(Repository):
 
     __slots__ = ()
 
-    def __call__(self, *args: Any, **values: Any) -> Any:
-        """Return blocks, until the queue calls `latest`."""
-        return self.latest(*args, **values)
-
     def next_number(self, ring: int) -> int:
         """Count up and return the number of a ring's next block; requires the ring lock."""
         number: int = self.unit.only("next_block", ring=ring)[0]

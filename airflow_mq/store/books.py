@@ -33,8 +33,8 @@ class TicketsRow(NamedTuple):
 
     before: int
     total: int
-    lowest: int
-    highest: int
+    lowest: int | None
+    highest: int | None
 
 
 class SummaryRow(NamedTuple):
@@ -128,11 +128,11 @@ class Books(Repository):
         rows = self._read("depths", names, requests, ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
 
-    def count(self, ring: int, ticket: int, low: int, top: int) -> TicketsRow:
+    def count(self, ring: int, ticket: int | None, low: int, top: int) -> TicketsRow:
         """Count the tickets of a ring from `low` to `top`, and those before a ticket."""
         return TicketsRow(*self.unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0])
 
-    def before(self, ring: int, ticket: int, low: int) -> list[str]:
+    def before(self, ring: int, ticket: int | None, low: int) -> list[str]:
         """Return ready books from ticket `low` to before `ticket`, in ring order."""
         return [origin for (origin,) in self.unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
 

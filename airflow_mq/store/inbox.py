@@ -93,6 +93,11 @@ class FirstMailRow(NamedTuple):
     lengths: bytes
     attributes: bytes
 
+    @property
+    def mail_row(self) -> MailRow:
+        """The inbox row."""
+        return MailRow(self.origin, self.id, self.size, self.items, self.more, self.lengths, self.attributes)
+
 
 class PulseRow(NamedTuple):
     """How far a ring has come, and whether a delayed row is due."""

@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .inbox import Inbox
 from .primitives import Repository
 from .rows import LoanRow
 
 
+class LenderRow(NamedTuple):
+    """The row that has the bytes of a borrower, and where they start in it."""
+
+    ring: int
+    origin: str
+    mail: int
+    start: int
+    #: Whether no page of the lender needs its row.
+    let_go: bool
+
+
+class CheckedLoanRow(NamedTuple):
+    """A loan, where its bytes start, and the sizes of both rows; no size if a row is missing."""
+
+    loan: LoanRow
+    start: int
+    size: int | None
+    lender_size: int | None
+
+
 class Loans(Repository):
     """Loans, which may lead from one ring to another."""
 
     __slots__ = ()
+
+    def insert(self, ring: int, origin: str, size: int, attributes: bytes, lender: LenderRow) -> None:
+        """Write a row without bytes of its own, and its loan."""
+        id_ = self.unit.fresh_ids(1)[0]
+        self.unit.run("insert_borrowed", id=id_, size=size, ring=ring, origin=origin, attributes=attributes)
+        self.unit.run(
+            "insert_loan", ring=ring, origin=origin, id=id_, lender_ring=lender.ring, lender_origin=lender.origin,
+            lender_mail=lender.mail, start=lender.start, let_go=lender.let_go,
+        )  # fmt: skip
+
+    def lender(self, ring: int, origin: str, id_: int) -> LenderRow | None:
+        """Return from which row a row borrows."""
+        rows = self.unit.rows("loan_of", ring=ring, origin=origin, id=id_)
+        return LenderRow(*rows[0]) if rows else None
+
+    def all(self, ring: int) -> list[CheckedLoanRow]:
+        """Return all loans of a ring, given or taken."""
+        return [CheckedLoanRow(LoanRow(*row[:7]), *row[7:]) for row in self.unit.rows("all_loans", ring=ring)]
 
     def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return the bytes that rows borrow: queue, id, bytes."""

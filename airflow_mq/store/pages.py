@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.page import PROCESSED, Page
 from . import codec
@@ -49,15 +49,19 @@ class FirstPageRow(NamedTuple):
     marks: bytes
     notes: bytes
 
+    @property
+    def page_row(self) -> PageRow:
+        """The page."""
+        return PageRow(
+            self.origin, self.page, self.items, self.used, self.first_index, self.remaining, self.remaining_size,
+            self.slices, self.lengths, self.marks, self.notes,
+        )  # fmt: skip
+
 
 class Pages(Repository):
     """Pages of a ring."""
 
     __slots__ = ()
-
-    def __call__(self, *args: Any) -> list[PageRow]:
-        """Return pages, until the queue calls `between`."""
-        return self.between(*args)
 
     def between(self, ring: int, requests: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """Return for each request (origin, first, last) the stored pages from the first on, at most `limit`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .blocks import Blocks
 from .books import Books
 from .events import Events
-from .inbox import Inbox, blob_attributes
+from .inbox import Inbox
 from .keys import Keys
 from .ledger import Ledger
 from .loans import Loans
@@ -22,9 +22,6 @@ from .set_aside import SetAside
 
 if TYPE_CHECKING:
     from .store import Store
-
-#: Until the queue imports `blob_attributes`.
-said_of_blobs = blob_attributes
 
 
 class Unit(Primitives):
@@ -104,37 +101,3 @@ class Unit(Primitives):
     def loans(self) -> Loans:
         """Loans between inbox rows."""
         return Loans(self)
-
-    # Until the queue uses the repositories.
-
-    def ring(self, name: str) -> Any:
-        """Return a ring."""
-        return self.rings.named(name)
-
-    def claims_of(self, ring: int, origins: Any) -> Any:
-        """Return claims."""
-        return self.blocks.claims_on(ring, origins)
-
-    def next_block(self, ring: int) -> int:
-        """Return a number."""
-        return self.blocks.next_number(ring)
-
-    def insert_block(self, ring: int, block: Any, claims: Any) -> None:
-        """Write a block."""
-        self.blocks.insert(ring, block, claims)
-
-    def block(self, statement: str, **values: Any) -> Any:
-        """Return a block."""
-        return self.blocks._block(statement, **values)
-
-    def mail(self, ring: int, wanted: Any, limit: int, inline: int = 0) -> Any:
-        """Return rows."""
-        return self.inbox.after(ring, wanted, limit, inline)
-
-    def mail_between(self, ring: int, wanted: Any) -> list[tuple[str, list[int]]]:
-        """Return ids."""
-        return self.inbox.ids_between(ring, wanted)
-
-    def standings(self, ring: int, origins: Any) -> Any:
-        """Return settings."""
-        return self.origins.settings(ring, origins)

@@ -271,7 +271,7 @@ def test_a_shuffled_block_keeps_its_seed(store_uri: str) -> None:
             send(queue, f"origin-{number}", 2)
         block = queue.blocks.plan()
         with queue.store.reading() as unit:
-            row = unit.block("block_by_token", ring=queue.session.ring_id, token=bytes.fromhex(block.token))
+            row = unit.blocks.by_token(queue.session.ring_id, bytes.fromhex(block.token))
         assert row is not None
         planned = [claim.origin for claim in block.claims]
         queue.blocks.release(block)

@@ -8,8 +8,8 @@ from typing import Any
 from unittest import mock
 
 from airflow_mq.store.postgres import PostgresUnit
+from airflow_mq.store.rings import Rings
 from airflow_mq.store.sqlite import SqliteUnit
-from airflow_mq.store.unit import Unit
 
 SECOND = 1_000_000
 
@@ -28,18 +28,18 @@ class Clock:
 @contextmanager
 def stopped_clock() -> Iterator[Clock]:
     """Both databases tell this time."""
-    clock, lock, ring = Clock(), PostgresUnit._locked, Unit.ring
+    clock, lock, ring = Clock(), PostgresUnit._locked, Rings.named
 
     def locked(unit: PostgresUnit, *seen: Any) -> Any:
         return lock(unit, *seen)._replace(now=clock.now)
 
-    def looked_up(unit: Unit, name: str) -> Any:
-        return ring(unit, name)._replace(now=clock.now)
+    def looked_up(rings: Rings, name: str) -> Any:
+        return ring(rings, name)._replace(now=clock.now)
 
     with (
         mock.patch.object(SqliteUnit, "now", lambda _: clock.now),
         mock.patch.object(PostgresUnit, "now", lambda _: clock.now),
         mock.patch.object(PostgresUnit, "_locked", locked),
-        mock.patch.object(Unit, "ring", looked_up),
+        mock.patch.object(Rings, "named", looked_up),
     ):
         yield clock

@@ -33,7 +33,7 @@ def move_floor(queue: MessageQueue, origin: str, floor: int) -> None:
 
 def last_id(queue: MessageQueue) -> int:
     with queue.store.loose() as unit:
-        return int(unit.rows("latest_id")[0][0])
+        return unit.rings.latest_id()
 
 
 def strand(queue: MessageQueue) -> None:

@@ -138,7 +138,7 @@ class Blocks:
     def get(self, token: str) -> Block:
         """A block that was planned before, by its token."""
         with self.store.reading() as unit:
-            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            row = unit.blocks.by_token(self.ring_id, _bytes(token))
             if row is None:
                 raise UnknownBlock()
             return self._block(row, claims_of(unit, row))
@@ -149,7 +149,7 @@ class Blocks:
             raise InvalidInput(f"a block is {', '.join(STATES)}, not {str(state)[:40]!r}")
         wanted = None if state is None else STATES.index(state)
         with self.store.reading() as unit:
-            return [self._block(row) for row in unit.blocks(self.ring_id, wanted, limit=limit)]
+            return [self._block(row) for row in unit.blocks.latest(self.ring_id, wanted, limit=limit)]
 
     def report(self, token: str | Block, reports: Iterable[Report]) -> None:
         """Say what became of messages of a block; counts at once, and is settled later.
@@ -162,10 +162,7 @@ class Blocks:
             return
         with self.store.writing() as unit:
             data = codec.write_json(plain)
-            values = {"ring": self.ring_id, "token": raw, "data": data, "now": unit.now()}
-            if self.store.address.driver == "sqlite":
-                values["id"] = unit.fresh_ids(1)[0]
-            if not unit.run("report", **values):
+            if not unit.blocks.report(self.ring_id, raw, data, unit.now()):
                 raise refusal(unit, self.ring_id, raw, "report to")
 
     def mark_begun(self, token: str | Block, claims: Iterable[Claim]) -> None:
@@ -186,10 +183,10 @@ class Blocks:
     def reported(self, token: str | Block) -> dict[str, Answers]:
         """What was answered so far for messages of a live block, by origin: whoever goes on need not repeat it."""
         with self.store.reading() as unit:
-            row = unit.block("block_by_token", ring=self.ring_id, token=_bytes(token))
+            row = unit.blocks.by_token(self.ring_id, _bytes(token))
             if row is None:
                 raise UnknownBlock()
-            return answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+            return answers_of(unit.blocks.reports(row.id))
 
     def renew(self, token: str | Block, lease: float | None = None) -> datetime:
         """Let a block live for longer, and tell until when."""
@@ -197,7 +194,7 @@ class Blocks:
         with self.store.writing() as unit:
             now = unit.now()
             deadline = now + int(seconds * 1_000_000)
-            if not unit.run("renew_block", ring=self.ring_id, token=raw, deadline=deadline, now=now):
+            if not unit.blocks.renew(self.ring_id, raw, deadline, now):
                 raise refusal(unit, self.ring_id, raw, "renew")
             return moment(deadline)
 
@@ -243,7 +240,7 @@ class Blocks:
             row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.session.actor,
             })  # fmt: skip
-            unit.insert_block(self.ring_id, row, shelf.claims([claim]))
+            unit.blocks.insert(self.ring_id, row, shelf.claims([claim]))
             return self._block(row, [claim])
 
     # Reading a block.
@@ -290,7 +287,7 @@ class Blocks:
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
     """A set-aside message that a block executes right now is nobody else's."""
-    for origin, data in unit.claims_of(ring, [address.book]):
+    for origin, data in unit.blocks.claims_on(ring, [address.book]):
         for run in codec.unpack_claim(origin, data).runs:
             if run.page == address.page and run.first <= address.index < run.first + run.count:
                 raise InFlight(f"message {address} is being executed by a block; wait until it ends")

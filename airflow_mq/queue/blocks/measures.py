@@ -34,13 +34,13 @@ def remember(
     """Add measured uses of messages of one origin; tell how far the prediction is off, if it is."""
     if not measured:
         return None
-    known = [row for row in unit.rows("measure", ring=ring, processor=processor) if row[1] == origin]
-    sums = _sums(known[0][2]) if known else dict.fromkeys(_SUMS, 0)
+    known = [row for row in unit.origins.measures(ring, processor) if row.origin == origin]
+    sums = _sums(known[0].data) if known else dict.fromkeys(_SUMS, 0)
     for length, used, told in measured:
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, told[0])
         for name, value in zip(_SUMS, fresh):
             sums[name] += value
-    unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=sums)
+    unit.origins.save_measure(ring, processor, origin, sums)
     drift = fit(processor, origin, sums).drift
     return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
 

@@ -123,7 +123,7 @@ class Planner:
             **({"seed": self.seed.hex()} if self.seed else {}),
             **({"reports_begin": True} if self.reports_begin else {}),
         })  # fmt: skip
-        unit.insert_block(self.session.ring_id, row, shelf.claims(claims))
+        unit.blocks.insert(self.session.ring_id, row, shelf.claims(claims))
         self.ledger.head = {"server": self.server}
         write_ledger(unit, self.session.ring_id, self.ledger, shelf.now, row)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
@@ -132,13 +132,13 @@ class Planner:
 
 def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
     """Return the block that lives under this key, whichever actor planned it."""
-    row = None if key is None else unit.block("block_by_key", ring=ring, key=key)
+    row = None if key is None else unit.blocks.by_key(ring, key)
     return None if row is None else Planned(row, claims_of(unit, row))
 
 
 def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
     """Return what a block holds."""
-    return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.rows("claims", block=row.id)]
+    return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)]
 
 
 def new_block(
@@ -148,5 +148,5 @@ def new_block(
     deadline = now + int(lease * 1_000_000)
     token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
     return BlockRow(
-        id_, unit.next_block(ring), key, token, PLANNED, by_hand, float(lease), deadline, now, None, details
+        id_, unit.blocks.next_number(ring), key, token, PLANNED, by_hand, float(lease), deadline, now, None, details
     )

@@ -58,12 +58,12 @@ class BlockSettler:
     def dead_blocks(self) -> list[BlockRow]:
         """Return the blocks that live on paper only: completed, or past their deadline."""
         with self.store.loose() as unit:
-            return [BlockRow(*row) for row in unit.rows("dead_blocks", ring=self.ring_id, now=unit.now())]
+            return unit.blocks.dead(self.ring_id, unit.now())
 
     def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Settle or release a block; of one that ended so before, return the same result again."""
         with self.session.transaction(beside_lease=True) as (unit, shelf):
-            row = unit.block("lock_block", ring=self.ring_id, token=token)
+            row = unit.blocks.locked(self.ring_id, token)
             if row is None:
                 raise UnknownBlock()
             if row.state != PLANNED:
@@ -76,7 +76,7 @@ class BlockSettler:
         :param sweeping: remove payloads kept apart that nobody needs then, which may wait; else housekeeping does.
         """
         with self.session.try_transaction(beside_lease=True) as held:
-            row = held and held[0].block("lock_free_block", ring=self.ring_id, token=token)
+            row = held and held[0].blocks.locked_if_free(self.ring_id, token)
             if not held or not row or row.state != PLANNED:
                 return False
             unit, shelf = held
@@ -89,7 +89,7 @@ class BlockSettler:
         self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
     ) -> Serviced:
         claims = claims_of(unit, row)
-        answers = answers_of(data for (data,) in unit.rows("outcomes", block=row.id))
+        answers = answers_of(unit.blocks.reports(row.id))
         if row.by_hand:
             total = self.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
         else:
@@ -100,9 +100,7 @@ class BlockSettler:
         )
         shelf.block = row.number
         details = {**row.details_json, "result": result.__dict__}
-        unit.run("end_block", block=row.id, state=state, now=shelf.now, details=details)
-        unit.run("delete_claims", block=row.id)
-        unit.run("delete_outcomes", block=row.id)
+        unit.blocks.end(row.id, state, shelf.now, details)
         self.session.forget_old(unit, shelf.now)
         return result
 
@@ -167,7 +165,7 @@ class BlockSettler:
 
 def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:
     """Return the error that says why a block cannot be reported to, renewed or completed any more."""
-    row = unit.block("block_by_token", ring=ring, token=token)
+    row = unit.blocks.by_token(ring, token)
     if row is None:
         return UnknownBlock()
     fate = STATES[row.state] if row.state else "past its deadline"

@@ -17,6 +17,7 @@ from ...core.priority import REGULAR, origin_of, priority_of, queue_name
 from ...core.weigher import PER
 from ...core.weight import LARGEST, Weight
 from ...store import codec
+from ...store.books import TotalsRow
 from ...store.shelf import SqlShelf
 from ...store.unit import Unit
 from ..session import RingSession
@@ -78,19 +79,19 @@ class Gauging:
         if not check_number(limit, "a number of queues"):
             raise InvalidInput("the oldest are at least 1 queue")
         with self.session.snapshot() as (unit, _):
-            rows, now = unit.rows("totals", ring=self.ring_id, oldest=True, limit=limit), unit.now()
+            rows, now = unit.books.totals(self.ring_id, limit, oldest=True), unit.now()
         return [_depth(row, now) for row in rows]
 
 
 def backlog_of(unit: Unit, shelf: SqlShelf, deepest: int = 0) -> Backlog:
     """The sums over a ring, and so many of its queues, the deepest first."""
     ring, config, now = shelf.ring_id, shelf.config, shelf.now
-    delayed, set_aside = unit.rows("beside", ring=ring)[0]
-    rows = unit.rows("totals", ring=ring, oldest=False, limit=max(deepest, 1))
+    delayed, set_aside = unit.set_aside.beside(ring)
+    rows = unit.books.totals(ring, max(deepest, 1), oldest=False)
     if not rows:
         return Backlog(delayed=delayed, set_aside=set_aside)
-    messages, size, sent, queues = rows[0][4:]
-    ahead = [id_ for (data,) in unit.rows("books_ahead", ring=ring) for id_ in codec.unpack_numbers(bytes(data))[0]]
+    messages, size, sent, queues = rows[0].all_messages, rows[0].all_size, rows[0].all_sent, rows[0].queues
+    ahead = [id_ for packed in unit.books.overtaken(ring) for id_ in codec.unpack_numbers(packed)[0]]
     for _, its_messages, its_size in facts(unit, ring, ahead):
         messages, size = messages - its_messages, size - its_size
     weight = weight_of(config, messages, size)
@@ -111,11 +112,8 @@ def blocks_of(config: RingConfig, weight: Weight) -> float | None:
     return None if config.service_weight is None else weight.part_of(config.service_weight)
 
 
-def _depth(row: Sequence[int | str], now: int) -> Depth:
-    name, messages, size, sent = row[:4]
-    assert isinstance(name, str) and isinstance(messages, int) and isinstance(size, int)
-    age = _age(sent if isinstance(sent, int) else None, now)
-    return Depth(origin_of(name), messages, size, age, priority_of(name))
+def _depth(row: TotalsRow, now: int) -> Depth:
+    return Depth(origin_of(row.origin), row.messages, row.size, _age(row.sent, now), priority_of(row.origin))
 
 
 def _age(sent: int | None, now: int) -> float | None:

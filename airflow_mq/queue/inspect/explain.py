@@ -99,7 +99,7 @@ class Explaining:
                 name = self._first_below(future, origin, ahead)
                 origin, priority = origin_of(name), priority_of(name)
             name = book_name(origin, check_priority(priority or REGULAR))
-            if priority is None and self.session.remember_config(unit.ring(self.session.ring).config).high:
+            if priority is None and self.session.remember_config(unit.rings.named(self.session.ring).config).high:
                 high, found = (_Asked(self.session, unit, one, limit, seed, ahead).queue() for one in books_of(origin))
                 # Of a high one that waits; one in flight or set aside does not hide the regular ones that wait.
                 return high if high.address or (found.reason == "empty" and high.reason != "empty") else found
@@ -187,7 +187,9 @@ class _Asked:
         self.server: Server | None = None
         #: Whose queue it is, as it is told.
         self.origin = origin_of(origin)
-        self.known = seed is not None or session.remember_config(unit.ring(session.ring).config).order != "shuffle"
+        self.known = (
+            seed is not None or session.remember_config(unit.rings.named(session.ring).config).order != "shuffle"
+        )
         self.conditions = Conditions(limit, seed=seed if self.known else b"nobody knows")
         #: All servers of the ring, and those that take this origin.
         self.all_servers = servers_of(unit, session.ring_id) if limit is None else []
@@ -254,8 +256,8 @@ class _Asked:
         if self.held:
             sentence = f"all that waits of {self.origin} is in flight, in {self._holders()}."
             return self._of_queue("in flight", sentence, _UNHOLD)
-        count, due = self.real.rows("delayed_of", ring=self.session.ring_id, origin=self.name, now=self.unit.began)[0]
-        if count:
+        count, due = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.unit.began)
+        if due is not None:
             sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
             return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
         if self.book.message_count:
@@ -287,16 +289,17 @@ class _Asked:
     def _is_not_there(self, address: Address) -> Explanation:
         if address.page < self.book.end and self.shelf.page(self.name, address.page) is None:
             return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
-        later = self.real.rows("delayed_of", ring=self.session.ring_id, origin=self.name, now=self.unit.began)[0][0]
+        later = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.unit.began)[0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
         return Explanation(self.origin, address, "nowhere", f"no message was ever at {address}{more}.")
 
     def _is_set_aside(self, address: Address) -> Explanation:
-        rows = self.real.rows_for("asides", {"origin": [self.name], "page": [address.page]}, ring=self.session.ring_id)
-        row = next((row for row in rows if row[2] == address.index), None)
+        rows = self.real.set_aside.of_pages(self.session.ring_id, [(self.name, address.page)])
+        row = next((row for row in rows if row.item == address.index), None)
         behind = row is None and address.page < self.book.begin
-        reason = row[6] if row is not None else SWEPT if behind else ATTEMPTS
-        weight, limit = (codec.unpack_weight(row[4]), codec.unpack_weight(row[5])) if row is not None else (None, None)
+        reason = row.reason if row is not None else SWEPT if behind else ATTEMPTS
+        weight = codec.unpack_weight(row.weight) if row is not None else None
+        limit = codec.unpack_weight(row.weight_limit) if row is not None else None
         why = in_words(reason, weight, limit, self._extent(address))
         raised = (
             (f"a higher limit, then airflow-mq set-aside requeue {address} --why …",)
@@ -377,10 +380,10 @@ class _Asked:
 
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
-            rows = self.real.rows("paused", ring=self.session.ring_id, now=self.unit.began)
+            rows = self.real.origins.paused(self.session.ring_id, self.unit.began)
             names = {self.origin, *(names_above(self.origin) if self.future.config.paths else ())}
             whose, why, who, _, until, below = next(
-                row for row in rows if row[0] == self.origin or (row[0] in names and row[5])
+                row for row in rows if row.origin == self.origin or (row.origin in names and row.below)
             )
             ends = "" if until is None else f" until {when(moment(until))}"
             what = f"{whose}, with all below it," if below else whose
@@ -496,7 +499,7 @@ class _Asked:
     def _wider_most(self, address: Address, most: int) -> Iterator[str]:
         """What a block may give to the origin, or to a group that holds it, if twice as much brings it forward."""
         names = [self.origin, *(names_above(self.origin) if self.future.config.paths else ())]
-        for name, said in self.real.standings(self.session.ring_id, names):
+        for name, said in self.real.origins.settings(self.session.ring_id, names):
             now = standing_of(said).most
             if now is None:
                 continue
@@ -513,10 +516,10 @@ class _Asked:
 
     def _held(self, names: Sequence[str]) -> Iterator[_Held]:
         """The live blocks that hold something of these books."""
-        if not self.unit.claims_of(self.session.ring_id, names):
+        if not self.unit.blocks.claims_on(self.session.ring_id, names):
             return
-        for block in self.real.blocks(self.session.ring_id, PLANNED):
-            for origin, data in self.real.rows("claims", block=block.id) if block.deadline > self.unit.began else ():
+        for block in self.real.blocks.latest(self.session.ring_id, PLANNED):
+            for origin, data in self.real.blocks.claims(block.id) if block.deadline > self.unit.began else ():
                 if origin in names:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
 

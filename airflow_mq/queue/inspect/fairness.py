@@ -96,7 +96,7 @@ def _promises(
     """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
     names = set(origins)
     found = {}
-    for name, settings in shelf.unit.rows("all_standings", ring=shelf.ring_id):
+    for name, settings in shelf.unit.origins.all_settings(shelf.ring_id):
         if name in names or paths:
             standing = standing_of(settings)
             least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)

@@ -175,7 +175,7 @@ class Foresight:
         self.settler = BlockSettler(session)
         #: What high messages of these blocks owe to regular ones, once a block is planned.
         self.debt: int | None = None
-        config = session.remember_config(unit.ring(session.ring).config)
+        config = session.remember_config(unit.rings.named(session.ring).config)
         self.config: RingConfig = config.changed(**conditions.changes)
         self.limit = limit_of(self.config, conditions.limit)
         if self.config.order == "shuffle" and conditions.seed is None:
@@ -253,14 +253,10 @@ class Foresight:
 
     def _end_dead_blocks(self) -> None:
         """Whoever plans releases first what is past its deadline: what was reported counts, the rest goes back."""
-        dead = [
-            BlockRow(*row) for row in self.unit.rows("overdue_blocks", ring=self.session.ring_id, now=self.unit.began)
-        ]
+        dead = self.unit.blocks.overdue(self.session.ring_id, self.unit.began)
         for row in dead:
-            claims = [
-                codec.unpack_claim(origin, bytes(data)) for origin, data in self.unit.rows("claims", block=row.id)
-            ]
-            answers = answers_of(bytes(data) for (data,) in self.unit.rows("outcomes", block=row.id))
+            claims = [codec.unpack_claim(origin, bytes(data)) for origin, data in self.unit.blocks.claims(row.id)]
+            answers = answers_of(self.unit.blocks.reports(row.id))
             shelf = self.shelf(passes_in_flight=True)
             if row.by_hand:
                 self.settler.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])

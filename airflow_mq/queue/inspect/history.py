@@ -190,7 +190,7 @@ class Telling:
         """Runs of events of a book (also of another), or of all, in order: the block, the time, and the run."""
         last = -1
         while True:
-            rows = unit.rows("events", ring=self.ring_id, after=last, origin=book, high=also, block=None, limit=_ROWS)
+            rows = unit.events.after(self.ring_id, last, _ROWS, origin=book, also=also)
             for last, whose, block, at, data in rows:  # noqa: B007
                 packed = bytes(data)
                 if name is None or name in packed:
@@ -228,7 +228,7 @@ class Telling:
         """When a message of this name joins its queue, if one is for later."""
         books = None if origin is None else books_of(origin)
         due = last = -1
-        while rows := unit.rows("delayed_from", ring=self.ring_id, due=due, after=last, limit=_ROWS):
+        while rows := unit.inbox.delayed_after(self.ring_id, due, last, _ROWS):
             for due, last, whose, size, items, more, lengths, attributes, heap in rows:
                 if books is None or whose in books:
                     row = MailRow(whose, last, size, items, more, lengths, attributes)
@@ -267,8 +267,8 @@ class Telling:
 
     def _state(self, unit: Unit, shelf: SqlShelf, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
-        for block in unit.blocks(self.ring_id, PLANNED):
-            for origin, data in unit.rows("claims", block=block.id):
+        for block in unit.blocks.latest(self.ring_id, PLANNED):
+            for origin, data in unit.blocks.claims(block.id):
                 runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()
                 if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
                     who = str(block.details_json.get("by", "")) or None
@@ -286,7 +286,7 @@ class Telling:
         """When a block was planned, as long as it is remembered."""
         if block is None:
             return None
-        rows = unit.blocks(self.ring_id, before=block + 1, limit=1)
+        rows = unit.blocks.latest(self.ring_id, before=block + 1, limit=1)
         return moment(rows[0].planned_at) if rows and rows[0].number == block else None
 
 

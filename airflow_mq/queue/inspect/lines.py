@@ -18,14 +18,13 @@ def in_turn(
     unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "", *, news: int = NEWS, steps: int = STEPS
 ) -> list[str]:
     """Books by their tickets, and newcomers by their first mail: one counter gives out both."""
-    places: dict[str, int] = dict(unit.rows("turns", ring=shelf.ring_id, text=search, limit=limit))
+    places: dict[str, int] = dict(unit.books.turns(shelf.ring_id, search, limit))
     below = max(places.values()) if len(places) == limit else None
     for id_, name in newcomers(unit, shelf, limit, floor, search, below, news=news, steps=steps):
         places.setdefault(name, ticket_of(name, id_))
     if shelf.config.high:
         # However far behind their mail lies, they come before all others.
-        values = {"after": MARK, "first": MARK, "below": MARK + LAST, "limit": limit}
-        for (name,) in unit.rows("mail_origins_from", ring=shelf.ring_id, **values):
+        for name in unit.inbox.origins(shelf.ring_id, MARK, MARK, MARK + LAST, limit):
             if search in origin_of(name):
                 places.setdefault(name, LEAST_REGULAR - 1)
     if len(places) < limit and not search:
@@ -44,11 +43,11 @@ def newcomers(
     for _ in range(steps):
         if below is not None and floor > below:
             break
-        rows = unit.rows("newcomers", ring=shelf.ring_id, start=floor, limit=news)
+        rows = unit.inbox.newcomers(shelf.ring_id, floor, news)
         for name, first, _ in rows:
             if first is not None and search in origin_of(name) and (below is None or first < below or is_high(name)):
                 found[name] = min(first, found.get(name, first))
-        floor = max((row[2] for row in rows), default=0) + 1
+        floor = max((row.last for row in rows), default=0) + 1
         if not rows or len(found) >= limit:
             break
     return sorted((id_, name) for name, id_ in found.items())[:limit]
@@ -56,7 +55,7 @@ def newcomers(
 
 def longest(unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "") -> list[str]:
     """Books by the oldest mail that they may still wait with."""
-    found = [(id_, name) for name, id_ in unit.rows("oldest_books", ring=shelf.ring_id, text=search, limit=limit)]
+    found = [(id_, name) for name, id_ in unit.books.oldest(shelf.ring_id, search, limit)]
     found += newcomers(unit, shelf, limit, floor, search)
     return [name for _, name in sorted(found)][:limit]
 
@@ -65,7 +64,7 @@ def by_name(unit: Unit, shelf: SqlShelf, limit: int, search: str = "") -> list[s
     """Books by their names, the high one of an origin first."""
     if not search:
         return with_high(shelf, origins_from(unit, shelf, "", "", limit))
-    found = [row[0] for row in unit.rows("turns", ring=shelf.ring_id, text=search, limit=limit)]
+    found = [row.origin for row in unit.books.turns(shelf.ring_id, search, limit)]
     return sorted(found, key=lambda name: (origin_of(name), not is_high(name)))
 
 

@@ -14,6 +14,7 @@ from ...core.page import ASIDE
 from ...core.priority import REGULAR, book_name, books_of, check_priority
 from ...core.weight import ZERO, Weight
 from ...store import codec
+from ...store.events import EventRow
 from ...store.rows import LATEST
 from ...store.thaw import page_of
 from ..session import RingSession
@@ -84,8 +85,8 @@ class Glancing:
         """See `Inspect.ring`."""
         check_number(most, "a limit")
         with self.session.snapshot() as (unit, shelf):
-            _, floor, version = unit.only("floors", ring=self.ring_id)
-            ready = unit.rows("count_before", ring=self.ring_id, ticket=0, low=-LATEST, top=LATEST)[0][1]
+            _, floor, version = unit.rings.floors(self.ring_id)
+            ready = unit.books.count(self.ring_id, 0, -LATEST, LATEST).total
             in_flight = sum(block.messages for block in living(unit, self.ring_id))
             names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
             found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
@@ -96,7 +97,7 @@ class Glancing:
         check_number(limit, "a limit")
         top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
-            rows = unit.blocks(self.ring_id, before=top, limit=limit)
+            rows = unit.blocks.latest(self.ring_id, before=top, limit=limit)
             pages = {}
             if rows:
                 found = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number)
@@ -109,7 +110,7 @@ class Glancing:
         check_number(limit, "a limit")
         with self.session.snapshot() as (unit, shelf):
             begin = shelf.book(name).begin
-            pages = [page_of(row) for row in unit.pages(self.ring_id, [(name, 0, LATEST)], limit)]
+            pages = [page_of(row) for row in unit.pages.between(self.ring_id, [(name, 0, LATEST)], limit)]
         found, head = [], next((page.index for page in pages if page.index >= begin), None)
         for page in pages:
             state = "stale" if page.index < begin else "head" if page.index == head else "waiting"
@@ -146,13 +147,11 @@ class Glancing:
                 return found, None
         return found, row_id << SEQ_BITS
 
-    def _event_rows(self, before: int, origin: str | None) -> list[Any]:
-        values = {"ring": self.ring_id, "before": before, "limit": EVENT_ROWS}
+    def _event_rows(self, before: int, origin: str | None) -> list[EventRow]:
         with self.store.loose() as unit:
             if origin is None:
-                return unit.rows("recent_events", **values)
-            rows = unit.rows_for("recent_events_of", {"origin": list(books_of(origin))}, **values)
-        return sorted(rows, reverse=True)[:EVENT_ROWS]
+                return unit.events.recent(self.ring_id, before, EVENT_ROWS)
+            return unit.events.recent_of(self.ring_id, books_of(origin), before, EVENT_ROWS)
 
     def max_message_weight(self) -> Weight | None:
         """See `Inspect.max_message_weight`."""
@@ -161,15 +160,15 @@ class Glancing:
     def has_many_newcomers(self, most: int = 500) -> bool:
         """See `Inspect.has_many_newcomers`."""
         with self.store.loose() as unit:
-            after = unit.only("floors", ring=self.ring_id)[1] - 1
-            news = unit.rows("first_news", ring=self.ring_id, after=after, limit=10 * most)
+            after = unit.rings.floors(self.ring_id).look_floor - 1
+            news = unit.inbox.next_queues(self.ring_id, after, 10 * most)
         return len({name for name, _ in news}) > most
 
     def latest_ledger_block(self) -> int | None:
         """See `Inspect.latest_ledger_block`."""
         with self.store.loose() as unit:
-            rows = unit.rows("ledger", ring=self.ring_id, before=LATEST, first=0, limit=1)
-        return rows[0][0] if rows else None
+            rows = unit.ledger.latest(self.ring_id, 1)
+        return rows[0].block if rows else None
 
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
         """See `Inspect.shares`."""

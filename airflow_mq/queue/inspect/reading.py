@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from itertools import chain, islice
-from typing import Any
 
 from ...core.errors import InvalidInput
 from ...core.events import Event
@@ -99,8 +98,8 @@ class Reader:
     def pulse(self, most: int = 1) -> Pulse:
         """See `Inspect.pulse`."""
         with self.session.snapshot() as (unit, shelf):
-            newest, set_aside, due = unit.rows("pulse", ring=self.ring_id, now=shelf.now)[0]
-            paused = {row[0] for row in unit.rows("paused", ring=self.ring_id, now=shelf.now)}
+            newest, set_aside, due = unit.inbox.pulse(self.ring_id, shelf.now)
+            paused = {row.origin for row in unit.origins.paused(self.ring_id, shelf.now)}
             line = chain(shelf.high, shelf.ring)
             waiting = (name for name in line if origin_of(name) not in paused and not shelf.is_paused_below(name))
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
@@ -142,9 +141,7 @@ class Reader:
         while True:
             with self.store.reading() as unit:
                 high = None if origin is None else book_name(origin, HIGH)
-                rows = unit.rows(
-                    "events", ring=self.ring_id, after=row_id, origin=origin, high=high, block=block, limit=256
-                )
+                rows = unit.events.after(self.ring_id, row_id, 256, origin=origin, also=high, block=block)
             for row_id, whose, its_block, at, data in rows:
                 seq = row_id << SEQ_BITS
                 for run in codec.unpack_events(whose, bytes(data)):
@@ -176,7 +173,7 @@ class Reader:
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """See `Inspect.fits`."""
         with self.store.loose() as unit:
-            rows = unit.rows("measure", ring=self.ring_id, processor=processor)
+            rows = unit.origins.measures(self.ring_id, processor)
         return [measures.fit(whose, origin, data) for whose, origin, data in rows]
 
     def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
@@ -197,7 +194,7 @@ class Reader:
 
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
     """The ledger's pages of these blocks, the latest first."""
-    rows = unit.rows("ledger", ring=ring, before=last + 1, first=first, limit=limit)
+    rows = unit.ledger.latest(ring, limit, first, last + 1)
     return [_ledger_block(block, at, bytes(data), id_) for block, at, data, id_ in rows]
 
 
@@ -218,17 +215,17 @@ def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:
 
 def origins_from(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: int) -> list[str]:
     """Origins by name that begin like this."""
-    values = {"ring": shelf.ring_id, "after": after or PAST_HIGH, "first": prefix, "below": prefix + LAST}
-    names = _names_from(unit, limit, values)
+    ring = shelf.ring_id
+    names = _names_from(unit, ring, after or PAST_HIGH, prefix, prefix + LAST, limit)
     if shelf.config.high:
-        values |= {"after": MARK + after, "first": MARK + prefix, "below": MARK + prefix + LAST}
-        names |= {origin_of(name) for name in _names_from(unit, limit, values)}
+        high = _names_from(unit, ring, MARK + after, MARK + prefix, MARK + prefix + LAST, limit)
+        names |= set(map(origin_of, high))
     return sorted(names)[:limit]
 
 
-def _names_from(unit: Unit, limit: int, values: Mapping[str, Any]) -> set[str]:
-    names = {row[0] for row in unit.rows("origins_from", limit=limit, **values)}
-    return names | {row[0] for row in unit.rows("mail_origins_from", limit=limit, **values)}
+def _names_from(unit: Unit, ring: int, after: str, first: str, below: str, limit: int) -> set[str]:
+    names = set(unit.books.origins(ring, after, first, below, limit))
+    return names | set(unit.inbox.origins(ring, after, first, below, limit))
 
 
 def _footprints_of(unit: Unit, shelf: SqlShelf, origin: str, priority: str | None, below: bool) -> Iterator[Footprint]:
@@ -241,7 +238,7 @@ def _footprints_of(unit: Unit, shelf: SqlShelf, origin: str, priority: str | Non
 
 def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
     shelf.look_at(origins)
-    reported = unit.rows_for("reported", {"origin": origins}, ring=shelf.ring_id) if origins else []
+    reported = unit.blocks.reports_on(shelf.ring_id, origins)
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:
         gone.setdefault(origin, []).append(bytes(data))
@@ -278,16 +275,14 @@ def _without_reported(
 def in_flight(unit: Unit, ring: int, origin: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """What live blocks hold of this origin, and what of that was answered for: pages and indices."""
     claimed = _claimed(unit, ring, [origin]).get(origin, set())
-    answers = answers_of(bytes(row[1]) for row in unit.rows_for("reported", {"origin": [origin]}, ring=ring)).get(
-        origin
-    )
+    answers = answers_of(row.data for row in unit.blocks.reports_on(ring, [origin])).get(origin)
     return claimed, answers.items() & claimed if answers else set()
 
 
 def _claimed(unit: Unit, ring: int, origins: list[str]) -> dict[str, set[tuple[int, int]]]:
     """What live blocks hold of these origins: pages and indices."""
     found: dict[str, set[tuple[int, int]]] = {}
-    for origin, data in unit.claims_of(ring, origins):
+    for origin, data in unit.blocks.claims_on(ring, origins):
         for run in codec.unpack_claim(origin, bytes(data)).runs:
             found.setdefault(origin, set()).update((run.page, item) for item in range(run.first, run.first + run.count))
     return found
@@ -334,9 +329,8 @@ def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     """The names of all books of a ring, and of what was sent to those that have none yet."""
     after = ""
     while True:
-        values = {"ring": ring, "after": after, "first": "", "below": LAST, "limit": 1000}
-        names = [row[0] for row in unit.rows("every_book", ring=ring, after=after, limit=1000)]
-        names += [row[0] for row in unit.rows("mail_origins_from", **values)]
+        names = unit.books.names(ring, after, 1000)
+        names += unit.inbox.origins(ring, after, "", LAST, 1000)
         batch = sorted(set(names))[:1000]
         if not batch:
             return

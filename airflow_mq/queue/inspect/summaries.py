@@ -129,13 +129,9 @@ def queues_of(
     """
     most = MOST_MAILS if most is None else most
     shelf.load_books(names)
-    columns: dict[str, list[Any]] = {
-        "origin": list(names),
-        "floor": [shelf.origins[name].cut.floor for name in names],
-        "begin": [shelf.book(name).begin for name in names],
-    }
-    asked = {"most": most, "latest": MOST_MAILS if lately else 0, "since": shelf.now - int(lately * 1_000_000)}
-    rows = unit.rows_for("depths", columns, ring=shelf.ring_id, **asked) if names else []
+    books = [(name, shelf.origins[name].cut.floor, shelf.book(name).begin) for name in names]
+    latest, since = MOST_MAILS if lately else 0, shelf.now - int(lately * 1_000_000)
+    rows = unit.books.depths(shelf.ring_id, books, most=most, latest=latest, since=since)
     held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
     found = []
     for name, mails, items, size, oldest, new, kept in rows:
@@ -159,27 +155,26 @@ def _first_sent(unit: Unit, shelf: SqlShelf, names: Sequence[str]) -> dict[str, 
     shelf.fetch_pages((book.origin, book.begin) for book in books if book.is_ready)
     first = {book.origin: first_mail(shelf, book) for book in books if book.is_ready}
     known = {name: id_ for name, id_ in first.items() if id_ is not None}
-    columns: dict[str, list[Any]] = {"origin": list(known), "id": list(known.values())}
-    sent = dict(unit.rows_for("sent_at", columns, ring=shelf.ring_id)) if known else {}
+    sent = unit.inbox.sent_at(shelf.ring_id, list(known.items()))
     return {name: sent[id_] for name, id_ in known.items() if id_ in sent}
 
 
 def _held(unit: Unit, ring: int, names: Sequence[str]) -> dict[str, int]:
     """How much of each book live blocks hold."""
     found: dict[str, int] = {}
-    for name, data in unit.claims_of(ring, names):
+    for name, data in unit.blocks.claims_on(ring, names):
         found[name] = found.get(name, 0) + codec.unpack_claim(name, bytes(data)).messages
     return found
 
 
 def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
     """Of mails that lie in pages already, though they are counted as new: id, messages, bytes."""
-    return unit.rows_for("mail_facts", {"id": ids}, ring=ring) if ids else []
+    return unit.inbox.facts(ring, ids)
 
 
 def living(unit: Unit, ring: int) -> list[BlockState]:
     """The blocks that hold messages."""
-    return blocks_of(unit.blocks(ring, PLANNED, limit=_LIVING))
+    return blocks_of(unit.blocks.latest(ring, PLANNED, limit=_LIVING))
 
 
 def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockState]:

@@ -66,14 +66,14 @@ class Surveying:
         with self.store.loose() as unit:
             floors: dict[str, tuple[int, frozenset[int]]] = {}
             after = ""
-            while rows := unit.rows("all_books", ring=self.ring_id, after=after, limit=BOOKS):
+            while rows := unit.books.summaries(self.ring_id, after, BOOKS):
                 for name, messages, size, floor, ahead, first in rows:
                     floors[name] = floor, frozenset(codec.unpack_numbers(bytes(ahead))[0]) if ahead else frozenset()
                     if messages:
                         found.add(name, messages, size, LATEST if first is None else first)
-                after = rows[-1][0]
+                after = rows[-1].origin
             last = 0
-            while mails := unit.rows("next_mail", ring=self.ring_id, after=last, limit=MAILS):
+            while mails := unit.inbox.sizes(self.ring_id, last, MAILS):
                 for last, ring, name, items, size in mails:
                     floor, others = floors.get(name, _NOTHING)
                     if ring == self.ring_id and last >= floor and last not in others:
@@ -84,8 +84,8 @@ class Surveying:
     def ring_version(self) -> tuple[int, int]:
         """See `Inspect.ring_version`."""
         with self.store.loose() as unit:
-            version = unit.only("floors", ring=self.ring_id)[2]
-            return version, unit.rows("latest_id")[0][0]
+            version = unit.rings.floors(self.ring_id).version
+            return version, unit.rings.latest_id()
 
 
 _NOTHING: tuple[int, frozenset[int]] = (0, frozenset())

@@ -127,8 +127,8 @@ class Watcher:
         check_text(search, "what to search for")
         session = self.session
         with session.snapshot() as (unit, shelf):
-            now, floor = shelf.now, unit.only("floors", ring=session.ring_id)[1]
-            paused = len(unit.rows("paused", ring=session.ring_id, now=now))
+            now, floor = shelf.now, unit.rings.floors(session.ring_id).look_floor
+            paused = len(unit.origins.paused(session.ring_id, now))
             names = _line(unit, shelf, limit, floor, search, sort)
             waiting = longest(unit, shelf, waits + paused, floor, search)
             wanted = list(dict.fromkeys([*names, *waiting]))
@@ -137,7 +137,7 @@ class Watcher:
             self._hear(unit, now)
             if totals and time.monotonic() - self._counted_at >= _REST * self._cost:
                 self._count(unit, shelf)
-            last = unit.blocks(session.ring_id, limit=blocks)
+            last = unit.blocks.latest(session.ring_id, limit=blocks)
             return Look(
                 moment(now), session.ring, shelf.config.order, shelf.config.service_weight,
                 [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],
@@ -163,14 +163,12 @@ class Watcher:
         """Take note of messages that came to their end since the last look."""
         rates, ring = self._rates, self.session.ring_id
         if rates.last_event < 0:
-            first = unit.rows("first_event", ring=ring, since=now - _SPAN)
-            if not first:
+            first = unit.events.first_since(ring, now - _SPAN)
+            if first is None:
                 return
-            rates.last_event = first[0][0] - 1
+            rates.last_event = first - 1
         for _ in range(_EVENT_STEPS):
-            rows = unit.rows(
-                "events", ring=ring, after=rates.last_event, origin=None, high=None, block=None, limit=_EVENT_ROWS
-            )
+            rows = unit.events.after(ring, rates.last_event, _EVENT_ROWS)
             for id_, whose, _, at, data in rows:
                 runs = codec.unpack_events(whose, bytes(data))
                 count = sum(len(run.ids) for run in runs if run.fate in ENDS)
@@ -183,7 +181,7 @@ class Watcher:
 def _line(unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str, sort: str) -> list[str]:
     """The books that are shown, in the order that was asked for."""
     if sort == "backlog":
-        return [row[0] for row in unit.rows("backlog", ring=shelf.ring_id, text=search, limit=limit)]
+        return unit.books.deepest(shelf.ring_id, search, limit)
     if sort == "oldest":
         return longest(unit, shelf, limit, floor, search)
     if sort == "name":

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from math import inf
-from typing import Any
 
 from ...core.book import Book
 from ...core.claims import Scales
@@ -19,7 +19,8 @@ from ...core.page import WAITING, Page
 from ...core.priority import origin_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.rows import MailRow, PageRow
+from ...store.inbox import FirstMailRow
+from ...store.pages import FirstPageRow
 from ...store.shelf import SqlShelf
 from ...store.thaw import mail_of, page_of
 
@@ -44,7 +45,7 @@ class Waiting:
     def _due(self) -> dict[int, str]:
         """Mail that is due and has not joined yet, and whose it is."""
         shelf = self.shelf
-        return {row[1]: row[0] for row in shelf.unit.rows("due", ring=shelf.ring_id, now=shelf.now)}
+        return {row.id: row.origin for row in shelf.unit.inbox.due(shelf.ring_id, shelf.now)}
 
     @cached_property
     def _with_due(self) -> set[str]:
@@ -53,14 +54,15 @@ class Waiting:
     def of_all(self) -> dict[str, Asks]:
         """What each book of the ring asks for, by its name."""
         unit, ring, now = self.shelf.unit, self.shelf.ring_id, self.shelf.now
-        passed = {row[0] for row in unit.rows("paused", ring=ring, now=now)}
-        passed |= {origin_of(row[0]) for row in unit.rows("claimed", ring=ring)}
+        passed = {row.origin for row in unit.origins.paused(ring, now)}
+        passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
         found: dict[str, Asks | None] = {}
-        for statement, asks in (("first_pages", self._of_page), ("first_mails", self._of_mail)):
-            for row in unit.rows(statement, ring=ring):
-                name, wake_at = row[0], row[1]
-                if wake_at <= now and origin_of(name) not in passed and not self.shelf.is_paused_below(name):
-                    found[name] = asks(*row)
+        rows: Iterable[FirstPageRow | FirstMailRow]
+        rows = chain(unit.pages.first_waiting(ring), unit.inbox.first_waiting(ring))
+        for row in rows:
+            name = row.origin
+            if row.wake_at <= now and origin_of(name) not in passed and not self.shelf.is_paused_below(name):
+                found[name] = self._of_page(row) if isinstance(row, FirstPageRow) else self._of_mail(row)
         return {name: asks for name, asks in found.items() if asks is not None}
 
     def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
@@ -93,20 +95,16 @@ class Waiting:
             self.parts(self._scales.weight(name, page, item)) for item, mark in enumerate(page.marks) if mark == WAITING
         )
 
-    def _of_page(
-        self, name: str, _: int, messages: int, whole: bool, at: int, items: int, used: int, first_index: int,
-        remaining: int, size: int, first: int, slices: bytes, lengths: bytes, marks: bytes, notes: bytes,
-    ) -> Asks:  # fmt: skip
+    def _of_page(self, row: FirstPageRow) -> Asks:
         """What a queue asks for by the first page that waits; its slices are there where it is no plain one."""
-        if not slices:
-            mail, asked = first, self._plain(bytes(lengths))
+        if not row.slices:
+            mail, asked = row.first_mail, self._plain(bytes(row.lengths))
         else:
-            row = PageRow(name, at, items, used, first_index, remaining, size, slices, lengths, marks, notes)
-            page = page_of(row)
-            mail, asked = page.mail_of(first_index), self._asked(name, page)
-        if messages > COUNTED:
+            page = page_of(row.page_row)
+            mail, asked = page.mail_of(row.first_index), self._asked(row.origin, page)
+        if row.messages > COUNTED:
             return Asks(self._since(mail), inf, True)
-        return Asks(self._since(mail), asked, bool(whole) and name not in self._with_due)
+        return Asks(self._since(mail), asked, bool(row.whole) and row.origin not in self._with_due)
 
     def _plain(self, lengths: bytes) -> int:
         if lengths not in self._alike:
@@ -114,18 +112,18 @@ class Waiting:
             self._alike[lengths] = sum(self.parts(self.shelf.config.weigher.weigh(length)) for length in numbers)
         return self._alike[lengths]
 
-    def _of_mail(self, name: str, _: int, messages: int, ahead: int, whole: bool, *said: Any) -> Asks | None:
+    def _of_mail(self, row: FirstMailRow) -> Asks | None:
         """What a queue that is in no page asks for by its first mail."""
-        if ahead:
+        name, messages = row.origin, row.messages
+        if row.ahead:
             # Some of its mail is in pages that are done: it takes a look to know which is the first that is not.
             self.shelf.pull(self.shelf.book(name))
             return self.of_some([name]).get(name)
-        row = MailRow(name, *said)
-        mail, page = mail_of(row), Page(0)
+        mail, page = mail_of(row.mail_row), Page(0)
         if messages + mail.items > COUNTED:
             return Asks(self._since(mail.id), inf, True)
         page.append(mail, self.shelf.config.heap_size)
-        whole = bool(whole) and not messages and len(page.lengths) == mail.items and name not in self._with_due
+        whole = bool(row.whole) and not messages and len(page.lengths) == mail.items and name not in self._with_due
         return Asks(self._since(mail.id), self._asked(name, page), whole)
 
 

@@ -25,8 +25,10 @@ from ...core.priority import HIGH, REGULAR, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing, codec
 from ...store.guest import guest
+from ...store.inbox import blob_attributes
+from ...store.loans import LenderRow
 from ...store.thaw import page_of
-from ...store.unit import Unit, said_of_blobs
+from ...store.unit import Unit
 from ..tokens import ReferenceToken, Tokens
 from ..values import Enqueued
 from .limits import has_bound, refuse_new_origins
@@ -154,7 +156,7 @@ class Push(Command[Enqueued]):
             target.require_blobs(unit, packer.blobs)
             self._refuse_new_origin(unit, spool.origins(refused))
             if packer.high:
-                unit.run("allow_high", ring=target.ring_id)
+                unit.rings.allow_high(target.ring_id)
             few = spool.few()
             target.store.send(unit, target.ring_id, spool.rows(refused) if few is None else few, due)
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
@@ -186,27 +188,20 @@ class Push(Command[Enqueued]):
         self._refuse_new_origin(unit, [self.origin])
         rank = target.session.permit.check_priority(self.priority or token.address.priority)
         if rank == HIGH:
-            unit.run("allow_high", ring=target.ring_id)
+            unit.rings.allow_high(target.ring_id)
         name = book_name(self.origin, rank)
         said = {**lies.said, **{name: value for name, value in self.common.items() if value}}
         if self.expires is not None:
             said["expires"] = target.instant(self.expires)
         if lies.blob is not None:
             # A payload kept apart stays there: another message refers to it.
-            attributes = codec.write_json({**said_of_blobs([lies.blob]), **({"all": said} if said else {})})
+            attributes = codec.write_json({**blob_attributes([lies.blob]), **({"all": said} if said else {})})
             row = Outgoing(name, lies.size, 1, False, b"", attributes, bytes(lies.blob))
             target.store.send(unit, target.ring_id, [row])
             return lies.size
-        id_ = unit.fresh_ids(1)[0]
-        unit.run(
-            "insert_borrowed", id=id_, size=lies.size, ring=target.ring_id, origin=name,
-            attributes=codec.write_json({"all": {"loan": True, **said}}),
-        )  # fmt: skip
-        ring, origin, mail = lies.lender
-        unit.run(
-            "insert_loan", ring=target.ring_id, origin=name, id=id_,
-            lender_ring=ring, lender_origin=origin, lender_mail=mail, start=lies.start, let_go=lies.let_go,
-        )  # fmt: skip
+        attributes = codec.write_json({"all": {"loan": True, **said}})
+        lender = LenderRow(*lies.lender, lies.start, lies.let_go)
+        unit.loans.insert(target.ring_id, name, lies.size, attributes, lender)
         return lies.size
 
 
@@ -215,10 +210,10 @@ class _Lying:
 
     def __init__(self, unit: Unit, ring: int, token: ReferenceToken) -> None:
         origin, index, item = token.address.book, token.address.page, token.address.index
-        pages = unit.pages(ring, [(origin, index, index)], 1)
+        pages = unit.pages.between(ring, [(origin, index, index)], 1)
         page = page_of(pages[0])
         mail, place = page.mail_of(item), page.place_of(item)
-        rows = unit.mail(ring, [(origin, mail - 1)], 1)
+        rows = unit.inbox.after(ring, [(origin, mail - 1)], 1)
         if not rows or rows[0].id != mail:
             raise StoreCorrupt(f"mail {mail} of {origin!r} is gone, though a page refers to it")
         row = rows[0]
@@ -237,11 +232,11 @@ class _Lying:
         if name:
             self.blob = Reference.of(bytes.fromhex(name), int(size))
         if own.get("loan"):
-            found = unit.rows("loan_of", ring=ring, origin=origin, id=mail)
-            if not found:
+            lender = unit.loans.lender(ring, origin, mail)
+            if lender is None:
                 raise StoreCorrupt(f"mail {mail} of {origin!r} borrows its bytes from nobody")
-            *lender, self.start, self.let_go = found[0]
-            self.lender = (lender[0], lender[1], lender[2])
+            self.start, self.let_go = lender.start, lender.let_go
+            self.lender = (lender.ring, lender.origin, lender.mail)
 
 
 class Commands:

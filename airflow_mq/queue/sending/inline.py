@@ -83,7 +83,7 @@ class _Once(Service):
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
         shelf = self.shelf
-        if shelf.unit.blocks(shelf.ring_id, PLANNED, limit=1):
+        if shelf.unit.blocks.latest(shelf.ring_id, PLANNED, limit=1):
             return False
         if list(islice(chain(shelf.high, shelf.ring), 2)) != [name] or shelf.book(name).passed_by:
             return False

@@ -30,7 +30,7 @@ def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Ca
     wanted = sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return
-    config = reread(unit.only("hold_config", ring=ring)[0])
+    config = reread(unit.rings.held_config(ring))
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
         room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
@@ -45,18 +45,16 @@ def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Ca
 
 def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
     names = [name for origin in origins for name in books_of(origin)]
-    known = {origin_of(row[0]) for row in unit.rows_for("known_origins", {"origin": names}, ring=ring)}
+    known = set(map(origin_of, unit.books.known(ring, names)))
     return [origin for origin in origins if origin not in known]
 
 
 def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) -> int:
     found: set[str] = set()
     for first, below in (*ranges, *((MARK + first, MARK + below) for first, below in ranges)):
-        for statement in ("origins_from", "mail_origins_from", "delayed_origins_from"):
-            values = {"first": first, "below": below, "limit": most + 1}
-            if statement != "delayed_origins_from":
-                values["after"] = ""
-            found.update(origin_of(row[0]) for row in unit.rows(statement, ring=ring, **values))
+        found.update(map(origin_of, unit.books.origins(ring, "", first, below, most + 1)))
+        found.update(map(origin_of, unit.inbox.origins(ring, "", first, below, most + 1)))
+        found.update(map(origin_of, unit.inbox.delayed_origins(ring, first, below, most + 1)))
     return len(found)
 
 

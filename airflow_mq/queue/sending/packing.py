@@ -22,7 +22,7 @@ from ...core.message import (
 from ...core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ...core.weight import Weight
 from ...store import Outgoing, codec
-from ...store.unit import said_of_blobs
+from ...store.inbox import blob_attributes
 
 #: Bytes of a call that are held in memory; what is more waits in a temporary file.
 HELD = 8 << 20
@@ -170,7 +170,7 @@ class Packer:
 
     def _attributes(self, row: _Row) -> bytes:
         each = {str(place): said for place, said in row.said.items()}
-        blobs = said_of_blobs(row.payloads)
+        blobs = blob_attributes(row.payloads)
         self.blobs.update(payload.hash for payload in row.payloads if isinstance(payload, Reference))
         plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
         if not plain and not blobs:

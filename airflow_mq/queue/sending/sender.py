@@ -136,11 +136,11 @@ class Sender:
                 self.store.send(unit, self.ring_id, spool.rows(refused), due)
                 if first_high:
                     # Whoever services the ring looks for high messages from now on.
-                    unit.run("allow_high", ring=self.ring_id)
+                    unit.rings.allow_high(self.ring_id)
             self.store.wake(self.ring_id)
         if first_high:
             with self.store.loose() as unit:
-                self.session.remember_config(unit.ring(self.session.ring).config)
+                self.session.remember_config(unit.rings.named(self.session.ring).config)
         self.session.tell_listeners()
         return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
 
@@ -163,7 +163,7 @@ class Sender:
     def require_blobs(self, unit: Unit, blobs: Iterable[bytes]) -> None:
         """Refuse references to what is not there; what is there stays until this transaction ends."""
         wanted = sorted({hash_.hex() for hash_ in blobs})
-        known = {row[0] for row in unit.rows_for("share_blobs", {"hash": wanted})} if wanted else set()
+        known = unit.payloads.shared(wanted)
         missing = next((name for name in wanted if name not in known), None)
         if missing is not None:
             raise BlobMissing(bytes.fromhex(missing))
@@ -177,10 +177,9 @@ class Sender:
         window = int(self.session.config.key_window * 1_000_000)
         refused: dict[int, int] = {}
         for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
-            named = {"ring": self.ring_id, "key": row.key, "origin": row.origin}
-            if unit.run("claim_key", **named, digest=row.digest, now=now, window=window):
+            if unit.keys.claim(self.ring_id, row.key, row.origin, row.digest, now, window):
                 continue
-            if bytes(unit.rows("key_digest", **named)[0][0]) != row.digest:
+            if unit.keys.digest(self.ring_id, row.key, row.origin) != row.digest:
                 raise KeyConflict(
                     f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
                     f"last {self.session.config.key_window:,.0f} seconds: a key names one message of its origin; "

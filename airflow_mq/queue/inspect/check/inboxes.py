@@ -49,7 +49,7 @@ class Repair:
 
 def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
     """Return how far a ring's inboxes go."""
-    return InboxBounds(unit.only("floors", ring=ring)[1], int(unit.rows("latest_id")[0][0]))
+    return InboxBounds(unit.rings.floors(ring).look_floor, unit.rings.latest_id())
 
 
 def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
@@ -70,7 +70,7 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
 
     :param horizon: every row with a smaller id is visible here, or will never be
     """
-    lent = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id)).let_go
+    lent = Loans(session.ring_id, unit.loans.all(session.ring_id)).let_go
     for origin in origins:
         repair = _find_repair(session, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
         if repair is not None:
@@ -82,13 +82,13 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, le
     shelf.book(origin)
     cut = shelf.origins[origin].cut
     paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
-    ids = next((ids for _, ids in unit.mail_between(session.ring_id, [(origin, 0, _LAST)])), [])
+    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])), [])
     # A row that only lends its bytes lies in no page, and is not stranded.
     lost = stranded(ids, cut, paged | lent)
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None
-    rows = unit.rows_for("mail_facts", {"id": lost}, ring=session.ring_id) if lost else []
+    rows = unit.inbox.facts(session.ring_id, lost)
     truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
     return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
 

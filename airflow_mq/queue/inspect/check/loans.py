@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ....core.invariants import Violation
 from ....core.page import Page
-from ....store.rows import LoanRow, MailRow
+from ....store.loans import CheckedLoanRow
+from ....store.rows import MailRow
 from ....store.thaw import notes_of
 
 
 class Loans:
     """The loans of a ring, given or taken."""
 
-    def __init__(self, ring: int, rows: Iterable[Any]) -> None:
+    def __init__(self, ring: int, rows: Sequence[CheckedLoanRow]) -> None:
         self.ring = ring
-        self.entries = [(LoanRow(*row[:7]), *row[7:]) for row in rows]
+        self.entries = rows
         taken = [loan for loan, *_ in self.entries if loan.ring == ring]
         given = [loan for loan, *_ in self.entries if loan.lender_ring == ring]
         #: The mails of this ring that borrow, that lend, and that are only there because they lend.

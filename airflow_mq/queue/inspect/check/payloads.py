@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ....core.errors import StoreCorrupt
 from ....core.invariants import Violation
 from ....core.page import PROCESSED
 from ....store import codec
 from ....store.blobs import stored_file
+from ....store.inbox import AttributesRow
 from ....store.unit import Unit
 from ...session import RingSession
 
@@ -19,17 +19,17 @@ Place = tuple[int, int]
 
 def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     """Every violation, of the messages of one ring and of all payloads of its store."""
-    uses = {(mail, place): (hash_, until) for mail, place, hash_, until in unit.rows("all_uses")}
-    mails = list(unit.rows("mail_blobs", ring=session.ring_id))
+    uses = {(use.mail, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
+    mails = unit.inbox.with_blobs(session.ring_id)
     live: dict[Place, str] = {}
-    for origin in {origin for _, origin, _ in mails}:
-        its = [(id_, attributes) for id_, whose, attributes in mails if whose == origin]
-        live.update(_still_there(session, unit, origin, its))
-    delayed = unit.rows("delayed_blobs", ring=session.ring_id)
-    live.update(_named((id_, attributes) for id_, _, attributes in delayed))
-    blobs = unit.rows("all_blobs")
-    yield from _check_references(live, uses, {row[0] for row in blobs})
-    ours = {id_ for id_, _, _ in (*mails, *delayed)}
+    for origin in {row.origin for row in mails}:
+        own = [row for row in mails if row.origin == origin]
+        live.update(_still_there(session, unit, origin, own))
+    delayed = unit.inbox.delayed_with_blobs(session.ring_id)
+    live.update(_named(delayed))
+    blobs = unit.payloads.checked()
+    yield from _check_references(live, uses, {blob.hash for blob in blobs})
+    ours = {row.id for row in (*mails, *delayed)}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
         yield from _check_bytes(session, unit, hash_, size, path, stored)
@@ -38,17 +38,17 @@ def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     yield from _check_past_uploads(session, unit)
 
 
-def _named(mails: Iterable[tuple[int, Any]]) -> dict[Place, str]:
+def _named(mails: Iterable[AttributesRow]) -> dict[Place, str]:
     """The messages of some mails that refer to payloads, and to which."""
     found: dict[Place, str] = {}
-    for id_, attributes in mails:
+    for _, id_, attributes in mails:
         with codec.reading("what senders said beside their messages"):
             for place, said in codec.read_json(bytes(attributes)).get("blobs", {}).items():
                 found[id_, int(place)] = said.partition(":")[0]
     return found
 
 
-def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[tuple[int, Any]]) -> dict[Place, str]:
+def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[AttributesRow]) -> dict[Place, str]:
     """The same without those that were processed."""
     shelf = session.fresh_shelf(unit)
     shelf.book(origin)
@@ -80,7 +80,7 @@ def _check_uses(
     counted = sorted(place for place, (_, until) in uses.items() if until is None and place not in live)
     if not counted:
         return
-    there = {row[0] for row in unit.rows_for("mail_ids", {"mail": [mail for mail, _ in counted]})}
+    there = unit.inbox.existing([mail for mail, _ in counted])
     for mail, place in counted:
         # Mail of another ring is that ring's to look at.
         if mail in ours or mail not in there:
@@ -91,7 +91,7 @@ def _check_uses(
 
 
 def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
-    for upload, path in unit.rows("past_uploads", now=unit.now(), limit=1 << 30):
+    for upload, path in unit.payloads.past_uploads(unit.now()):
         if path:
             try:
                 stored_file(session.store, unit, path)

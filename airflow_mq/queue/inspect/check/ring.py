@@ -28,7 +28,7 @@ def check_ring(
 ) -> list[Violation]:  # fmt: skip
     """Every violation in a ring; `origins` are the names of all its books."""
     found = list(_check_tickets(unit, session.ring_id))
-    loans = Loans(session.ring_id, unit.rows("all_loans", ring=session.ring_id))
+    loans = Loans(session.ring_id, unit.loans.all(session.ring_id))
     bounds = inbox_bounds(unit, session.ring_id)
     for done, name in enumerate(origins):
         if tell is not None and done % _TOLD == 0:
@@ -43,8 +43,8 @@ def check_ring(
 
 def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
     low, top = level_of("")
-    lowest = unit.rows("count_before", ring=ring, ticket=0, low=low, top=top)[0][2]
-    floor = unit.only("floors", ring=ring)[0]
+    lowest = unit.books.count(ring, 0, low, top).lowest
+    floor = unit.rings.floors(ring).ticket_floor
     if lowest is not None and lowest < floor:
         yield Violation(
             "ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met"
@@ -59,17 +59,14 @@ def _check_origin(
     pages = dict(shelf.pages_of(origin))
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
     found += _check_level(session.config, book, known.ticket)
-    mail = unit.mail(session.ring_id, [(origin, -1)], LATEST)
+    mail = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
     uncut = {row.id for row in mail if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
-    rows = unit.rows(
-        "asides_from", ring=session.ring_id, origin=origin, page=0, item=-1, last=origin, reason=None,
-        before=LATEST, limit=LATEST,
-    )  # fmt: skip
-    found += check_asides(origin, pages, {(row[1], row[2]) for row in rows})
+    rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
+    found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
     found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
     # What was let go of is there for those who borrow from it.
     lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
@@ -97,7 +94,7 @@ def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     held: dict[tuple[str, int, int], int] = {}
-    for origin, data, block, state in unit.rows("all_claims", ring=ring):
+    for origin, data, block, state in unit.blocks.in_flight(ring):
         if state != PLANNED:
             yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
         for run in codec.unpack_claim(origin, bytes(data)).runs:
