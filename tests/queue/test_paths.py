@@ -103,7 +103,7 @@ def test_what_is_set_aside_in_a_paused_group_is_not_executed(queue: MessageQueue
 def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) -> None:
     plain = make_queue("plain")
     with pytest.raises(ConfigRefused, match="no groups to pause"):
-        plain.pause("acme", below=True)
+        plain.admin.pause("acme", below=True)
     queue.admin.pause("acme", below=True)
     with pytest.raises(ConfigRefused, match="'acme' is paused; resume it first"):
         queue.admin.change_ring(paths=False)
@@ -309,7 +309,7 @@ def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: Mess
 
     def settle() -> None:
         with MessageQueue(queue.store.address, queue.ring) as other:
-            other.report(block, [batch.answer(Done(used=Weight(13, 13))) for batch in block.batches()])
+            other.blocks.report(block, [batch.answer(Done(used=Weight(13, 13))) for batch in block.batches()])
             other.blocks.settle(block)
 
     def process(delivery: Delivery) -> Done:
