@@ -7,6 +7,9 @@ PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical
 
+# How many examples each random model draws in `make soak`.
+EXAMPLES ?= 300
+
 # Some need less than the tests do.
 ifeq ($(MAKECMDGOALS),demo)
 EXTRAS := airflow,spark,java
@@ -22,7 +25,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test quick bench page pictures reference docs matrix constraints clean
+.PHONY: help venv demo recording tour lint format test soak quick bench page pictures reference docs matrix constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,13 +53,17 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint ## Lint, then every test, slow ones too
-	@# A live Airflow is half a dozen processes; what is measured in seconds there wants the machine for itself.
-	@# Both parts run, whatever the first one finds: one run tells all that fails.
-	@failed=0; set -x; \
+test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
+	@# The tests of a live Airflow mostly wait, so they run beside the others. Both parts always run to their ends.
+	@mkdir -p build; failed=0; set -x; \
+	  $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live $(PYTEST_ARGS) > build/live.log 2>&1 & live=$$!; \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live $(PYTEST_ARGS) || failed=1; \
-	  $(BIN)/python -m pytest --durations 10 tests/live $(PYTEST_ARGS) || failed=1; \
-	  { set +x; } 2>/dev/null; exit $$failed
+	  wait $$live || failed=1; \
+	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
+
+soak: $(STAMP) ## Random models, crashes, recorded runs and forecasts in full, which takes hours (EXAMPLES=1000 draws more)
+	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
+	  tests/model tests/conformance tests/crash tests/queue tests/store $(PYTEST_ARGS)
 
 quick: $(STAMP) ## The tests that are not slow
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) $(PYTEST_ARGS)

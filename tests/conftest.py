@@ -24,25 +24,29 @@ from tests.templates import Templates
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-# The same examples in each run, so that a change is judged by what it changed; MQ_MODEL_EXAMPLES=1000 draws anew.
-# How long one takes says more of the machine than of the code.
+# The same examples in each run, so that only a change of the code changes the result; MQ_MODEL_EXAMPLES=1000 draws anew.
+# No deadline: the time that an example takes depends on the machine.
 settings.register_profile(
     "same", derandomize=not os.environ.get("MQ_MODEL_EXAMPLES"), deadline=None, database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.load_profile("same")
 
-#: What shares a Spark session, a cluster or a broker, and so has to run in one process.
+#: Files whose tests share a Spark session, a cluster, a broker or an expensive fixture, and so run in one process.
 TOGETHER = (
     "tests/spark/test_source.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_job.py",
     "tests/spark/test_connect.py",
     "tests/adapters/test_kafka.py",
+    "tests/cli/test_in_airflow.py",
+    "tests/examples/test_site.py",
 )
+#: `make soak` runs what `make test` leaves out to save time.
+SOAK = bool(os.environ.get("MQ_SOAK"))
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
-#: What is tested on the system's own, older server, too: statements, migrations, and all that the queue can do.
-#: Everything above that, and what takes long, has one store of each kind.
+#: Folders whose tests run on the system's own, older server, too: statements, migrations and the queue.
+#: All other tests, slow ones and those marked `one_postgres` have one store of each kind.
 ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/test_postgres_server.py")
 
 
@@ -53,23 +57,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what another server would only repeat."""
+    """Leave out tests that the older server would only repeat, and those for `make soak`."""
+    left_out = {item for item in items if _is_left_out(item)}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
-    def repeats(item: pytest.Item) -> bool:
-        if "postgres-system" not in item.nodeid:
-            return False
-        takes_long = item.nodeid.startswith("tests/queue/") and item.get_closest_marker("slow")
-        return bool(takes_long) or not item.nodeid.startswith(ON_EVERY_SERVER)
 
-    twice = [item for item in items if repeats(item)]
-    config.hook.pytest_deselected(items=twice)
-    items[:] = [item for item in items if item not in set(twice)]
+def _is_left_out(item: pytest.Item) -> bool:
+    if item.get_closest_marker("soak") and not SOAK:
+        return True
+    if "postgres-system" not in item.nodeid:
+        return False
+    is_long = item.nodeid.startswith("tests/queue/") and item.get_closest_marker("slow")
+    is_repeated = bool(is_long or item.get_closest_marker("one_postgres")) and not SOAK
+    return is_repeated or not item.nodeid.startswith(ON_EVERY_SERVER)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Hand out tests one by one, but for those that run together; these go first, because they take longest."""
-    # Marks of a group would say the same, but this version of pytest does not let them be heard.
+    # The marks of xdist's own groups have no effect in this version of pytest.
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):

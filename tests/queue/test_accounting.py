@@ -165,6 +165,7 @@ def plainly(queue: MessageQueue) -> Fairness:
         return together(told)
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("seed", (0, 2, 3))
 @pytest.mark.parametrize("order", ["deficit", "rotation"])
 def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) -> None:

@@ -141,6 +141,7 @@ def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
     return queue
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) -> None:
     for number in range(25):
@@ -150,6 +151,7 @@ def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) ->
         same(queue, foreseen, queue.blocks.plan(**seed_of(queue)))
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker, order: str) -> None:
     for number in range(100, 120):
@@ -194,6 +196,7 @@ def ask_and_see(queue: MessageQueue, dice: random.Random, ahead: int = 8) -> Non
         )
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker, order: str) -> None:
     # In the last one, two queues that are promised a least change places from block to block.
@@ -202,7 +205,7 @@ def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.soak) for part in range(2, 8))])
 def test_the_same_over_a_thousand_states(sqlite_uri: str, part: int) -> None:
     maker = Maker(sqlite_uri)
     for number in range(1000 + part * 125, 1000 + (part + 1) * 125):
@@ -212,6 +215,7 @@ def test_the_same_over_a_thousand_states(sqlite_uri: str, part: int) -> None:
         queue.close()
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("then", ORDERS)
 def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> None:
@@ -249,6 +253,7 @@ def condition(what: str, value: str, origin: str) -> dict[str, Any]:
 AT_REST = ("next", "gone", "empty", "nowhere")
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
     """An explanation is one sentence; each wider limit, larger share and other order it names does what it says."""

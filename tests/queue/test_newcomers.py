@@ -58,6 +58,7 @@ def story(queue: MessageQueue, chance: random.Random, at_once: list[int]) -> lis
     return told
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("kind", KINDS)
 def test_met_a_few_at_a_time_they_get_the_turns_that_they_get_met_all_at_once(
     kind: str, make_queue: Maker, clock: Clock

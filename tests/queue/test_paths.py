@@ -217,6 +217,7 @@ def a_tree(make_queue: Maker, number: int) -> MessageQueue:
     return queue
 
 
+@pytest.mark.one_postgres
 def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker) -> None:
     for number in range(40):
         queue = a_tree(make_queue, number)
@@ -230,6 +231,7 @@ def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker) -> None:
             assert taken(queue.blocks.plan()) == []
 
 
+@pytest.mark.one_postgres
 def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker) -> None:
     for number in range(100, 125):
         ask_and_see(a_tree(make_queue, number), random.Random(number))

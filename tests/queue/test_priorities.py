@@ -404,6 +404,7 @@ def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
 
 
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [3, 14])
 def test_the_share_is_kept_whatever_the_messages_weigh(make_queue: MakeQueue, order: str, seed: int) -> None:
