@@ -1,17 +1,17 @@
-"""Codecs: what a queue's bytes mean, on both ends.
+"""Codecs: conversions between values and the bytes of messages.
 
 A codec turns a value into bytes and back. `bytes_codec`, `text_codec` and `json_codec` are here, and
-`model_codec(Order)` makes one of a Pydantic model, or of anything else that Pydantic validates. A codec of your own
-is any object with two functions; that bytes are none of its, it says by raising a `ValueError`. ::
+`model_codec(Order)` makes one of a Pydantic model, or of any type that Pydantic validates. Any object with these two
+methods is a codec; `decode` raises a `ValueError` for bytes that it cannot decode. ::
 
     class OrderCodec:
         def encode(self, value: Order) -> bytes: ...
         def decode(self, data: bytes) -> Order: ...
 
-Bytes that do not decode are *bad format*: wrong for good, answered for by the queue, and no processor sees them. A
-codec that knows better raises `Undecodable` with another such outcome; its text is logged, so it must not quote the
-bytes, and of any other `ValueError` the log has the type. Whatever else it raises is a try that failed, as
-if the processor had raised it: the message goes back. No codec here runs what it reads: there is no pickle.
+Bytes that do not decode are *bad format*: permanently wrong, settled by the queue, and never passed to a processor. A
+codec raises `Undecodable` for another permanent outcome. Its text is logged, so it must not quote the bytes; of any
+other `ValueError` only the type is logged. Any other exception is a failed attempt, as if the processor had raised it:
+the message goes back. No codec here executes what it reads: there is no pickle.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Codec(Protocol[T]):
-    """What bytes mean."""
+    """Conversion between values of a type and bytes."""
 
     def encode(self, value: T) -> bytes:
-        """The bytes of a value."""
+        """Return the bytes of a value."""
 
     def decode(self, data: bytes) -> T:
-        """The value of bytes; raises `ValueError` if they have none."""
+        """Return the value of bytes; raise `ValueError` if they have none."""
 
 
 class Undecodable(ValueError):
-    """These bytes have no value, and this is what becomes of the message. The text is logged: it quotes no bytes."""
+    """Bytes without a value, with the outcome of their message. The text is logged, so it must not quote the bytes."""
 
     def __init__(self, why: str, outcome: Outcome | None = None) -> None:
         super().__init__(why)
         self.outcome: Outcome = BadFormat() if outcome is None else outcome
         if not isinstance(self.outcome, (BadFormat, Corrupt, Unsupported, StackLimitReached)):
-            raise InvalidInput(f"what cannot be decoded is wrong for good, and not {type(outcome).__name__}")
+            raise InvalidInput(
+                f"invalid outcome of Undecodable ({type(outcome).__name__}): expected a permanent failure, like "
+                "BadFormat"
+            )
 
 
 class _Bytes:
-    """Bytes as they are."""
+    """Codec of bytes, unchanged."""
 
     def encode(self, value: bytes) -> bytes:
         return value
@@ -59,7 +62,7 @@ class _Bytes:
 
 
 class _Text:
-    """Text in UTF-8."""
+    """Codec of UTF-8 text."""
 
     def encode(self, value: str) -> bytes:
         return value.encode()
@@ -69,31 +72,33 @@ class _Text:
 
 
 class _Json:
-    """JSON in UTF-8, without what only Python reads (NaN, Infinity)."""
+    """Codec of JSON in UTF-8, without Python's extensions (NaN, Infinity)."""
 
     def encode(self, value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     def decode(self, data: bytes) -> Any:
         try:
-            return json.loads(bytes(data).decode(), parse_constant=_no_number)
+            return json.loads(bytes(data).decode(), parse_constant=_reject_constant)
         except RecursionError:
-            raise Undecodable("the JSON is nested too deep") from None
+            raise Undecodable("the JSON is nested too deeply") from None
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"invalid number {name}: not part of JSON")
 
 
 class _Model(Generic[T]):
-    """JSON of what Pydantic validates."""
+    """Codec of JSON that Pydantic validates."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
         try:
             pydantic: Any = import_module("pydantic")
         except ImportError as error:
-            raise InvalidInput(f"a codec for {kind!r} needs Pydantic 2: pip install pydantic ({error})") from None
+            raise InvalidInput(
+                f"missing Pydantic 2 for the codec of {kind!r} ({error}): pip install pydantic"
+            ) from None
         self._adapter, self._invalid = pydantic.TypeAdapter(kind), pydantic.ValidationError
 
     def encode(self, value: T) -> bytes:
@@ -105,15 +110,18 @@ class _Model(Generic[T]):
         try:
             value: T = self._adapter.validate_json(bytes(data))
         except self._invalid as error:
-            raise Undecodable(self._told(error)) from None
+            raise Undecodable(self._problem(error)) from None
         return value
 
-    def _told(self, error: Any) -> str:
-        """What is wrong, without what was sent: that is nobody's business who reads a log."""
+    def _problem(self, error: Any) -> str:
+        """Return the failed fields and rules, without the data: logs have other readers than messages."""
         found = error.errors(include_input=False, include_url=False, include_context=False)
         fields = getattr(self.kind, "model_fields", {})
-        told = [f"{at}: {one['type']}" if (at := (*one["loc"], "")[0]) in fields else one["type"] for one in found[:5]]
-        return f"no {getattr(self.kind, '__name__', 'value')}: {', '.join(told)}"
+        problems = [
+            f"{field}: {detail['type']}" if (field := (*detail["loc"], "")[0]) in fields else detail["type"]
+            for detail in found[:5]
+        ]
+        return f"no {getattr(self.kind, '__name__', 'value')}: {', '.join(problems)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Model, (self.kind,)
@@ -125,40 +133,40 @@ json_codec: Codec[Any] = _Json()
 
 
 def model_codec(kind: type[T]) -> Codec[T]:
-    """A codec for a Pydantic model, a dataclass, a TypedDict, or whatever else Pydantic validates, as JSON."""
+    """Return a JSON codec for a Pydantic model, a dataclass, a TypedDict or another type that Pydantic validates."""
     return _Model(kind)
 
 
 def codec_of(what: Any) -> Codec[Any]:
-    """A codec as it is, or the one for a type: bytes, text, or one that Pydantic knows."""
+    """Return a codec as it is, or the one for a type: bytes, text, or one that Pydantic validates."""
     known: dict[Any, Codec[Any]] = {bytes: bytes_codec, str: text_codec}
     if isinstance(what, type):
         return known.get(what) or model_codec(what)
     if isinstance(what, Codec):
         return what
-    raise InvalidInput(f"a codec has encode and decode, or is a type; {type(what).__name__} is neither")
+    raise InvalidInput(f"invalid codec ({type(what).__name__}): expected an object with encode and decode, or a type")
 
 
 def encoded(codec: Codec[T], value: T) -> bytes:
-    """The bytes of a value, or the reason why it has none."""
+    """Return the bytes of a value, or raise `InvalidMessage`."""
     try:
         data: object = codec.encode(value)
     except (ValueError, TypeError) as error:
-        raise InvalidMessage(f"this {type(value).__name__} cannot be encoded: {error}") from error
+        raise InvalidMessage(f"cannot encode {type(value).__name__}: {error}") from error
     if not isinstance(data, bytes):
-        raise InvalidMessage(f"a codec makes bytes, not {type(data).__name__}")
+        raise InvalidMessage(f"invalid result of the codec ({type(data).__name__}): expected bytes")
     return data
 
 
 def undecodable(error: ValueError) -> Outcome:
-    """What becomes of a message that does not decode."""
+    """Return the outcome recorded for a message that cannot be decoded."""
     return error.outcome if isinstance(error, Undecodable) else BadFormat()
 
 
 def load_codec(name: str) -> Codec[Any]:
-    """The codec, or the type, that `module:name` is."""
+    """Return the codec named `module:name`, or the one for the type of that name."""
     try:
         found = load_named(name)
     except Exception as error:
-        raise InvalidInput(f"the codec {name} cannot be loaded ({type(error).__name__}: {error})") from error
+        raise InvalidInput(f"cannot load codec {name} ({type(error).__name__}: {error})") from error
     return codec_of(found)

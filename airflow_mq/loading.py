@@ -1,4 +1,4 @@
-"""What `module:name` says: a function, a codec, a type. Named by people and DAGs, never by what is stored."""
+"""Loading by name: a function, a codec or a type named `module:name` by a person or a DAG, never by stored data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load_named(name: str) -> Any:
-    """Import what has this name; an error keeps its type, and suggests a near name if the name is not there."""
+    """Import the object of this name; an error keeps its type and suggests the nearest existing name."""
     module, _, path = name.partition(":")
     found = _module(module)
     for part in path.split("."):
@@ -31,7 +31,7 @@ def _module(name: str) -> Any:
 def _near_module(name: str, missing: str) -> str | None:
     """Return the module beside the missing one that has the nearest name."""
     if not f"{name}.".startswith(f"{missing}."):
-        # The module is there, and imports another that is not.
+        # The module exists, and imports another one that is missing.
         return None
     parent, _, last = missing.rpartition(".")
     places = getattr(import_module(parent), "__path__", ()) if parent else None

@@ -1,11 +1,12 @@
-"""Metrics, by way of Airflow's: to StatsD, DogStatsD or OpenTelemetry, as `[metrics]` of Airflow's configuration says.
+"""Metrics, sent through Airflow to StatsD, DogStatsD or OpenTelemetry, as `[metrics]` of Airflow's configuration sets.
 
-Whoever plans a block, settles one, or waits for messages in the triggerer tells what it sees. Where Airflow has no
-metrics on, nothing is looked at. Nothing that goes wrong here goes further than the log.
+Planning a block, settling one, and waiting for messages in the triggerer send metrics. Nothing is read if Airflow's
+metrics are off. Errors of metrics are only logged.
 
-A backend with tags has `mq.depth.messages` with the tag `ring`, and `mq.origin.depth.messages` with the tags `ring`
-and `origin`; one without has the ring, and the origin, in the name: `mq.<ring>.depth.messages`, and
-`mq.<ring>.origin.<origin>.depth.messages`. Origins are told of one by one only as `[airflow_mq] metrics_origins` says.
+A backend with tags gets `mq.depth.messages` with the tag `ring`, and `mq.origin.depth.messages` with the tags `ring`
+and `origin`. One without tags gets ring and origin in the name: `mq.<ring>.depth.messages`, and
+`mq.<ring>.origin.<origin>.depth.messages`. Metrics of single origins are sent only if `[airflow_mq] metrics_origins`
+enables them.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_mq.metrics")
 
-#: What all names begin with, after Airflow's own prefix.
+#: Prefix of all names, after Airflow's own prefix.
 PREFIX = "mq"
-#: How many blocks of the ledger fairness is told of, where nothing is set.
+#: Default number of blocks of the ledger for fairness metrics.
 BLOCKS = 20
-#: In a ring in which more queues have messages, nobody asks how fair it is at every block: that takes seconds.
+#: Largest number of queues with messages for fairness metrics at every block; with more it takes seconds.
 FEW_QUEUES = 20_000
-#: Origins that get metrics of their own, at the very most: backends pay for each name for ever.
+#: Largest number of origins with metrics of their own: backends pay for each name for ever.
 MOST_ORIGINS = 1_000
-#: Bytes of a name that a ring or an origin makes up at most.
+#: Largest length of a ring or an origin in a name.
 MOST_NAME = 80
-#: Seconds between two times that a poller tells how much waits.
+#: Seconds between two backlog metrics of a poller.
 WATCH_EVERY = 30.0
 
 GAUGE, COUNTER, TIMER = "gauge", "counter", "timer"
@@ -44,7 +45,7 @@ GAUGE, COUNTER, TIMER = "gauge", "counter", "timer"
 
 @dataclass(frozen=True)
 class Metric:
-    """What is told, under which name."""
+    """A metric: name, kind, unit and meaning."""
 
     name: str
     kind: str
@@ -53,7 +54,7 @@ class Metric:
 
     @property
     def of_origin(self) -> bool:
-        """Whether it is of one origin, and not of the ring."""
+        """Whether it is of one origin instead of the ring."""
         return self.name.startswith("origin.")
 
 
@@ -100,18 +101,15 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
 class Sample(NamedTuple):
-    """One figure."""
+    """One value of a metric."""
 
     name: str
     value: float
     origin: str | None = None
 
 
-# -- who tells --
-
-
 def is_on() -> bool:
-    """Whether Airflow tells metrics to anybody."""
+    """Return whether any backend of Airflow's metrics is on."""
     conf = settings.configuration()
     return any(
         conf.getboolean("metrics", name, fallback=False) for name in ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -119,12 +117,12 @@ def is_on() -> bool:
 
 
 def watched(queue: MessageQueue) -> None:
-    """Tell how much waits."""
+    """Send metrics of the backlog."""
     _attempt(queue, _standing)
 
 
 def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
-    """Tell of a block that was planned, and how much waits."""
+    """Send metrics of a planned block and the backlog."""
 
     def samples(queue: MessageQueue) -> Iterator[Sample]:
         yield Sample("blocks.planned", 1)
@@ -139,7 +137,7 @@ def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
 
 
 def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | None) -> None:
-    """Tell of a block that was settled, how fair the latest ones were, and how much waits."""
+    """Send metrics of a settled block, the fairness of the latest blocks, and the backlog."""
 
     def samples(queue: MessageQueue) -> Iterator[Sample]:
         yield Sample("blocks.settled", 1)
@@ -164,10 +162,7 @@ def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sam
         if is_on():
             send(queue.ring, samples(queue))
     except Exception as error:
-        log.warning("the metrics of ring %r are not told (%s)", queue.ring, type(error).__name__)
-
-
-# -- what they see --
+        log.warning("cannot send the metrics of ring %r (%s)", queue.ring, type(error).__name__)
 
 
 def _standing(queue: MessageQueue) -> Iterator[Sample]:
@@ -176,10 +171,10 @@ def _standing(queue: MessageQueue) -> Iterator[Sample]:
 
 def _of_backlog(found: Backlog) -> Iterator[Sample]:
     yield from _of_ring(found)
-    for one in found.deepest:
-        yield Sample("origin.depth.messages", one.messages, one.name)
-        yield Sample("origin.depth.bytes", one.size, one.name)
-        yield Sample("origin.oldest_age", one.age or 0.0, one.name)
+    for queue in found.deepest:
+        yield Sample("origin.depth.messages", queue.messages, queue.name)
+        yield Sample("origin.depth.bytes", queue.size, queue.name)
+        yield Sample("origin.oldest_age", queue.age or 0.0, queue.name)
 
 
 def _of_ring(found: Backlog) -> Iterator[Sample]:
@@ -199,29 +194,26 @@ def _fairness(queue: MessageQueue) -> Iterator[Sample]:
     blocks = settings.number("metrics_blocks", BLOCKS)
     if blocks < 1:
         return
-    told = queue.inspect.fairness(blocks)
-    yield Sample("fairness.share_error", told.most_error)
-    yield Sample("fairness.longest_wait", told.longest_wait)
-    yield Sample("fairness.late", told.most_late)
-    if told.jain is not None:
-        yield Sample("fairness.jain", told.jain)
-    worst = sorted(told.origins, key=lambda one: (-one.longest_wait, -abs(one.error or 0.0), one.name))
-    for one in worst[: origins_told()]:
-        yield Sample("origin.longest_wait", one.longest_wait, one.name)
-        if one.error is not None:
-            yield Sample("origin.share_error", one.error, one.name)
+    figures = queue.inspect.fairness(blocks)
+    yield Sample("fairness.share_error", figures.most_error)
+    yield Sample("fairness.longest_wait", figures.longest_wait)
+    yield Sample("fairness.late", figures.most_late)
+    if figures.jain is not None:
+        yield Sample("fairness.jain", figures.jain)
+    worst = sorted(figures.origins, key=lambda origin: (-origin.longest_wait, -abs(origin.error or 0.0), origin.name))
+    for origin in worst[: origins_told()]:
+        yield Sample("origin.longest_wait", origin.longest_wait, origin.name)
+        if origin.error is not None:
+            yield Sample("origin.share_error", origin.error, origin.name)
 
 
 def origins_told() -> int:
-    """How many origins have metrics of their own."""
+    """Return the number of origins with metrics of their own."""
     return min(max(settings.number("metrics_origins", 0), 0), MOST_ORIGINS)
 
 
-# -- how it leaves --
-
-
 def send(ring: str, samples: Iterator[Sample]) -> None:
-    """Hand figures to Airflow."""
+    """Send values to Airflow."""
     stats, tagged = backend(), has_tags()
     for name, value, origin in samples:
         metric = METRICS[name]
@@ -238,7 +230,7 @@ def send(ring: str, samples: Iterator[Sample]) -> None:
 
 
 def backend() -> Any:
-    """Airflow's way to metrics: since 3.2 the task SDK's, before that its own."""
+    """Return Airflow's metrics module: the task SDK's since 3.2, before that its own."""
     try:
         from airflow.sdk.observability import stats
     except ImportError:
@@ -247,7 +239,7 @@ def backend() -> Any:
 
 
 def has_tags() -> bool:
-    """Whether the backend that Airflow takes knows tags: it takes the first that is on, in this order."""
+    """Return whether Airflow's backend supports tags. Airflow uses the first that is on, in this order."""
     conf = settings.configuration()
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
@@ -257,14 +249,14 @@ def has_tags() -> bool:
 
 
 def untagged(name: str, ring: str, origin: str | None = None) -> str:
-    """The name of a metric with its ring, and its origin, in it."""
+    """Return the name of a metric with its ring and origin."""
     if origin is None:
         return f"{PREFIX}.{as_name(ring)}.{name}"
     return f"{PREFIX}.{as_name(ring)}.origin.{as_name(origin)}.{name.removeprefix('origin.')}"
 
 
 def as_name(text: str) -> str:
-    """Text as a part of a name. What had to be changed ends in a piece of its hash: no two become one."""
+    """Return text as a part of a name. Changed text ends in a piece of its hash, so that names stay distinct."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)
     if plain == text and len(text) <= MOST_NAME:
         return plain
@@ -272,5 +264,5 @@ def as_name(text: str) -> str:
 
 
 def _tag(text: str) -> str:
-    """Text as a tag's value: commas, and the like, end one."""
+    """Return text as a value of a tag, without separators such as commas."""
     return re.sub(r"[\s,=|#;]", "_", text)

@@ -1,8 +1,8 @@
-"""Who processes what: processors, and the rules that lead an origin to one of them.
+"""Processors, and the rules that route an origin to one of them.
 
-A processor is a plain function, named and not held: `orders:process` is loaded where it runs, never
-where a DAG is parsed. Rules are patterns of origins, and the first processor that matches takes an
-origin, all of it, so that the order within an origin survives however the work is split. ::
+A processor is a plain function, given by name: `orders:process` is loaded where it runs, never where a DAG is parsed.
+Rules are patterns of origins. The first processor that matches takes the whole origin, so that the order within an
+origin survives however the work is split. ::
 
     Processors([
         Processor("orders", "shop.orders:process", origins=("*/orders",), split=4),
@@ -10,31 +10,32 @@ origin, all of it, so that the order within an origin survives however the work 
         Processor("mail", "shop.mail:send", where="in place"),
     ])
 
-The shapes of a function:
+Shapes of a function:
 
-* `message`: `f(payload: bytes, origin: str)` returns an outcome; nothing returned means done. With a third parameter
-  `message` it also gets the `Delivery`: id, address, attempt, headers, block, sent_at. What it
-  raises is an attempt that failed: the message goes back, and its neighbours are not concerned. With a `codec`
-  (`shop.orders:Order`) it takes a value; what does not decode is wrong for good, and never gets there.
+* `message`: `f(payload: bytes, origin: str)` returns an outcome, or None for done. With a third parameter `message` it
+  also gets the `Delivery`: id, address, attempt, headers, block, sent_at. An exception is a failed attempt: the message
+  goes back, its neighbours are not affected. With a `codec` (`shop.orders:Order`) it takes a value; bytes that do not
+  decode are permanently wrong and never passed to it.
 * `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item, payload, headers, id,
-  address, attempt, sent_at and block, and gives batches with origin, page, item and outcome: `done` or null, `failed`,
-  `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Further columns, if it likes: `reason`
-  (of a yield), `time` and `size` (what was used, or what an overweight message needs).
-* `dataframe`: `f(df)` takes a DataFrame of the same columns and gives one of the same outcomes, or
-  nothing if all are done. If it raises, all of its messages go back and the job fails.
+  address, attempt, sent_at and block. It yields batches with origin, page, item and outcome: `done` or null, `failed`,
+  `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Optional columns: `reason` (of a yield), `time` and
+  `size` (the weight used, or the weight that an overweight message needs).
+* `dataframe`: `f(df)` takes a DataFrame of the same columns and returns one of the same outcomes, or None if all are
+  done. If it raises, all of its messages go back and the job fails.
 
-A batch that is silent about a message has not processed it: it goes back, and that counts as an attempt.
+A message without an outcome in a batch was not processed: it goes back, and that counts as an attempt.
 
-This module is imported while DAGs are parsed: it loads nothing but the standard library.
+DAGs import this module while they are parsed: it imports only the standard library.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
+from os import PathLike
 from typing import Any, TypedDict
 from zlib import crc32
 
@@ -43,19 +44,21 @@ from .core.errors import InvalidInput
 SHAPES = ("message", "arrow", "dataframe")
 WHERE = ("spark", "in place")
 UNROUTED = ("skip", "pause", "refuse")
-#: More jobs at once than this are hardly meant.
+#: Upper bound of jobs at once; more are hardly intended.
 MOST_SPLIT = 1000
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-#: What a job says itself, and nobody else may.
+#: Spark options that the job sets itself.
 _RESERVED = ("application", "application_args", "task_id")
 _FIELDS = ("name", "function", "origins", "shape", "where", "codec", "split", "spark")
 
 
 class Part(TypedDict):
-    """The work of one job: plain JSON. Its origins are not told; the job asks its block, and keeps what is its own."""
+    """Work of one job, as plain JSON. Its origins are not listed: the job reads them from its block and selects its
+    own.
+    """
 
-    #: For people: `orders`, `orders 1/2`, or `mail + totals` where processors share a job.
+    #: Name for people: `orders`, `orders 1/2`, or `mail + totals` where processors share a job.
     name: str
     processors: list[str]
     part: int
@@ -66,107 +69,99 @@ class Part(TypedDict):
 
 @dataclass(frozen=True)
 class Processor:
-    """One function, and whose messages it takes."""
+    """One function, and the origins whose messages it takes."""
 
-    #: a to z, 0 to 9, `_` and `-`, at most 40 of them.
+    #: Name of at most 40 characters: a to z, 0 to 9, `_` and `-`.
     name: str
-    #: `module:function`, loaded where it runs.
+    #: Name of the function, `module:function`, loaded where it runs.
     function: str
-    #: Shell patterns of origins, in which upper and lower case differ.
+    #: Case-sensitive shell patterns of origins.
     origins: Sequence[str] = ("*",)
-    #: `message`, `arrow` or `dataframe`.
+    #: Shape of the function: `message`, `arrow` or `dataframe`.
     shape: str = "message"
-    #: `spark`, or `in place`: in the process of the task itself, without any JVM.
+    #: Place of execution: `spark`, or `in place`, in the process of the task without a JVM.
     where: str = "spark"
-    #: `module:codec`, or `module:Type`, loaded where the function runs: it takes values in the place of bytes.
+    #: Codec, `module:codec` or `module:Type`, loaded where the function runs: it takes values instead of bytes.
     codec: str | None = None
-    #: How many jobs there are at most at once.
+    #: Largest number of jobs at once.
     split: int = 1
     #: Arguments for `SparkSubmitOperator`: conf, driver_memory, py_files, packages and so on.
     spark: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _is_text(self.name, _NAME):
-            raise InvalidInput(f"the name of a processor is 1 to 40 of a-z, 0-9, _ and -, not {_short(self.name)}")
+            raise InvalidInput(
+                f"invalid name of a processor {_short(self.name)}: expected 1 to 40 of a-z, 0-9, _ and -"
+            )
         self._check_function()
         self._check_origins()
         self._check_choice("shape", SHAPES)
         self._check_choice("where", WHERE)
         if self.where == "in place" and self.shape == "dataframe":
-            raise InvalidInput(f"processor {self.name!r} cannot run in place: a DataFrame needs Spark")
+            raise InvalidInput(f"processor {self.name!r} cannot run in place: shape 'dataframe' requires Spark")
         if not _is_whole(self.split) or not 1 <= self.split <= MOST_SPLIT:
-            raise InvalidInput(
-                f"split of processor {self.name!r} is a whole number from 1 to {MOST_SPLIT}, not {_short(self.split)}"
-            )
+            raise self._invalid("split", self.split, f"a whole number from 1 to {MOST_SPLIT}")
         self._check_codec()
         self._check_spark()
+
+    def _invalid(self, what: str, value: object, expected: str) -> InvalidInput:
+        return InvalidInput(f"invalid {what} {_short(value)} of processor {self.name!r}: expected {expected}")
 
     def _check_codec(self) -> None:
         if self.codec is None:
             return
         if not _is_text(self.codec, _FUNCTION):
-            raise InvalidInput(
-                f"the codec of processor {self.name!r} reads module:name, say shop.orders:Order, not "
-                f"{_short(self.codec)}"
-            )
+            raise self._invalid("codec", self.codec, "module:name, for example shop.orders:Order")
         if self.shape != "message":
-            raise InvalidInput(f"processor {self.name!r} takes rows; a codec goes with the shape 'message'")
+            raise InvalidInput(f"codec of processor {self.name!r} requires shape 'message', not {self.shape!r}")
 
     def _check_function(self) -> None:
         if not _is_text(self.function, _FUNCTION):
-            raise InvalidInput(
-                f"the function of processor {self.name!r} reads module:function, say shop.orders:process, "
-                f"not {_short(self.function)}"
-            )
+            raise self._invalid("function", self.function, "module:function, for example shop.orders:process")
 
     def _check_origins(self) -> None:
         given: object = self.origins
         patterns = (given,) if isinstance(given, str) else given
         if not isinstance(patterns, (list, tuple)) or not patterns:
-            raise InvalidInput(f"origins of processor {self.name!r} are patterns, say ['acme/*'], not {_short(given)}")
+            raise self._invalid("origins", given, "patterns, for example ['acme/*']")
         for pattern in patterns:
             if not isinstance(pattern, str) or not 1 <= len(pattern) <= 255:
-                raise InvalidInput(
-                    f"a pattern of processor {self.name!r} is text of 1 to 255 characters, not {_short(pattern)}"
-                )
+                raise self._invalid("pattern", pattern, "text of 1 to 255 characters")
         object.__setattr__(self, "origins", tuple(patterns))
 
     def _check_choice(self, what: str, known: Sequence[str]) -> None:
         if getattr(self, what) not in known:
-            raise InvalidInput(
-                f"{what} of processor {self.name!r} is {' or '.join(map(repr, known))}, "
-                f"not {_short(getattr(self, what))}"
-            )
+            raise self._invalid(what, getattr(self, what), " or ".join(map(repr, known)))
 
     def _check_spark(self) -> None:
         given: object = self.spark
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-            raise InvalidInput(f"spark of processor {self.name!r} is arguments by name, not {_short(given)}")
+            raise self._invalid("spark", given, "arguments by name")
         for name in _RESERVED:
             if name in given:
-                raise InvalidInput(f"spark of processor {self.name!r} cannot name {name}: the job says that itself")
+                raise InvalidInput(f"spark of processor {self.name!r} cannot set {name}: the job sets it; remove it")
         if given and self.where == "in place":
-            raise InvalidInput(f"processor {self.name!r} runs in place, so spark says nothing to anybody; leave it out")
+            raise InvalidInput(f"processor {self.name!r} runs in place and cannot have spark arguments; remove them")
         object.__setattr__(self, "spark", dict(given))
 
     def __hash__(self) -> int:
         return hash((self.name, self.function))
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it; what is left at its default is left out."""
-        said = {name: getattr(self, name) for name in _FIELDS}
-        plain = {**said, "origins": list(self.origins), "spark": dict(self.spark)}
+        """Return the processor as plain JSON, without default values."""
+        values = {name: getattr(self, name) for name in _FIELDS}
+        plain = {**values, "origins": list(self.origins), "spark": dict(self.spark)}
         default = {**_DEFAULTS, "origins": ["*"]}
         return {name: value for name, value in plain.items() if name not in default or value != default[name]}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Processor:
-        """What `to_plain` wrote, or a person."""
+        """Return the processor that `to_plain` or a person wrote."""
         if not isinstance(plain, Mapping):
-            raise InvalidInput(f"a processor is an object with name and function, not {_short(plain)}")
+            raise InvalidInput(f"invalid processor {_short(plain)}: expected an object with name and function")
         unknown = [str(key) for key in plain if key not in _FIELDS]
         if unknown:
-            raise InvalidInput(f"a processor has no {', '.join(unknown)[:80]}; it has {', '.join(_FIELDS)}")
+            raise InvalidInput(f"unknown field of a processor {', '.join(unknown)[:80]}: expected {', '.join(_FIELDS)}")
         missing = [name for name in ("name", "function") if name not in plain]
         if missing:
             raise InvalidInput(f"processor {_short(plain.get('name', '?'))} has no {' and no '.join(missing)}")
@@ -177,34 +172,33 @@ _DEFAULTS: dict[str, Any] = {"shape": "message", "where": "spark", "codec": None
 
 
 class Processors:
-    """Processors in their order: the first that matches an origin takes it.
+    """Processors in order: the first that matches an origin takes it.
 
-    :param processors: in the order in which they are asked.
-    :param unrouted: what a block does about origins that no processor takes. `skip`: it leaves them to other DAGs, and
-        they keep their places. `pause`: it pauses them, until a processor takes them or this rule is gone. `refuse`: it
-        fails.
+    :param processors: in the order in which their patterns are tried.
+    :param unrouted: action of a block for origins that no processor takes. `skip`: leave them to other DAGs; they keep
+        their places. `pause`: pause them until a processor takes them or this rule is gone. `refuse`: fail.
     """
 
     def __init__(self, processors: Iterable[Processor], unrouted: str = "skip") -> None:
         self.all = tuple(processors)
         self.unrouted = unrouted
         if not self.all:
-            raise InvalidInput("there are no processors; name at least one")
-        for one in self.all:
-            if not isinstance(one, Processor):
-                raise InvalidInput(f"processors are Processor objects, not {type(one).__name__}")
+            raise InvalidInput("no processors: expected at least one")
+        for given in self.all:
+            if not isinstance(given, Processor):
+                raise InvalidInput(f"invalid processor ({type(given).__name__}): expected a Processor object")
         if unrouted not in UNROUTED:
-            raise InvalidInput(f"unrouted is {', '.join(map(repr, UNROUTED[:-1]))} or 'refuse', not {_short(unrouted)}")
-        self._named = {one.name: one for one in self.all}
+            raise InvalidInput(
+                f"invalid unrouted {_short(unrouted)}: expected {', '.join(map(repr, UNROUTED[:-1]))} or 'refuse'"
+            )
+        self._named = {processor.name: processor for processor in self.all}
         if len(self._named) < len(self.all):
-            names = [one.name for one in self.all]
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise InvalidInput(f"two processors are called {', '.join(twice)}; a name is used once")
-        self._rules = [
-            (re.compile("|".join(f"(?:{translate(pattern)})" for pattern in one.origins)), one) for one in self.all
-        ]
+            names = [processor.name for processor in self.all]
+            duplicates = sorted({name for name in names if names.count(name) > 1})
+            raise InvalidInput(f"duplicate name of processors {', '.join(duplicates)}: expected unique names")
+        self._rules = [(_rule(processor.origins), processor) for processor in self.all]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Processor]:
         return iter(self.all)
 
     def __len__(self) -> int:
@@ -214,7 +208,7 @@ class Processors:
         try:
             return self._named[name]
         except KeyError:
-            raise InvalidInput(f"no processor is called {_short(name)}; there are {', '.join(self._named)}") from None
+            raise InvalidInput(f"unknown processor {_short(name)}: expected {', '.join(self._named)}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Processors) and (self.all, self.unrouted) == (other.all, other.unrouted)
@@ -226,7 +220,7 @@ class Processors:
         return f"Processors({', '.join(self._named)})"
 
     def route(self, origin: str) -> Processor | None:
-        """Who takes an origin; nothing where nobody does."""
+        """Return the processor that takes an origin, or None."""
         for rule, processor in self._rules:
             if rule.match(origin):
                 return processor
@@ -234,40 +228,40 @@ class Processors:
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns of all processors."""
-        return list(dict.fromkeys(pattern for one in self.all for pattern in one.origins))
+        """Patterns of all processors."""
+        return list(dict.fromkeys(pattern for processor in self.all for pattern in processor.origins))
 
     def unrouted_of(self, origins: Iterable[str]) -> list[str]:
-        """The origins that nobody takes."""
+        """Return the origins that no processor takes."""
         return [origin for origin in origins if self.route(origin) is None]
 
     def mine(self, part: Part, origins: Iterable[str]) -> dict[str, list[str]]:
-        """The origins that are a part's, by the name of their processor."""
+        """Return the origins of a part, by the name of their processor."""
         found: dict[str, list[str]] = {name: [] for name in part["processors"]}
         for origin in origins:
             processor = self.route(origin)
             if processor and processor.name in found and part_of(origin, part["parts"]) == part["part"]:
                 found[processor.name].append(origin)
-        return {name: mine for name, mine in found.items() if mine}
+        return {name: origins for name, origins in found.items() if origins}
 
     def parts(self, counts: Mapping[str, int], share_below: int = 10_000) -> list[Part]:
-        """How the work of a block is cut into jobs: at most as many as the sum of the splits.
+        """Divide the work of a block into jobs: at most as many as the sum of the splits.
 
-        :param counts: how many messages there are of each origin; those that nobody takes are left out.
-        :param share_below: processors with few messages share a job, as long as together they have no more
-            than this, and what is more than this is worth a further job.
+        :param counts: number of messages of each origin; origins that no processor takes are left out.
+        :param share_below: processors with few messages share a job up to this many messages together; more than this
+            justify a further job.
         """
         if not _is_whole(share_below) or share_below < 0:
-            raise InvalidInput(f"share_below is a number of messages, not {_short(share_below)}")
-        mine: dict[str, dict[str, int]] = {one.name: {} for one in self.all}
+            raise InvalidInput(f"invalid share_below {_short(share_below)}: expected a number of messages")
+        routed: dict[str, dict[str, int]] = {processor.name: {} for processor in self.all}
         for origin, count in counts.items():
             processor = self.route(origin) if count > 0 else None
             if processor:
-                mine[processor.name][origin] = count
+                routed[processor.name][origin] = count
         found: list[Part] = []
         small: dict[str, list[Part]] = {}
         for processor in self.all:
-            origins = mine[processor.name]
+            origins = routed[processor.name]
             messages = sum(origins.values())
             if messages and messages < share_below:
                 _share(small.setdefault(_settings(processor), []), processor, messages, share_below, found)
@@ -275,46 +269,46 @@ class Processors:
                 found += _split(processor, origins, messages, share_below)
         return found
 
-    # As text.
-
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {"unrouted": self.unrouted, "processors": [one.to_plain() for one in self.all]}
+        """Return the processors as plain JSON."""
+        return {"unrouted": self.unrouted, "processors": [processor.to_plain() for processor in self.all]}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Processors:
-        """What `to_plain` wrote, or a person."""
+        """Return the processors that `to_plain` or a person wrote."""
         if not isinstance(plain, Mapping) or not isinstance(plain.get("processors"), (list, tuple)):
-            raise InvalidInput("processors are written as an object with a list called processors")
+            raise InvalidInput("invalid processors: expected an object with a list called processors")
         unknown = [str(key) for key in plain if key not in ("processors", "unrouted")]
         if unknown:
-            raise InvalidInput(f"beside processors and unrouted there is no {', '.join(unknown)[:80]}")
+            raise InvalidInput(f"unknown field {', '.join(unknown)[:80]}: expected processors and unrouted")
         return cls(map(Processor.from_plain, plain["processors"]), plain.get("unrouted", "skip"))
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """Return the processors as JSON."""
         try:
             return json.dumps(self.to_plain(), separators=(",", ":"), ensure_ascii=True)
         except TypeError as error:
-            raise InvalidInput(f"these processors cannot be written as JSON: {error}; see their spark") from None
+            raise InvalidInput(f"processors cannot be written as JSON: {error}; check their spark arguments") from None
 
     def routes_json(self) -> str:
-        """What a job has to know, as JSON: all but what it was submitted with."""
+        """Return as JSON what a job has to know: everything but the arguments of its submission."""
         plain = self.to_plain()
-        plain["processors"] = [{k: v for k, v in one.items() if k != "spark"} for one in plain["processors"]]
+        plain["processors"] = [
+            {name: value for name, value in processor.items() if name != "spark"} for processor in plain["processors"]
+        ]
         return json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Processors:
-        """What `to_json` wrote."""
+        """Return the processors that `to_json` wrote."""
         try:
             plain = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"the processors are not JSON: {str(error)[:120]}") from None
+            raise InvalidInput(f"invalid JSON of processors: {str(error)[:120]}") from None
         return cls.from_plain(plain)
 
     @classmethod
-    def from_file(cls, path: Any) -> Processors:
+    def from_file(cls, path: str | PathLike[str]) -> Processors:
         """Read processors from a file: `.json`, or `.toml` with a `[[processors]]` for each (Python 3.11 and later)."""
         from pathlib import Path  # not at the top: a DAG that names its processors itself reads no file
 
@@ -322,7 +316,7 @@ class Processors:
         try:
             text = file.read_text("utf-8")
         except (OSError, UnicodeError) as error:
-            raise InvalidInput(f"the processors cannot be read from {file}: {error}") from None
+            raise InvalidInput(f"cannot read processors from {file}: {error}") from None
         try:
             if file.suffix == ".toml":
                 return cls.from_plain(_read_toml(text))
@@ -330,21 +324,25 @@ class Processors:
                 return cls.from_json(text)
         except (ValueError, InvalidInput) as error:
             raise InvalidInput(f"{file}: {error}") from None
-        raise InvalidInput(f"processors are read from a .toml or .json file, not from {file.name!r}")
+        raise InvalidInput(f"invalid file of processors {file.name!r}: expected .toml or .json")
+
+
+def _rule(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns))
 
 
 def part_of(origin: str, parts: int) -> int:
-    """Which of so many parts an origin belongs to, the same in every process and for ever."""
+    """Return the part of an origin among this many, equal in every process and for ever."""
     return crc32(origin.encode("utf-8", "surrogatepass")) % parts
 
 
 def _settings(processor: Processor) -> str:
-    """Processors of which this is equal can share a job."""
+    """Return a key of processors that can share a job."""
     return json.dumps([processor.where, processor.spark], sort_keys=True, default=repr)
 
 
 def _share(open_: list[Part], processor: Processor, messages: int, share_below: int, found: list[Part]) -> None:
-    """Give a processor with few messages to a job that has room, or open one."""
+    """Add a processor with few messages to a job that has room, or open one."""
     for part in open_:
         if part["messages"] + messages <= share_below:
             part["processors"].append(processor.name)
@@ -359,7 +357,7 @@ def _share(open_: list[Part], processor: Processor, messages: int, share_below: 
 
 
 def _split(processor: Processor, origins: Mapping[str, int], messages: int, share_below: int) -> list[Part]:
-    """Cut one processor's origins into jobs, none of them without work."""
+    """Divide one processor's origins into jobs, none of them without work."""
     worth = max(1, -(-messages // share_below)) if share_below else len(origins)
     parts = min(processor.split, len(origins), worth)
     counts = [0] * parts
@@ -385,7 +383,7 @@ def _read_toml(text: str) -> Any:
 
         toml: Any = import_module("tomllib")
     except ImportError:
-        raise InvalidInput("TOML is read from Python 3.11 on; write the processors as .json") from None
+        raise InvalidInput("TOML requires Python 3.11 or later; write the processors as .json") from None
     return toml.loads(text)
 
 

@@ -1,12 +1,11 @@
-"""Traces, for those who want them: from whoever sends, through the block, to what became of the message.
+"""Tracing: trace contexts in messages, spans of blocks, and spans of outcomes.
 
-Whoever opens a queue with `traces=True`, or sets `AIRFLOW_MQ_TRACES=1`, has messages carry the W3C trace context of
-the span that is active when they are sent, if that is sampled: a header or two beside the payload. Nobody else pays
-anything. What a block does is told by spans that link to the messages' contexts; what became of a message, by a span
-in the message's own trace, for so many messages of a block and no more.
+With `MessageQueue(traces=True)` or `AIRFLOW_MQ_TRACES=1`, messages carry the W3C trace context of the span that is
+active when they are sent, if it is sampled: one or two headers. Otherwise tracing costs nothing. Spans of a block link
+to the contexts of its messages. The outcome of a message is a span in the message's own trace, for a limited number of
+messages per block.
 
-OpenTelemetry is optional: where it is not installed, nothing is carried and nothing told. And nothing that goes
-wrong here goes further than the log.
+OpenTelemetry is optional: without it, no context is carried and no span recorded. Errors of tracing are only logged.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ from typing import Any, TypeVar
 
 log = logging.getLogger("airflow_mq.tracing")
 
-#: Says for all queues of a process whether their messages carry traces.
+#: Environment variable: whether the messages of all queues of a process carry traces.
 VARIABLE = "AIRFLOW_MQ_TRACES"
-#: Where a job finds the context that it goes on with, as W3C names it.
+#: Environment variables with the parent context of a job, as W3C names them.
 PARENT, STATE = "TRACEPARENT", "TRACESTATE"
-#: How many links a span has at most.
+#: Largest number of links of a span.
 LINKS = 128
-#: Of how many messages of a block the outcome is told by a span of their own.
+#: Largest number of messages of a block whose outcomes get spans of their own.
 OUTCOMES = 64
-#: Seconds for which the end of a job waits until its spans have left.
+#: Seconds that the end of a job waits for the export of its spans.
 PATIENCE = 5.0
 
-#: A trace context as it travels.
+#: A trace context as headers.
 Carrier = Mapping[str, str]
 T = TypeVar("T")
 
 
-def wanted(said: bool | None = None) -> bool:
-    """Whether messages carry traces: as it is said, or as the environment says."""
-    if said is not None:
-        return said
+def wanted(configured: bool | None = None) -> bool:
+    """Return whether messages carry traces: as configured, else as the environment sets it."""
+    if configured is not None:
+        return configured
     return os.environ.get(VARIABLE, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 @cache
 def _api() -> Any:
-    """OpenTelemetry's API; nothing, where it is not installed."""
+    """Return OpenTelemetry's API, or None if it is not installed."""
     try:
         return import_module("opentelemetry.trace")
     except ImportError:
-        log.warning("traces are wanted, and OpenTelemetry is not installed: pip install 'airflow-mq[otel]'")
+        log.warning("traces are enabled, but OpenTelemetry is not installed: pip install 'airflow-mq[otel]'")
         return None
 
 
@@ -61,12 +60,12 @@ def _propagator() -> Any:
 
 
 def carrying() -> dict[str, str]:
-    """The context of the active span, as headers; nothing, where none is active, or it is not sampled."""
+    """Return the context of the active span as headers; empty without an active, sampled span."""
     api = _api()
     if api is None:
         return {}
-    told = api.get_current_span().get_span_context()
-    return _carrier_of(api.get_current_span()) if told.is_valid and told.trace_flags.sampled else {}
+    context = api.get_current_span().get_span_context()
+    return _carrier_of(api.get_current_span()) if context.is_valid and context.trace_flags.sampled else {}
 
 
 def _carrier_of(span: Any) -> dict[str, str]:
@@ -76,7 +75,7 @@ def _carrier_of(span: Any) -> dict[str, str]:
 
 
 def _context_of(carrier: Carrier | None) -> Any:
-    """The span context that travelled; nothing, where what travelled is none."""
+    """Return the span context of headers, or None if they hold none."""
     api = _api()
     if api is None or not carrier:
         return None
@@ -85,42 +84,39 @@ def _context_of(carrier: Carrier | None) -> Any:
 
 
 def is_traced(headers: Carrier) -> bool:
-    """Whether a message carries a trace."""
+    """Return whether a message carries a trace."""
     return "traceparent" in headers
 
 
 def handed_on(sent: Sequence[tuple[Any, ...]], headers: Carrier) -> list[tuple[Any, ...]]:
-    """What the processor of a message sends goes on with that one's trace, unless it says another.
+    """Return sent messages with the trace of the processed message, unless they carry another one.
 
     :param sent: origin and payload, and headers if there are any.
-    :param headers: of the message that was processed.
+    :param headers: headers of the message that was processed.
     """
     if not is_traced(headers):
         return list(sent)
     carried = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
-    own = [one[2] if len(one) > 2 else {} for one in sent]
-    return [one if is_traced(its) else (*one[:2], {**carried, **its}) for one, its in zip(sent, own)]
+    own = [message[2] if len(message) > 2 else {} for message in sent]
+    return [message if is_traced(given) else (*message[:2], {**carried, **given}) for message, given in zip(sent, own)]
 
 
-# -- spans --
-
-
-def harmless(tell: Callable[..., T]) -> Callable[..., T | None]:
-    """What this does may fail: then there is a line in the log, and that is all."""
+def harmless(function: Callable[..., T]) -> Callable[..., T | None]:
+    """Return the function with its errors logged instead of raised."""
 
     def attempt(*args: Any, **kwargs: Any) -> T | None:
         try:
-            return tell(*args, **kwargs)
+            return function(*args, **kwargs)
         except Exception as error:
-            # What it says may hold an address with a secret in it.
-            log.warning("what happens here is not told (%s)", type(error).__name__)
+            # The text of the error may contain an address with a secret.
+            log.warning("tracing failed (%s)", type(error).__name__)
             return None
 
     return attempt
 
 
 def now() -> int:
-    """The time as spans have it."""
+    """Return the time as spans store it."""
     return time.time_ns()
 
 
@@ -129,9 +125,9 @@ def tell(
     name: str, began: int, *, kind: str = "INTERNAL", parent: Carrier | None = None, links: Sequence[Carrier] = (),
     ended: int | None = None, wrong: str | None = None, **attributes: Any,
 ) -> dict[str, str]:  # fmt: skip
-    """A span of what is over; tells its context, to travel on.
+    """Record a span of completed work; return its context as headers.
 
-    Its parent is the span that is active, else what is said, else the one trace that all links are of.
+    Its parent is the active span, else `parent`, else the one trace that contains all links.
     """
     api = _api()
     if api is None:
@@ -147,12 +143,12 @@ def tell(
 def span(
     name: str, *, on: bool = True, kind: str = "INTERNAL", parent: Carrier | None = None, **attributes: Any
 ) -> Iterator[dict[str, str]]:
-    """A span around what is done here, active meanwhile; gives its context, to travel on."""
+    """Record a span around a block of code, active meanwhile; yield its context as headers."""
     begun = _begin(name, kind, parent, attributes) if on else None
     if not begun:
         yield {}
         return
-    # What is raised is named and not quoted: its text may be the words of a message.
+    # Record only the type of an exception: its text may quote a message.
     with _api().use_span(begun, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield _carrier_of(begun)
@@ -170,7 +166,7 @@ def _begin(name: str, kind: str, parent: Carrier | None, attributes: Mapping[str
 def tell_outcome(
     name: str, began: int, carried: Carrier, block: Carrier | None, wrong: str | None, **attributes: Any
 ) -> None:
-    """A span in a message's own trace, linked to the block that it was in."""
+    """Record a span in a message's own trace, linked to its block."""
     api, parent = _api(), _context_of(carried)
     if parent is None:
         return
@@ -185,35 +181,32 @@ def _start(
     name: str, kind: str, context: Any, links: Sequence[Carrier], attributes: Mapping[str, Any], began: int | None
 ) -> Any:
     api = _api()
-    linked = [api.Link(found) for one in links[:LINKS] if (found := _context_of(one)) is not None]
-    said = {"messaging.system": "airflow_mq", **attributes}
-    told = {key: value for key, value in said.items() if value is not None}
+    linked = [api.Link(found) for link in links[:LINKS] if (found := _context_of(link)) is not None]
+    known = {key: value for key, value in attributes.items() if value is not None}
+    known = {"messaging.system": "airflow_mq", **known}
     tracer = api.get_tracer("airflow_mq")
     return tracer.start_span(
-        name, context=context, kind=api.SpanKind[kind], attributes=told, links=linked, start_time=began
+        name, context=context, kind=api.SpanKind[kind], attributes=known, links=linked, start_time=began
     )
 
 
-def _parent(said: Carrier | None, links: Sequence[Carrier]) -> Any:
-    """The context of which a span is a child: none for the one that is active anyway."""
+def _parent(given: Carrier | None, links: Sequence[Carrier]) -> Any:
+    """Return the parent context of a span, or None for the active span."""
     api = _api()
     if api.get_current_span().get_span_context().is_valid:
         return None
-    found = _context_of(said)
+    found = _context_of(given)
     if found is None:
-        linked = [one for one in map(_context_of, links) if one is not None]
-        # What is all of one trace goes on with it; of many, each has its link.
-        if len({one.trace_id for one in linked}) == 1:
+        linked = [context for context in map(_context_of, links) if context is not None]
+        # A span whose links are of one trace joins it; otherwise each link stands for itself.
+        if len({context.trace_id for context in linked}) == 1:
             found = linked[0]
     return None if found is None else api.set_span_in_context(api.NonRecordingSpan(found))
 
 
-# -- a message at its processor --
-
-
 @contextmanager
 def within(headers: Carrier) -> Iterator[None]:
-    """The message's own context is active: what its processor tells of itself joins the message's trace."""
+    """Activate the message's own context: spans of its processor join the message's trace."""
     context = _attach(headers)
     try:
         yield
@@ -229,11 +222,8 @@ def _attach(headers: Carrier) -> Any:
     return import_module("opentelemetry.context").attach(_propagator().extract(headers))
 
 
-# -- processes of their own --
-
-
 def environment(carrier: Carrier) -> dict[str, str]:
-    """What a process is told that goes on with a trace."""
+    """Return environment variables for a process that continues a trace."""
     if not carrier.get("traceparent"):
         return {}
     state = carrier.get("tracestate")
@@ -242,9 +232,9 @@ def environment(carrier: Carrier) -> dict[str, str]:
 
 @contextmanager
 def job(name: str, **attributes: Any) -> Iterator[None]:
-    """A span around a process that was told of a trace by its environment; its spans have left when this ends.
+    """Record a span around a process that continues a trace of its environment, and export all spans at its end.
 
-    Where they go is said by OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_ENDPOINT` and its kin.
+    OpenTelemetry's own variables configure the export, such as `OTEL_EXPORTER_OTLP_ENDPOINT`.
     """
     if not os.environ.get(PARENT) or not wanted():
         yield
@@ -259,18 +249,18 @@ def job(name: str, **attributes: Any) -> Iterator[None]:
             harmless(provider.force_flush)(int(PATIENCE * 1000))
 
 
-#: The provider that was made here: nobody else has its spans leave.
+#: Providers made here: only this module exports their spans.
 _own: list[Any] = []
 
 
 @harmless
 def is_provided() -> bool:
-    """Whether there is something that spans are told to, or no OpenTelemetry to tell them."""
+    """Return whether spans are exported, or OpenTelemetry is not installed."""
     return _api() is None or bool(_known())
 
 
 def flush() -> None:
-    """Have the spans leave of which nobody else takes care."""
+    """Export the spans of providers that this module made."""
     for provider in _own:
         harmless(provider.force_flush)(int(PATIENCE * 1000))
 
@@ -282,7 +272,7 @@ def _known() -> Any:
 
 @harmless
 def provide() -> Any:
-    """The provider of tracers; one by the environment, where nobody made any."""
+    """Return the tracer provider; configure one from the environment if there is none."""
     api = _api()
     if api is None:
         return None
@@ -301,7 +291,7 @@ def provide() -> Any:
 
 
 def _exporter() -> Any:
-    """As OpenTelemetry's variables name it; Airflow takes the same."""
+    """Return the exporter that OpenTelemetry's variables name, as Airflow does."""
     name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()
     if name == "none":
         return None

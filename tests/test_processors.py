@@ -122,13 +122,13 @@ def test_a_toml_file(tmp_path: Path) -> None:
         ({"origins": [7]}, "1 to 255"),
         ({"shape": "row"}, "'message' or 'arrow' or 'dataframe'"),
         ({"where": "yarn"}, "'spark' or 'in place'"),
-        ({"where": "in place", "shape": "dataframe"}, "needs Spark"),
-        ({"where": "in place", "spark": {"conf": {}}}, "leave it out"),
+        ({"where": "in place", "shape": "dataframe"}, "requires Spark"),
+        ({"where": "in place", "spark": {"conf": {}}}, "cannot have spark arguments; remove them"),
         ({"split": 0}, "from 1 to"),
         ({"split": True}, "from 1 to"),
-        ({"spark": {"application": "x.py"}}, "cannot name application"),
+        ({"spark": {"application": "x.py"}}, "cannot set application"),
         ({"spark": ["conf"]}, "by name"),
-        ({"colour": "red"}, "has no colour"),
+        ({"colour": "red"}, "unknown field of a processor colour"),
     ],
 )
 def test_what_no_processor_can_be(what: dict[str, Any], said: str) -> None:
@@ -139,13 +139,13 @@ def test_what_no_processor_can_be(what: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[", "not JSON"),
+        ("[", "invalid JSON"),
         ("[]", "a list called processors"),
         ('{"processors": []}', "at least one"),
         ('{"processors": [{"name": "a"}]}', "no function"),
         ('{"processors": [3]}', "an object with name"),
-        ('{"processors": [{"name": "a", "function": "m:f"}], "more": 1}', "there is no more"),
-        ('{"processors": [{"name": "a", "function": "m:f"}, {"name": "a", "function": "m:g"}]}', "called a"),
+        ('{"processors": [{"name": "a", "function": "m:f"}], "more": 1}', "unknown field more"),
+        ('{"processors": [{"name": "a", "function": "m:f"}, {"name": "a", "function": "m:g"}]}', "duplicate name of processors a"),
         ('{"processors": [{"name": "a", "function": "m:f"}], "unrouted": "lose"}', "'pause' or 'refuse'"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_no_processors_can_be(text: str, said: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("processors: []")
     (tmp_path / "p.json").write_text("{")
-    for name, said in (("p.yaml", r"\.toml or \.json"), ("p.json", "p.json: .*not JSON"), ("none.json", "none.json")):
+    for name, said in (("p.yaml", r"\.toml or \.json"), ("p.json", "p.json: .*invalid JSON"), ("none.json", "none.json")):
         with pytest.raises(InvalidInput, match=said):
             Processors.from_file(tmp_path / name)
 

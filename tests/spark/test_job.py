@@ -197,8 +197,8 @@ def test_what_cannot_be_meant_is_told_in_one_line(
         (["--nonsense", "x"], 2, "--nonsense"),
         (["--routes"], 2, "--routes needs a value"),
         (["--processors", "a"], 2, "--routes is missing"),
-        (["--routes", "{", "--processors", "all"], 1, "not JSON"),
-        (["--routes", processors().routes_json(), "--processors", "none"], 1, "no processor is called 'none'"),
+        (["--routes", "{", "--processors", "all"], 1, "invalid JSON of processors"),
+        (["--routes", processors().routes_json(), "--processors", "none"], 1, "unknown processor 'none'"),
         (["--routes", processors().routes_json(), "--processors", "all"], 1, "AIRFLOW_MQ_STORE is not set"),
         (
             ["--routes", processors().routes_json(), "--processors", "all", "--exchange", str(tmp_path)],
