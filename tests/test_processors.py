@@ -145,7 +145,10 @@ def test_what_no_processor_can_be(what: dict[str, Any], said: str) -> None:
         ('{"processors": [{"name": "a"}]}', "no function"),
         ('{"processors": [3]}', "an object with name"),
         ('{"processors": [{"name": "a", "function": "m:f"}], "more": 1}', "unknown field more"),
-        ('{"processors": [{"name": "a", "function": "m:f"}, {"name": "a", "function": "m:g"}]}', "duplicate name of processors a"),
+        (
+            '{"processors": [{"name": "a", "function": "m:f"}, {"name": "a", "function": "m:g"}]}',
+            "duplicate name of processors a",
+        ),
         ('{"processors": [{"name": "a", "function": "m:f"}], "unrouted": "lose"}', "'pause' or 'refuse'"),
     ],
 )
@@ -157,7 +160,11 @@ def test_what_no_processors_can_be(text: str, said: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("processors: []")
     (tmp_path / "p.json").write_text("{")
-    for name, said in (("p.yaml", r"\.toml or \.json"), ("p.json", "p.json: .*invalid JSON"), ("none.json", "none.json")):
+    for name, said in (
+        ("p.yaml", r"\.toml or \.json"),
+        ("p.json", "p.json: .*invalid JSON"),
+        ("none.json", "none.json"),
+    ):
         with pytest.raises(InvalidInput, match=said):
             Processors.from_file(tmp_path / name)
 

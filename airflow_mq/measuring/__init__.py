@@ -1,7 +1,7 @@
-"""What the steps of servicing cost on this store and this machine: a ring's costs, measured.
+"""Measurement of the costs of a ring on this store and this machine.
 
-A real ring is made beside the store (a schema of the same database, a file in the same folder), its steps
-are taken and timed, and everything of it is removed again. The user's rings are never touched.
+A temporary ring is created beside the store: a schema of the same database, or a file in the same folder. Its steps are
+timed, and all of it is removed again. The user's rings are never touched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A store beside a store, for as long as something is measured; removed whatever happens.
+"""Temporary store beside a store, removed after a measurement.
 
-Whoever is killed before that leaves it behind: the next one removes what nobody holds any more.
+A killed measurement leaves its store behind; the next one removes stores that no process holds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 @contextmanager
 def beside(address: StoreAddress) -> Iterator[StoreAddress]:
-    """An empty store in the same place as this one."""
+    """Open an empty store in the same place as this one."""
     make = _sqlite_beside if address.driver == "sqlite" else _postgres_beside
     with make(address) as made:
         yield made
@@ -53,7 +53,7 @@ def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
 
 
 def _escaped(name: str) -> str:
-    """A name that a pattern takes as it is."""
+    """Return a name with the special characters of patterns escaped."""
     return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in name)
 
 
@@ -72,14 +72,14 @@ def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     made = replace(address, schema=f"{_SCHEMA}{secrets.token_hex(4)}")
     with translated(), connect(address) as connection:
         _drop_left_behind(connection)
-        # Held by this session, so that others see that somebody measures here.
+        # This session holds a lock, so that others see that a measurement runs.
         connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (made.schema,))
         try:
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.schema)))
         except errors.InsufficientPrivilege:
             raise Refused(
-                f"measuring makes a schema of its own beside {address.schema!r} and removes it again; "
-                f"{address.user!r} may not: GRANT CREATE ON DATABASE {address.database} TO {address.user}"
+                f"{address.user!r} cannot create a temporary schema beside {address.schema!r}: measuring requires one; "
+                f"GRANT CREATE ON DATABASE {address.database} TO {address.user}"
             ) from None
         try:
             upgrade(made)
@@ -89,7 +89,7 @@ def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
 
 
 def _drop_left_behind(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Remove the schemas that nobody holds any more."""
+    """Remove the schemas that no session holds."""
     rows = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (_SCHEMA,)).fetchall()
     for (name,) in rows:
         held = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (name,)).fetchone()

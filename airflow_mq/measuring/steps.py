@@ -1,8 +1,8 @@
-"""Every step of servicing, taken on a real ring and timed.
+"""Steps of servicing, taken on a real ring and timed.
 
-No step can be timed by itself: a block does many of them in one transaction. So blocks are timed that
-differ in one step, taken many times, and what they differ by is divided by how many times it was taken.
-All of it is done once per repetition, in turn, so that a machine that is slow for a while is slow for all.
+A single step cannot be timed: a block takes many of them in one transaction. So the measurement times blocks that
+differ in one step, taken many times, and divides the difference by that number. Every repetition measures each step
+once, so that a phase in which the machine is slow affects all steps alike.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..queue import Block, MessageQueue, Report
 from ..store import Store, StoreAddress, open_store
 from .scratch import beside
 
-#: How many queues, pages and messages are taken at once, so that a single one can be told.
+#: Numbers of queues, pages and messages per block, so that a single one is measurable.
 QUEUES, PAGES, ITEMS = 192, 192, 4096
-#: Bytes of a message; what is in it does not matter to any step.
+#: Size of a message; its content does not matter.
 SIZE = 20
 REPEATS = 9
 
 METHODS = {
-    "bump_service_head": "a block that finds nothing: planned and settled, which takes and lets go of the ring twice",
+    "bump_service_head": "a block that finds nothing: planned and settled, which acquires and releases the ring twice",
     "set_service_head": "one call that makes another ready queue the head",
     "service_queue_base": f"a block over {QUEUES} paused queues, less one that finds nothing, by {QUEUES}",
     "service_page_base_completion": f"a queue of {PAGES} pages of one message, less one of one page, by {PAGES - 1}, "
@@ -40,7 +40,8 @@ METHODS = {
     "service_page_item": f"a queue of {ITEMS} messages in a page, less one of one message, by {ITEMS - 1}",
     "ready_ring_unknit": f"a block that empties {QUEUES} queues of one message, less one that finds nothing, by "
     f"{QUEUES}, less queue, page and item",
-    "ready_ring_knit": f"the same where the queues were not in the ring before, less where they were, by {QUEUES}",
+    "ready_ring_knit": "a block over queues that were not in the ring before, less one over queues that were, by "
+    "{QUEUES}",
     "execute_overweight_page_updated": "one message executed by hand whose page keeps another",
     "execute_overweight_page_removed": "one message executed by hand that was the last of its page",
     "reap_page": "one old page reaped, with the message it held",
@@ -49,22 +50,22 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What a step costs, in milliseconds."""
+    """Cost of a step, in milliseconds."""
 
     step: str
     median: float
-    #: A quarter of the repetitions took less, and a quarter took more.
+    #: Lower and upper quartile of the repetitions.
     low: float
     high: float
     how: str
 
 
 def measure(
-    address: StoreAddress, repeats: int = REPEATS, tell: Callable[[str, float], None] | None = None
+    address: StoreAddress, repeats: int = REPEATS, progress: Callable[[str, float], None] | None = None
 ) -> list[Measured]:
-    """Measure every step on a ring beside this store; the settings of its own rings do not matter to that."""
+    """Measure every step on a ring beside this store; the settings of the store's rings do not matter."""
     if not 3 <= repeats <= 1000:
-        raise InvalidInput(f"measuring is repeated 3 to 1,000 times, not {repeats!r}")
+        raise InvalidInput(f"invalid repeats {repeats!r}: expected 3 to 1,000")
     found: dict[str, list[float]] = {step: [] for step in METHODS}
     with beside(address) as made:
         store = open_store(made)
@@ -72,8 +73,8 @@ def measure(
             bench = _Bench(store)
             bench.once()
             for number in range(1, repeats + 1):
-                if tell is not None:
-                    tell(f"{number} of {repeats}", (number - 1) / repeats)
+                if progress is not None:
+                    progress(f"{number} of {repeats}", (number - 1) / repeats)
                 for step, seconds in bench.once().items():
                     found[step].append(1000 * seconds)
         finally:
@@ -87,16 +88,16 @@ def _measured(step: str, times: Sequence[float]) -> Measured:
 
 
 def costs_of(measured: Sequence[Measured], per_millisecond: int = 1) -> Costs:
-    """The costs of a ring that counts so many units of time to the millisecond: medians, rounded up."""
-    return Costs(**{one.step: Weight(ceil(one.median * per_millisecond), 0) for one in measured})
+    """Return the costs of a ring with this many units of time per millisecond: medians, rounded up."""
+    return Costs(**{cost.step: Weight(ceil(cost.median * per_millisecond), 0) for cost in measured})
 
 
 class _Bench:
-    """Rings in a store of their own, each used once."""
+    """Rings in a temporary store, each used once."""
 
     def __init__(self, store: Store[object]) -> None:
         self.store = store
-        # Steps are the same in every order; the contract's takes each of them once.
+        # Steps are equal in every order; the contract's takes each of them once.
         self.config = RingConfig(
             order="rotation", service_weight=Weight(1 << 40, 1 << 40), heap_size=1 << 17, max_stale=0,
             weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)),
@@ -105,7 +106,7 @@ class _Bench:
 
     @contextmanager
     def ring(self, **settings: object) -> Iterator[MessageQueue]:
-        """A new ring, set like this."""
+        """Create a ring with these settings."""
         self.number += 1
         name = f"r{self.number}"
         with_settings = RingConfig.from_json({**self.config.to_json(), **settings})
@@ -113,7 +114,7 @@ class _Bench:
         yield MessageQueue(self.store, name, actor="measuring")
 
     def once(self) -> dict[str, float]:
-        """Every step once: what it took, in seconds."""
+        """Take every step once; return their times in seconds."""
         nothing, one = self.empty(), self.of_one_queue(1)
         item = (self.of_one_queue(ITEMS) - one) / (ITEMS - 1)
         base = (self.paused() - nothing) / QUEUES
@@ -134,8 +135,6 @@ class _Bench:
             "execute_overweight_page_removed": removed,
             "reap_page": self.reaped(),
         }
-
-    # The blocks that are timed.
 
     def empty(self) -> float:
         with self.ring() as queue:
@@ -163,7 +162,7 @@ class _Bench:
             return _block(queue)
 
     def halved(self) -> float:
-        """The second message of each queue would fit a block, and does not fit what the first ones left of it."""
+        """Time a block in which the second message of each queue fits a block, but not the rest of this one."""
         with self.ring() as queue:
             limit = Weight(QUEUES, 1 << 40)
             two = [Message(bytes(SIZE)), Message(bytes(SIZE), weight=limit)]
@@ -199,16 +198,16 @@ class _Bench:
 
 
 def _nothing(delivery: object) -> None:
-    """A processor that costs nothing."""
+    """Process a message without any work."""
 
 
 def _knit(queue: MessageQueue) -> None:
-    """Let what was sent lie in pages, and its queues in the ring: a block that nothing fits looks at them."""
+    """Cut sent messages into pages and knit their queues, by a block in which no message fits."""
     queue.blocks.release(queue.blocks.plan(limit=Weight(0, 0)))
 
 
 def _block(queue: MessageQueue, limit: Weight | None = None) -> float:
-    """A block in which everything is done at once: planned, reported, settled."""
+    """Time a block in which all messages are done: planned, reported, settled."""
 
     def work() -> None:
         block = queue.blocks.plan(limit=limit)

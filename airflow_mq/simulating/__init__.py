@@ -1,9 +1,9 @@
-"""What would have happened under another policy: replay arrivals, and compare who waits and who gets what.
+"""Simulation: replay arrivals under several policies, and compare waits and shares.
 
-A *scenario* tells what arrives before which block: written by hand, drawn by a seed, or recorded from a
-queue. A *policy* tells how blocks are filled. `simulate` plans and settles every block by the code that
-does it in earnest, over a store that forgets; so it finds what real blocks find with the same arrivals, if
-every message is done for what it was weighed at.
+A *scenario* lists what arrives before each block: written by hand, drawn from a seed, or recorded from a queue. A
+*policy* defines how blocks are filled. `simulate` plans and settles every block with the production code, over a store
+that is discarded. Its results equal those of real blocks with the same arrivals, if every message is done for its
+predicted weight.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policies side by side, as one picture that needs nothing else: SVG, with every name escaped."""
+"""Picture of policies side by side: self-contained SVG, with every name escaped."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from html import escape
 from .running import Simulated
 from .scenario import Scenario
 
-#: Origins that get a colour of their own; the others share one.
+#: Colours of origins; further origins share one.
 COLOURS = ("#1b7f5c", "#3b6fb6", "#c9803a", "#8a5aa8", "#b84a5a", "#5a8f9a", "#a39a2e", "#6b6f78")
 OTHERS = "#c8ccd2"
 INK, PALE = "#22262b", "#8a8f98"
-#: More blocks than this are drawn together, several in a column.
+#: Number of columns; with more blocks, several share a column.
 COLUMNS = 160
 _WIDTH, _LEFT, _PANEL, _TOP, _GAP = 980, 20, 150, 74, 62
 _CHART, _BARS = 520, 330
 
 
 def draw(scenario: Scenario, simulated: Sequence[Simulated]) -> str:
-    """The picture: what each block gave to whom, and each origin's share and longest wait."""
+    """Return the picture: granted weight per block and origin, and each origin's share and longest wait."""
     named = _named(simulated)
     rows = max(len(named) + 1, 4)
     panel = max(_PANEL, 18 * rows + 10)
@@ -37,18 +37,18 @@ def draw(scenario: Scenario, simulated: Sequence[Simulated]) -> str:
         ),
         *_legend(named),
     ]
-    for number, one in enumerate(simulated):
-        parts += _panel(one, named, _TOP + number * (panel + _GAP) + 26, panel)
+    for number, result in enumerate(simulated):
+        parts += _panel(result, named, _TOP + number * (panel + _GAP) + 26, panel)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _named(simulated: Sequence[Simulated]) -> list[str]:
-    """The origins that are drawn by name: those that waited longest under any policy, or got most."""
+    """Return the origins that are drawn by name: those with the longest waits or the most weight."""
     weights: dict[str, tuple[int, float]] = {}
-    for one in simulated:
-        for fared in one.origins:
+    for result in simulated:
+        for fared in result.origins:
             wait, got = weights.get(fared.origin, (0, 0.0))
-            granted = one.fairness.origin(fared.origin).granted
+            granted = result.fairness.origin(fared.origin).granted
             weights[fared.origin] = max(wait, fared.longest_wait), max(got, granted)
     by_wait = sorted(weights, key=lambda origin: (-weights[origin][0], origin))
     by_share = sorted(weights, key=lambda origin: (-weights[origin][1], origin))
@@ -69,31 +69,31 @@ def _legend(named: Sequence[str]) -> Iterator[str]:
         x += 30 + 7 * len(name)
 
 
-def _panel(one: Simulated, named: Sequence[str], top: float, height: float) -> Iterator[str]:
-    jain = "nobody was left wanting" if one.fairness.jain is None else f"Jain's index {one.fairness.jain:.3f}"
-    told = (
-        f"{one.policy.name} ({one.order}, {one.limit}): longest wait {one.longest_wait:,} blocks, mean "
-        f"{one.mean_wait:.1f}, {jain}, {one.left:,} left, blocks {one.filled:.0%} full"
+def _panel(result: Simulated, named: Sequence[str], top: float, height: float) -> Iterator[str]:
+    jain = "no queue was left wanting" if result.fairness.jain is None else f"Jain's index {result.fairness.jain:.3f}"
+    title = (
+        f"{result.policy.name} ({result.order}, {result.limit}): longest wait {result.longest_wait:,} blocks, mean "
+        f"{result.mean_wait:.1f}, {jain}, {result.left:,} left, blocks {result.filled:.0%} full"
     )
-    yield _text(_LEFT, top, told, bold=True)
+    yield _text(_LEFT, top, title, bold=True)
     top += 12
-    yield from _chart(one, named, top, height)
-    yield from _bars(one, named, _LEFT + _CHART + 30, top, height)
+    yield from _chart(result, named, top, height)
+    yield from _bars(result, named, _LEFT + _CHART + 30, top, height)
 
 
-def _chart(one: Simulated, named: Sequence[str], top: float, height: float) -> Iterator[str]:
-    """What each block gave to whom, stacked."""
+def _chart(result: Simulated, named: Sequence[str], top: float, height: float) -> Iterator[str]:
+    """Yield the stacked shares of each block."""
     colours = dict(zip(named, COLOURS))
-    each = -(-len(one.blocks) // COLUMNS) or 1
-    columns = [one.blocks[at : at + each] for at in range(0, len(one.blocks), each)]
+    each = -(-len(result.blocks) // COLUMNS) or 1
+    columns = [result.blocks[at : at + each] for at in range(0, len(result.blocks), each)]
     width = _CHART / max(len(columns), 1)
     yield _frame(_LEFT, top, _CHART, height)
     for number, blocks in enumerate(columns):
         sums: dict[str, float] = dict.fromkeys([*named, ""], 0.0)
         for block in blocks:
-            for origin, part in one.granted(block).items():
+            for origin, part in result.granted(block).items():
                 sums[origin if origin in colours else ""] += part / len(blocks)
-        # Two halves of a weight may both be used up by different origins: then it is shown to scale.
+        # Different origins may use up the two parts of a weight; the column is scaled then.
         scale = height / max(sum(sums.values()), 1.0)
         y = top + height
         for origin, part in sums.items():
@@ -104,19 +104,19 @@ def _chart(one: Simulated, named: Sequence[str], top: float, height: float) -> I
                     f'height="{part * scale:.2f}" fill="{colours.get(origin, OTHERS)}"/>'
                 )
     yield _text(_LEFT, top + height + 14, "block 1", colour=PALE)
-    yield _text(_LEFT + _CHART, top + height + 14, f"block {len(one.blocks):,}", colour=PALE, anchor="end")
+    yield _text(_LEFT + _CHART, top + height + 14, f"block {len(result.blocks):,}", colour=PALE, anchor="end")
 
 
-def _bars(one: Simulated, named: Sequence[str], left: float, top: float, height: float) -> Iterator[str]:
-    """Each origin's share, a line where it was promised, and its longest wait."""
+def _bars(result: Simulated, named: Sequence[str], left: float, top: float, height: float) -> Iterator[str]:
+    """Yield each origin's share, a mark at the promised share, and its longest wait."""
     half = (_BARS - 90) / 2
-    longest = max(one.longest_wait, 1)
-    fairs = [one.fairness.origin(origin) for origin in named]
+    longest = max(result.longest_wait, 1)
+    fairs = [result.fairness.origin(origin) for origin in named]
     largest = max([max(fair.received or 0, fair.promised or 0) for fair in fairs], default=0) or 1
     yield _text(left + 96, top + 8, "share | promised", colour=PALE)
     yield _text(left + 110 + half, top + 8, "longest wait", colour=PALE)
     for number, (origin, colour) in enumerate(zip(named, COLOURS)):
-        y, fair, fared = top + 16 + 18 * number, one.fairness.origin(origin), one.origin(origin)
+        y, fair, fared = top + 16 + 18 * number, result.fairness.origin(origin), result.origin(origin)
         yield _text(left + 90, y + 10, _short(origin, 13), anchor="end")
         if fair.received is not None and fair.promised is not None:
             yield _bar(left + 96, y, half * fair.received / largest, colour)
@@ -139,10 +139,9 @@ def _text(
     x: float, y: float, text: str, *, size: int = 12, bold: bool = False, colour: str = INK, anchor: str = "start"
 ) -> str:
     weight = ' font-weight="600"' if bold else ""
-    said = escape("".join(mark if mark.isprintable() else "\ufffd" for mark in text))
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"{weight}>{said}</text>'
-    )
+    shown = escape("".join(mark if mark.isprintable() else "\ufffd" for mark in text))
+    style = f'font-size="{size}" fill="{colour}" text-anchor="{anchor}"{weight}'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{shown}</text>'
 
 
 def _short(text: str, most: int) -> str:

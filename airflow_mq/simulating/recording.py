@@ -1,10 +1,9 @@
-"""What arrived at a queue, as far as it is still known: a scenario to replay.
+"""Recording: arrivals of a queue as a scenario, as far as they are still known.
 
-Of a message that waits, the store knows when it was sent. Of one that was processed, it knows the block
-that processed it and what it cost. It arrived before that block; and since a queue is left with messages
-only by a block that could not take more, all that ran in a row of such blocks and in the one that emptied
-the queue then is taken to have been there from the first of them on. So a backlog is replayed as a
-backlog, at its worst: as if all of it had come at once.
+The store knows when a waiting message was sent. Of a processed message it knows the block and the weight. The message
+arrived before that block. A queue is left with messages only by a block that could take no more. So all messages of a
+row of such blocks, and of the block that emptied the queue afterwards, count as present from the first of these blocks
+on. A backlog is thus replayed as if all of it had arrived at once: the worst case.
 """
 
 from __future__ import annotations
@@ -28,46 +27,46 @@ from ..queue.inspect.reading import SEQ_BITS, all_origins, ledger_pages
 from ..store.shelf import SqlShelf
 from .scenario import Arrival, Scenario
 
-#: What became of messages that a block had room for.
+#: Fates of messages that a block had room for.
 _TAKEN = {Fate.PROCESSED, Fate.DECLINED, Fate.BAD_FORMAT, Fate.CORRUPT, Fate.UNSUPPORTED, Fate.STACK_LIMIT}
 
 
 @dataclass(frozen=True)
 class _Page:
-    """A block of the ledger: its number, and its place among the ids of mails and events."""
+    """A block of the ledger: its number, and its position among the ids of inbox rows and events."""
 
     block: int
     id: int
-    #: By the names of books.
+    #: Lines by the names of books.
     entries: Mapping[str, Entry]
 
 
 def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenario:
-    """What arrived before each of the latest blocks, and what waits now, with the ring as it is set.
+    """Return the arrivals before each of the latest blocks and the waiting messages, with the ring's settings.
 
-    What waits and came after the last block arrives before one block more; the scenario ends with that.
+    Messages that arrived after the last block arrive before one more block, with which the scenario ends.
     """
     if not check_number(blocks, "a number of blocks"):
-        raise InvalidInput("record at least 1 block")
+        raise InvalidInput("invalid number of blocks 0: expected at least 1")
     with queue.session.snapshot() as (unit, shelf):
-        # One more than asked for: what is told begins behind it.
+        # One more block: the recorded ones begin behind it.
         pages = [
-            _Page(one.block, one.id, {book_name(its.origin, its.priority): its for its in one.entries})
-            for one in reversed(ledger_pages(unit, queue.session.ring_id, blocks + 1))
+            _Page(page.block, page.id, {book_name(entry.origin, entry.priority): entry for entry in page.entries})
+            for page in reversed(ledger_pages(unit, queue.session.ring_id, blocks + 1))
         ]
         begin = pages.pop(0).id if len(pages) > blocks else 0
         # The book of no origin holds no messages.
         names = [name for name in all_origins(unit, queue.session.ring_id) if name != MARK]
-        waiting = [one for name in names for one in _waiting(shelf, name, pages)]
+        waiting = [arrival for name in names for arrival in _waiting(shelf, name, pages)]
         standings = _standings(shelf, list(dict.fromkeys(map(origin_of, names))))
     found = [*_processed(queue, begin, pages), *waiting]
-    # Neighbours that are alike are one entry; a sort keeps the order of those of a block.
-    found.sort(key=lambda one: one.block)
+    # Equal neighbours become one entry. The sort is stable: it keeps the order within a block.
+    found.sort(key=lambda arrival: arrival.block)
     return Scenario(list(_together(found)), len(pages) + 1, queue.config, standings, name=name or queue.ring)
 
 
 def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Iterator[Arrival]:
-    """What these blocks processed, in the order of the blocks."""
+    """Yield the processed messages of these blocks, in the order of the blocks."""
     if not pages:
         return
     events: list[Event] = []
@@ -81,7 +80,7 @@ def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Itera
     for event in events:
         if event.address in by_hand:
             continue
-        # What was processed in place has no block. The ledger's page of that is written last, and ids are given out in
+        # A message processed in place has no block. Its page of the ledger is written last, and ids are given out in
         # order, to events and to pages of the ledger.
         after = bisect_left(ids, event.seq >> SEQ_BITS) if event.block is None else bisect_left(numbers, event.block)
         at = min(after, len(pages) - 1)
@@ -93,7 +92,7 @@ def _processed(queue: MessageQueue, begin: int, pages: Sequence[_Page]) -> Itera
 
 
 def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
-    """The first block of the row of those that left this queue with messages, up to this one."""
+    """Return the first block of the row that left this queue with messages, up to this one."""
     first = at
     for number in range(at - 1, -1, -1):
         entry = pages[number].entries.get(origin)
@@ -106,7 +105,7 @@ def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
 
 
 def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
-    """What waits of a queue, or is in flight: each before the block that was planned next after it was sent."""
+    """Yield the waiting and claimed messages of a queue, each before the block planned next after it was sent."""
     book = shelf.book(origin)
     while shelf.pull(book):
         pass
@@ -139,15 +138,15 @@ def _standings(shelf: SqlShelf, origins: Sequence[str]) -> dict[str, Standing]:
 
 
 def _together(arrivals: Sequence[Arrival]) -> Iterator[Arrival]:
-    """Neighbours that are alike, as one."""
+    """Merge equal neighbours."""
     last: Arrival | None = None
     count = 0
-    for one in arrivals:
-        if last is not None and replace(last, count=one.count) == one:
-            count += one.count
+    for arrival in arrivals:
+        if last is not None and replace(last, count=arrival.count) == arrival:
+            count += arrival.count
             continue
         if last is not None:
             yield replace(last, count=count)
-        last, count = one, one.count
+        last, count = arrival, arrival.count
     if last is not None:
         yield replace(last, count=count)

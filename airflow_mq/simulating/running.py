@@ -1,4 +1,4 @@
-"""Running a scenario under policies: real plans and settlements, over a store that forgets."""
+"""Runs of a scenario under policies: production plans and settlements, over a store that is discarded."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _RING = "simulated"
 
 @dataclass(frozen=True)
 class SimulatedOrigin:
-    """How an origin fared."""
+    """Results of one origin."""
 
     origin: str
     arrived: int
-    #: Of those: processed, set aside as too heavy, and still waiting at the end.
+    #: Of those: processed, set aside as too heavy, and waiting at the end.
     done: int
     set_aside: int
     left: int
-    #: In blocks, from arrival to start; what is left at the end has waited until then.
+    #: Waits in blocks, from arrival to start; waiting messages count until the end.
     mean_wait: float
     longest_wait: int
     priority: str = REGULAR
 
     @property
     def name(self) -> str:
-        """The origin, and that it is its high queue."""
+        """Name of the queue: the origin, and its priority if that is high."""
         return queue_name(self.origin, self.priority)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What became of a scenario under one policy."""
+    """Results of a scenario under one policy."""
 
     policy: Policy
     order: str
@@ -63,90 +63,88 @@ class Simulated:
 
     @property
     def done(self) -> int:
-        """How many messages were processed."""
-        return sum(one.done for one in self.origins)
+        """Number of processed messages."""
+        return sum(origin.done for origin in self.origins)
 
     @property
     def left(self) -> int:
-        """How many messages still wait at the end."""
-        return sum(one.left for one in self.origins)
+        """Number of messages that wait at the end."""
+        return sum(origin.left for origin in self.origins)
 
     @property
     def longest_wait(self) -> int:
-        """The longest wait of any message, in blocks."""
-        return max((one.longest_wait for one in self.origins), default=0)
+        """Longest wait of any message, in blocks."""
+        return max((origin.longest_wait for origin in self.origins), default=0)
 
     @property
     def mean_wait(self) -> float:
-        """The mean wait of all messages, in blocks."""
-        arrived = sum(one.arrived for one in self.origins)
-        return sum(one.mean_wait * one.arrived for one in self.origins) / arrived if arrived else 0.0
+        """Mean wait of all messages, in blocks."""
+        arrived = sum(origin.arrived for origin in self.origins)
+        return sum(origin.mean_wait * origin.arrived for origin in self.origins) / arrived if arrived else 0.0
 
     @property
     def filled(self) -> float:
-        """How full the blocks were, by the part of the weight that was scarcer."""
+        """Mean fill of the blocks, by the scarcer part of the weight."""
         parts = parts_of(self.limit)
         sums = [parts(block.planned.plus(block.overhead)) for block in self.blocks]
-        # A full block of a limit of nothing at all is nothing.
+        # The limit may be zero.
         return sum(sums) / (len(sums) * max(parts(self.limit), 1)) if sums else 0.0
 
     def origin(self, name: str, priority: str = REGULAR) -> SimulatedOrigin:
-        """How this origin fared."""
-        found = (one for one in self.origins if (one.origin, one.priority) == (name, priority))
+        """Return the results of an origin; empty ones if it sent nothing."""
+        found = (origin for origin in self.origins if (origin.origin, origin.priority) == (name, priority))
         return next(found, SimulatedOrigin(name, 0, 0, 0, 0, 0.0, 0, priority))
 
     def granted(self, block: ForeseenBlock) -> Mapping[str, float]:
-        """What each origin got of a block, as parts of a full one."""
+        """Return the granted weight of each origin in a block, as fractions of a full one."""
         parts = parts_of(self.limit)
         found: dict[str, float] = {}
-        for one in block.queues:
-            if one.granted != (0, 0):
-                found[one.origin] = found.get(one.origin, 0.0) + parts(one.granted) / max(parts(self.limit), 1)
+        for queue in block.queues:
+            if queue.granted != (0, 0):
+                found[queue.origin] = found.get(queue.origin, 0.0) + parts(queue.granted) / max(parts(self.limit), 1)
         return found
 
 
 def simulate(
-    scenario: Scenario, policies: Sequence[Policy] = (), tell: Callable[[str, float], None] | None = None
+    scenario: Scenario, policies: Sequence[Policy] = (), progress: Callable[[str, float], None] | None = None
 ) -> list[Simulated]:
-    """Run a scenario under each of these policies; under its own, or as its ring is set, where none is said.
+    """Run a scenario under each of these policies; by default under its own, or with its ring's settings.
 
-    :param tell: hears which policy it is at, and how far it is in all, from 0 to 1.
+    :param progress: called with the name of the policy and the total progress from 0 to 1.
     """
     chosen = list(policies) or list(scenario.policies) or [Policy(scenario.ring.order)]
-    names = [one.name for one in chosen]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidInput(
-            f"two policies are called {twice!r}; give each a name of its own, or nobody can tell them apart"
-        )
+    names = [policy.name for policy in chosen]
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise InvalidInput(f"duplicate name of policies {duplicate!r}: expected unique names")
     found = []
     for place, policy in enumerate(chosen):
-        at = partial(_told, tell, policy.name, place, len(chosen))
+        at = partial(_report, progress, policy.name, place, len(chosen))
         found.append(_simulate(scenario, policy, at))
     return found
 
 
-def _told(tell: Callable[[str, float], None] | None, name: str, place: int, count: int, part: float) -> None:
-    if tell is not None:
-        tell(name, (place + part) / count)
+def _report(progress: Callable[[str, float], None] | None, name: str, place: int, count: int, part: float) -> None:
+    if progress is not None:
+        progress(name, (place + part) / count)
 
 
-def _simulate(scenario: Scenario, policy: Policy, told: Callable[[float], None]) -> Simulated:
+def _simulate(scenario: Scenario, policy: Policy, report: Callable[[float], None]) -> Simulated:
     config = policy.config(scenario.ring)
-    if any(one.priority == HIGH for one in scenario.arrivals):
+    if any(arrival.priority == HIGH for arrival in scenario.arrivals):
         config = replace(config, high=True)
     limit = config.service_weight
     if limit is None:
-        raise ConfigRefused("a simulation needs the limit of a block: say limit = [time, size]")
+        raise ConfigRefused("no limit of a block: a simulation requires one; set limit = [time, size]")
     standings = _standings(scenario, policy)
     run = _Run(scenario, config, limit)
     with _empty_ring(config, standings) as queue, queue.store.reading() as unit:
         future = Foresight(queue.session, unit, Conditions(seed=scenario.block_seed(0)))
         for number in range(1, scenario.blocks + 1):
-            told((number - 1) / scenario.blocks)
+            report((number - 1) / scenario.blocks)
             arrivals = run.arriving(number)
             if arrivals:
-                future.unit.arrive(row for one in arrivals for row in rows_of(one, config))
+                future.unit.arrive(row for arrival in arrivals for row in rows_of(arrival, config))
             run.note(future.step(scenario.block_seed(number)))
     return run.simulated(policy, standings)
 
@@ -160,7 +158,7 @@ def _standings(scenario: Scenario, policy: Policy) -> dict[str, Standing]:
 
 @contextmanager
 def _empty_ring(config: RingConfig, standings: Mapping[str, Standing]) -> Iterator[MessageQueue]:
-    """A ring that is set like this, in a store of its own that goes afterwards."""
+    """Open a new ring with these settings, in a temporary store."""
     with tempfile.TemporaryDirectory(prefix="airflow_mq_simulation_") as folder:
         address = sqlite_address(str(Path(folder).resolve() / "store.db"))
         upgrade(address)
@@ -173,10 +171,10 @@ def _empty_ring(config: RingConfig, standings: Mapping[str, Standing]) -> Iterat
 
 
 def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
-    """The rows of mail that these messages are sent as, without their bytes."""
+    """Yield the inbox rows in which these messages are sent, without their bytes."""
     size, weight = arrival.size, arrival.weight
     if size > config.max_message_len:
-        # It is kept apart, and what lies in its page only refers to it; it costs what all of it costs.
+        # An external payload: its page holds only a reference, and its weight is that of the whole payload.
         size, weight = 1, weight or config.weigher.weigh(size)
     message: bytes | Message = bytes(size)
     if weight is not None:
@@ -184,40 +182,41 @@ def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
     packed = Packer(config, {}, priority=arrival.priority).pack_one(
         arrival.origin, [message] * arrival.count, config.max_message_len
     )  # fmt: skip
-    for one in packed:
-        yield one.row._replace(heap=b"")
+    for packet in packed:
+        yield packet.row._replace(heap=b"")
 
 
 class _Run:
-    """What a run adds up to."""
+    """Sums over a run."""
 
     def __init__(self, scenario: Scenario, config: RingConfig, limit: Weight) -> None:
         self.scenario, self.config, self.limit = scenario, config, limit
         self.parts = parts_of(limit)
         self.by_block: dict[int, list[Arrival]] = {}
-        for one in scenario.arrivals:
-            self.by_block.setdefault(one.block, []).append(one)
-        #: What waits, by the names of books: since which block, how many, and what each costs in parts of a block.
+        for arrival in scenario.arrivals:
+            self.by_block.setdefault(arrival.block, []).append(arrival)
+        #: Waiting messages by the names of books: since which block, their number, and the weight of each in parts of a
+        #: block.
         self.waiting: dict[str, deque[list[int]]] = {}
         self.sums: dict[str, dict[str, Any]] = {}
         self.blocks: list[ForeseenBlock] = []
         self.rounds: list[Round] = []
 
     def arriving(self, block: int) -> list[Arrival]:
-        """What arrives before this block."""
+        """Return and count what arrives before this block."""
         found = self.by_block.get(block, [])
-        for one in found:
-            weight = one.weight or self.config.weigher.weigh(one.size)
-            name = book_name(one.origin, one.priority)
-            self.waiting.setdefault(name, deque()).append([block, one.count, self.parts(weight)])
-            self._sums(name)["arrived"] += one.count
+        for arrival in found:
+            weight = arrival.weight or self.config.weigher.weigh(arrival.size)
+            name = book_name(arrival.origin, arrival.priority)
+            self.waiting.setdefault(name, deque()).append([block, arrival.count, self.parts(weight)])
+            self._sums(name)["arrived"] += arrival.count
         return found
 
     def _sums(self, origin: str) -> dict[str, Any]:
         return self.sums.setdefault(origin, {"arrived": 0, "done": 0, "set_aside": 0, "waited": 0, "longest": 0})
 
     def note(self, block: ForeseenBlock) -> None:
-        """Remember what a block did."""
+        """Count the results of a block."""
         self.blocks.append(block)
         started = set()
         for claim in block.claims:
@@ -225,17 +224,17 @@ class _Run:
             if count:
                 started.add(claim.origin)
                 self._take(claim.origin, count, block.number)
-        for one in block.queues:
-            if one.messages or one.set_aside:
-                sums = self._sums(book_name(one.origin, one.priority))
-                sums["done"] += one.messages
-                sums["set_aside"] += one.set_aside
+        for queue in block.queues:
+            if queue.messages or queue.set_aside:
+                sums = self._sums(book_name(queue.origin, queue.priority))
+                sums["done"] += queue.messages
+                sums["set_aside"] += queue.set_aside
         wanting = frozenset(origin for origin, rest in self.waiting.items() if rest)
-        granted = {book_name(one.origin, one.priority): self.parts(one.granted) for one in block.queues}
+        granted = {book_name(queue.origin, queue.priority): self.parts(queue.granted) for queue in block.queues}
         self.rounds.append(Round(granted, frozenset(started), wanting))
 
     def _take(self, origin: str, count: int, block: int) -> None:
-        """So many leave a queue, the oldest first."""
+        """Remove the oldest messages of a queue and count their waits."""
         rest, sums = self.waiting[origin], self._sums(origin)
         while count:
             since, many, _ = rest[0]
@@ -248,7 +247,7 @@ class _Run:
                 rest.popleft()
 
     def simulated(self, policy: Policy, standings: Mapping[str, Standing]) -> Simulated:
-        """What it came to."""
+        """Return the results."""
         names = sorted(self.sums, key=lambda name: (origin_of(name), not is_high(name)))
         levels = {REGULAR: self._fairness(standings, REGULAR)}
         if self.config.high:
@@ -257,7 +256,7 @@ class _Run:
         return Simulated(policy, self.config.order, self.limit, self.blocks, together(levels), origins)
 
     def _fairness(self, standings: Mapping[str, Standing], priority: str) -> Fairness:
-        """The figures of the queues of one priority."""
+        """Return the figures of the queues of one priority."""
 
         def own(names: Iterable[str]) -> frozenset[str]:
             return frozenset(origin_of(name) for name in names if priority_of(name) == priority)

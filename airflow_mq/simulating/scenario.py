@@ -1,4 +1,4 @@
-"""What arrives when, and how blocks are filled."""
+"""Scenarios: arrivals, policies, and sources that draw arrivals from a seed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ..core.message import check_number, check_origin, check_text
 from ..core.priority import REGULAR, check_priority
 from ..core.weight import Weight
 
-#: How much one simulation takes in, and how many blocks it runs.
+#: Limits of one simulation: messages and blocks.
 MOST_MESSAGES, MOST_BLOCKS = 2_000_000, 100_000
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """Messages that are alike, and there before a block is planned."""
+    """Equal messages that arrive before a block is planned."""
 
-    #: Before which block, from 1.
+    #: Number of the block, from 1.
     block: int
     origin: str
     count: int = 1
-    #: Bytes of each.
+    #: Size of each in bytes.
     size: int = 100
-    #: What each costs; the ring's weigher tells where nothing is said.
+    #: Weight of each; None: by the ring's weigher.
     weight: Weight | None = None
     priority: str = REGULAR
 
@@ -39,14 +39,14 @@ class Arrival:
         check_priority(self.priority)
         for what, number in (("block", self.block), ("count", self.count), ("size", self.size)):
             if not check_number(number, f"the {what} of an arrival"):
-                raise InvalidInput(f"the {what} of an arrival is at least 1")
+                raise InvalidInput(f"invalid {what} of an arrival 0: expected at least 1")
         if self.weight is not None:
             object.__setattr__(self, "weight", Weight.of(self.weight))
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How blocks are filled; what is not said is as in the scenario."""
+    """Rules for filling blocks; missing settings are those of the scenario."""
 
     name: str
     order: str | None = None
@@ -60,18 +60,18 @@ class Policy:
             object.__setattr__(self, "limit", Weight.of(self.limit))
 
     def config(self, ring: RingConfig) -> RingConfig:
-        """The ring as this policy has it."""
-        said = {**ring.to_json(), **self.settings}
+        """Return the ring's configuration under this policy."""
+        settings = {**ring.to_json(), **self.settings}
         if self.order is not None:
-            said["order"] = self.order
+            settings["order"] = self.order
         if self.limit is not None:
-            said["service_weight"] = self.limit
-        return RingConfig.from_json(said).check()
+            settings["service_weight"] = self.limit
+        return RingConfig.from_json(settings).check()
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What arrives, in which ring, and over how many blocks."""
+    """Arrivals, the ring that they arrive in, and the number of blocks."""
 
     arrivals: Sequence[Arrival]
     blocks: int = 0
@@ -82,20 +82,20 @@ class Scenario:
     name: str = "scenario"
 
     def __post_init__(self) -> None:
-        last = max((one.block for one in self.arrivals), default=1)
+        last = max((arrival.block for arrival in self.arrivals), default=1)
         object.__setattr__(self, "blocks", check_number(self.blocks, "a number of blocks") or last)
         if self.blocks > MOST_BLOCKS:
-            raise InvalidInput(f"a simulation runs at most {MOST_BLOCKS:,} blocks, not {self.blocks:,}")
+            raise InvalidInput(f"too many blocks ({self.blocks:,}): a simulation runs at most {MOST_BLOCKS:,}")
         if self.messages > MOST_MESSAGES:
-            raise InvalidInput(f"a simulation takes at most {MOST_MESSAGES:,} messages, not {self.messages:,}")
+            raise InvalidInput(f"too many messages ({self.messages:,}): a simulation takes at most {MOST_MESSAGES:,}")
 
     @property
     def messages(self) -> int:
-        """How many arrive."""
-        return sum(one.count for one in self.arrivals)
+        """Number of messages."""
+        return sum(arrival.count for arrival in self.arrivals)
 
     def block_seed(self, block: int) -> bytes:
-        """The seed of a block, for a ring that shuffles."""
+        """Return the seed of a block, for a ring that shuffles."""
         return hashlib.blake2b(f"{self.seed} {block}".encode(), digest_size=16).digest()
 
 
@@ -104,29 +104,29 @@ class Source:
     """An origin that sends by a rule."""
 
     origin: str
-    #: Messages per block; on the average, with chance from the seed, or steadily.
+    #: Messages per block: a mean with random counts from the seed, or a steady rate.
     rate: float = 0.0
     steady: bool = False
-    #: So many at once: before the first of these blocks, and then every so many.
+    #: Size of a burst, its first block, and the number of blocks between bursts.
     burst: int = 0
     burst_first: int = 1
     burst_every: int = 0
-    #: The blocks in which it sends.
+    #: First and last block in which it sends.
     first: int = 1
     last: int | None = None
-    #: What a message may be; one of each is drawn.
+    #: Possible sizes and weights; each message draws one of them.
     sizes: Sequence[int] = (100,)
     weights: Sequence[Weight] = ()
     priority: str = REGULAR
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1e6 or isinstance(self.rate, bool):
-            raise InvalidInput(f"a rate is a number of messages per block from 0 to 1,000,000, not {self.rate!r}")
+            raise InvalidInput(f"invalid rate {self.rate!r}: expected 0 to 1,000,000 messages per block")
         if not self.sizes:
-            raise InvalidInput("say at least one size")
+            raise InvalidInput("no sizes: expected at least one")
 
     def arrivals(self, blocks: int, seed: int) -> Iterator[Arrival]:
-        """What it sends; the same for the same seed."""
+        """Yield its arrivals; equal seeds give equal arrivals."""
         dice = random.Random(f"{seed} {self.origin}")  # noqa: S311 - nothing here is a secret
         for block in range(self.first, min(self.last or blocks, blocks) + 1):
             yield from self._of_a_block(block, dice)
@@ -151,10 +151,10 @@ class Source:
 
 
 def _poisson(rate: float, dice: random.Random) -> int:
-    """How many come, where so many come on the average, each by itself."""
+    """Return a random count with this mean, by a Poisson distribution."""
     count = 0
     while rate > 0:
-        # A long span is cut into short ones, which add up.
+        # A long span is divided into short ones, which add up.
         span, product = min(rate, 30.0), dice.random()
         while product > math.exp(-span):
             count += 1

@@ -113,7 +113,7 @@ def test_what_was_written_is_read_again(queue: MessageQueue, tmp_path: Path) -> 
     again = read_scenario(tmp_path / "monday.jsonl")
     assert again == told
     assert simulate(again) == simulate(told)
-    with pytest.raises(InvalidInput, match="cannot be written"):
+    with pytest.raises(InvalidInput, match="cannot write scenario"):
         write_scenario(told, tmp_path / "nowhere" / "monday.jsonl")
 
 

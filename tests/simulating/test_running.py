@@ -179,7 +179,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Scenario([Arrival(1, "a", 1 << 40)])
     with pytest.raises(InvalidInput, match="at most"):
         Scenario([], 1 << 40)
-    with pytest.raises(ConfigRefused, match="needs the limit"):
+    with pytest.raises(ConfigRefused, match="no limit of a block"):
         simulate(Scenario([], 1, RingConfig(service_weight=None)))
     for setting in ({"order": "odd"}, {"settings": {"odd": 1}}):
         with pytest.raises(ConfigRefused):
