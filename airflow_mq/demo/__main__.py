@@ -1,4 +1,4 @@
-"""`python -m airflow_mq.demo`: run it, show what it came to, and leave nothing behind."""
+"""`python -m airflow_mq.demo`: run the demo, show its results, and end all of its processes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from rich.console import Console
 try:
     from ..testing.live import AirflowFailed
 except ModuleNotFoundError as error:  # psutil comes with Airflow
-    sys.exit(f"The demo needs Airflow and Spark; in a checkout of the repository `make demo` brings them ({error}).")
+    sys.exit(f"missing packages for the demo ({error}): it requires Airflow and Spark; run `make demo` in a checkout")
+from .progress import Progress, show
 from .stage import DAGS, Stage
 from .story import Story
-from .telling import Progress, show
 
 
 def main() -> int:
+    """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m airflow_mq.demo", description="Run the orders example.")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the summary goes as JSON")
-    parser.add_argument("--loud", type=int, default=300, metavar="N", help="files of the loud tenant (300)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary to FILE as JSON")
+    parser.add_argument("--loud", type=int, default=300, metavar="N", help="number of files of the loud tenant (300)")
     stays = parser.add_mutually_exclusive_group()
     stays.add_argument("--stay", action="store_true", help="keep the UI until Ctrl-C, also without a terminal")
     stays.add_argument("--leave", action="store_true", help="end when all is done, also on a terminal")
     options = parser.parse_args()
     if not DAGS.is_dir():
-        parser.error("its DAGs are not in the package: run it in a checkout of the repository, by `make demo`")
+        parser.error("the package does not contain the demo's DAGs: run `make demo` in a checkout of the repository")
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(soft_wrap=not sys.stdout.isatty())
     stays_up = options.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not options.leave)
@@ -45,7 +46,7 @@ def main() -> int:
         console.print("Interrupted.")
         return 130
     finally:
-        # A second Ctrl-C does not keep processes alive.
+        # A second Ctrl-C must not keep processes alive.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stage.airflow.stop()
 

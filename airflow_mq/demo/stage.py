@@ -1,4 +1,4 @@
-"""Where the demo takes place: a folder with a store, files of many tenants, and an Airflow."""
+"""Stage of the demo: a folder with a store, files of many tenants, and an Airflow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..store import parse, upgrade
 from ..testing.live import LiveAirflow
 
 DAGS = Path(__file__).parents[2] / "dags"
-#: What a block needs; the triggerer, for which nothing waits, comes up beside the first block.
+#: Components that a block requires. The triggerer, which no task needs at first, starts beside the first block.
 FIRST = ("api-server", "scheduler", "dag-processor")
 
 
 @dataclass
 class Stage:
-    """A folder, a store, and an Airflow that knows both."""
+    """A folder, a store, and an Airflow that has connections to both."""
 
     place: Path
     store: str
@@ -27,9 +27,9 @@ class Stage:
 
     @classmethod
     def embedded(cls) -> Stage:
-        """What needs nothing but this machine: SQLite, and Spark inside the tasks."""
+        """Return a stage on this machine alone: SQLite, and Spark inside the tasks."""
         if not DAGS.is_dir():
-            raise SystemExit(f"the demo runs the DAGs of the repository, and {DAGS} is not there; run it in a checkout")
+            raise SystemExit(f"missing folder {DAGS}: the demo runs the repository's DAGs; run it in a checkout")
         place = Path(tempfile.mkdtemp(prefix="airflow-mq-demo-"))
         file = place / "store.db"
         connections = {
@@ -41,7 +41,7 @@ class Stage:
         return cls(place, f"sqlite:///{file}", airflow)
 
     def set_up(self, **sizes: int) -> dict[str, Any]:
-        """Make the store and the files, and tell what the files add up to."""
+        """Create the store and the files; return the manifest of the files."""
         upgrade(parse(self.store))
         with self.queue() as queue:
             queue.admin.change_ring(service_weight=orders.BLOCK)
@@ -52,4 +52,5 @@ class Stage:
         self.airflow.start(FIRST, wait=False)
 
     def queue(self) -> MessageQueue:
+        """Open the queue."""
         return MessageQueue(self.store)

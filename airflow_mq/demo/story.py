@@ -1,7 +1,7 @@
-"""What happens in the demo: block after block until nothing is ready, a person's decision, and whether it is right.
+"""Run of the demo: blocks until no queue is ready, a person's decision, and a check of the results.
 
-Everything is done the way that people and programs do it from outside: runs are triggered over Airflow's API, and what
-came of them is read from the queue.
+The demo acts from outside, as people and programs do: it triggers runs over Airflow's API, and reads the results from
+the queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..testing.live import AirflowFailed
 from ..words import many
 from .stage import Stage
 
-#: More blocks than this, and something is wrong.
+#: Largest number of blocks; more indicate an error.
 MOST_BLOCKS = 8
 BLOCK_SECONDS = 300.0
 TASKS = {"take_in": "takes in files", "block.plan": "plans", "block.process": "Spark converts",
@@ -30,7 +30,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class BlockDone:
-    """What one block came to."""
+    """Results of one block."""
 
     run: str
     block: int
@@ -46,7 +46,7 @@ class BlockDone:
 
 @dataclass
 class Summary:
-    """What the whole demo came to; also as JSON."""
+    """Results of the whole demo; also as JSON."""
 
     ok: bool = False
     problems: list[str] = field(default_factory=list)
@@ -60,11 +60,12 @@ class Summary:
     folder: str = ""
 
     def to_json(self) -> str:
+        """Return the summary as JSON."""
         return json.dumps(asdict(self), indent=2)
 
 
 class Story:
-    """The demo, step by step; `tell` hears what goes on."""
+    """The demo, step by step; `tell` receives progress lines."""
 
     def __init__(self, stage: Stage, tell: Tell) -> None:
         self.stage, self.tell = stage, tell
@@ -74,7 +75,7 @@ class Story:
         self.summary = Summary(ui=ui, folder=str(stage.place))
 
     def run(self, by_hand: bool, **sizes: int) -> Summary:
-        """Everything; with `by_hand` also what a person would do in the UI."""
+        """Run everything; with `by_hand`, also the actions of a person in the UI."""
         self.tell("Airflow starts; meanwhile tenants drop their files")
         self.stage.start_airflow()
         manifest = self.stage.set_up(**sizes)
@@ -85,7 +86,7 @@ class Story:
         return self.serve(by_hand)
 
     def serve(self, by_hand: bool) -> Summary:
-        """What comes after the files lie there and Airflow runs."""
+        """Service the files after the stage is ready."""
         self._serve()
         self._look_at_what_is_left()
         if by_hand:
@@ -94,10 +95,8 @@ class Story:
         self._lap("all")
         return self.summary
 
-    # -- blocks --
-
     def _serve(self) -> None:
-        """Trigger runs until nothing is ready."""
+        """Trigger runs until no queue is ready."""
         for number in range(1, MOST_BLOCKS + 1):
             block = self._serve_block(number)
             self.summary.blocks.append(block)
@@ -112,7 +111,7 @@ class Story:
             with self.stage.queue() as queue:
                 if not queue.inspect.ring_order(1):
                     return
-        self.summary.problems.append(f"after {MOST_BLOCKS} blocks something is still ready")
+        self.summary.problems.append(f"queues are still ready after {MOST_BLOCKS} blocks")
 
     def _serve_block(self, number: int) -> BlockDone:
         airflow, began = self.stage.airflow, time.monotonic()
@@ -133,14 +132,14 @@ class Story:
             return dict(Counter(event.origin for event in queue.inspect.events(block=block, name="Processed")))
 
     def _follow(self, dag_id: str, run: str, what: str) -> str:
-        """Tell what a run is doing until it has ended, and how it ended."""
+        """Report the tasks of a run until it ends; return its state."""
         airflow, seen, deadline = self.stage.airflow, "", time.monotonic() + BLOCK_SECONDS
         while time.monotonic() < deadline:
             with suppress(AirflowFailed, OSError):
                 state = airflow.state(dag_id, run)
                 if state in ("success", "failed"):
                     return state
-                now = [one["task_id"] for one in airflow.tasks(dag_id, run) if one["state"] == "running"]
+                now = [task["task_id"] for task in airflow.tasks(dag_id, run) if task["state"] == "running"]
                 if now and now[-1] != seen:
                     seen = now[-1]
                     self.tell(f"{what} {TASKS.get(seen, seen)}")
@@ -148,26 +147,24 @@ class Story:
         return "unfinished"
 
     def _blame(self, dag_id: str, run: str) -> None:
-        """Raise with what the tasks that failed said last."""
-        airflow, said = self.stage.airflow, []
+        """Raise an error with the last log lines of the failed tasks."""
+        airflow, tails = self.stage.airflow, []
         for task in airflow.tasks(dag_id, run):
             if task["state"] == "failed":
                 log = airflow.log(dag_id, run, task["task_id"], map_index=task["map_index"], attempt=task["try_number"])
-                said.append(f"--- {task['task_id']}\n" + "\n".join(log.splitlines()[-30:]))
-        raise AirflowFailed(f"run {run} of {dag_id} failed\n" + "\n".join(said))
-
-    # -- what no block could carry --
+                tails.append(f"--- {task['task_id']}\n" + "\n".join(log.splitlines()[-30:]))
+        raise AirflowFailed(f"run {run} of {dag_id} failed\n" + "\n".join(tails))
 
     def _look_at_what_is_left(self) -> None:
         with self.stage.queue() as queue:
-            for one in queue.set_aside.list():
+            for kept in queue.set_aside.list():
                 (peeked,) = [
-                    found for found in queue.inspect.peek(one.address.origin, page=one.address.page)
-                    if found.address == one.address
+                    found for found in queue.inspect.peek(kept.address.origin, page=kept.address.page)
+                    if found.address == kept.address
                 ]  # fmt: skip
-                weight = one.weight or orders.BLOCK
+                weight = kept.weight or orders.BLOCK
                 self.summary.set_aside.append({
-                    "address": str(one.address), "reason": one.reason, "weight": list(weight),
+                    "address": str(kept.address), "reason": kept.reason, "weight": list(weight),
                     "file": json.loads(peeked.payload)["file"],
                 })  # fmt: skip
             self.summary.failed = [
@@ -177,29 +174,27 @@ class Story:
 
     def _execute_by_hand(self) -> None:
         """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
-        for one in self.summary.set_aside:
-            conf = {"address": one["address"], **by_hand_limit(one["weight"])}
-            self.tell(f"A person executes {one['address']} by hand, within {_weight(one['weight'])}")
+        for kept in self.summary.set_aside:
+            conf = {"address": kept["address"], **by_hand_limit(kept["weight"])}
+            self.tell(f"A person executes {kept['address']} by hand, within {_weight(kept['weight'])}")
             run = self.stage.airflow.trigger("overweight_by_hand", conf)
             if self._follow("overweight_by_hand", run, "By hand:") != "success":
                 self._blame("overweight_by_hand", run)
             self.summary.executed_by_hand = run
 
-    # -- is it right? --
-
     def _check(self) -> None:
         summary, problems = self.summary, self.summary.problems
         problems += orders.verify(self.stage.place, with_heavy=bool(summary.executed_by_hand))
         manifest = json.loads((self.stage.place / "manifest.json").read_text())
-        self._tell_tenants()
+        self._sum_tenants()
         with self.stage.queue() as queue:
             problems += [str(violation) for violation in queue.check()]
-            left = [str(one.address) for one in queue.set_aside.list()]
+            left = [str(kept.address) for kept in queue.set_aside.list()]
         if summary.executed_by_hand and left:
             problems.append(f"still set aside: {', '.join(left)}")
-        if [one["file"] for one in summary.set_aside] != [manifest["heavy"]["file"]]:
+        if [kept["file"] for kept in summary.set_aside] != [manifest["heavy"]["file"]]:
             problems.append(f"set aside was {summary.set_aside}, and {manifest['heavy']['file']} was too heavy")
-        if [one["tenant"] for one in summary.failed] != [manifest["corrupt"]["tenant"]]:
+        if [failure["tenant"] for failure in summary.failed] != [manifest["corrupt"]["tenant"]]:
             problems.append(f"failed was {summary.failed}, and {manifest['corrupt']['file']} was corrupt")
         for block in summary.blocks:
             if any(used > most for used, most in zip(block.weight, block.limit)):
@@ -212,7 +207,7 @@ class Story:
             problems.append(f"{', '.join(late)} had to wait for {orders.LOUD}")
         summary.ok = not problems
 
-    def _tell_tenants(self) -> None:
+    def _sum_tenants(self) -> None:
         for tenant, total in orders.totals(self.stage.place).items():
             served = [block.by_tenant.get(tenant, 0) for block in self.summary.blocks]
             first = next((number for number, count in enumerate(served, 1) if count), None)
@@ -223,7 +218,7 @@ class Story:
 
 
 def by_hand_limit(weight: list[int]) -> dict[str, int]:
-    """What a person grants in the form: what the message asks for."""
+    """Return the limit that a person enters in the form: the weight of the message."""
     return {"time_limit": weight[0], "size_limit": weight[1]}
 
 

@@ -1,4 +1,4 @@
-"""Helpers for tests of whatever uses the queue: a store for a test, a processor that speaks, assertions.
+"""Helpers for tests of code that uses the queue: temporary stores, a scripted processor, and assertions.
 
 ::
 

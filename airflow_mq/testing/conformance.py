@@ -1,8 +1,8 @@
-"""Replay recorded traces of the message-queue pallet through the public queue.
+"""Conformance: replay recorded traces of the message-queue pallet through the public queue.
 
     python -m airflow_mq.testing.conformance [--store URI] [--limit N] FILE…
 
-Every field of every step is compared. Whoever writes another store tests it with this.
+Every field of every step is compared. It also tests other implementations of a store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import lzma
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -35,24 +35,24 @@ from ..store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
 
-#: Events that the pallet has; ours beside them are nobody's business here.
+#: Events of the pallet; further events of this package are not compared.
 CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
-#: How often the queue checks itself in between: that is ours, and no part of a trace.
+#: Probability of an integrity check after a step; traces do not contain it.
 CHECKED = 0.1
-#: And how often the footprint of a single origin is asked for beside those of all.
+#: Probability of reading the footprint of a single origin beside those of all.
 SINGLE = 0.3
-#: Seconds to wait for a store that somebody else writes to.
+#: Seconds to wait for a locked store.
 BUSY = 10.0
 NOTHING = Footprint(0, 0, 0, 0)
 
 
 class Difference(Exception):
-    """The first thing in which a run diverges."""
+    """First difference between a trace and its replay."""
 
     def __init__(self, step: int, do: Any, field: str, expected: Any, found: Any) -> None:
         path, expected, found = _narrow(field, expected, found)
-        told = f"{path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
-        super().__init__(f"step {step}, {json.dumps(do)}\n    {told}")
+        text = f"{path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
+        super().__init__(f"step {step}, {json.dumps(do)}\n    {text}")
         self.step, self.field = step, field
 
 
@@ -80,15 +80,15 @@ class Replay:
             costs=Costs(**{step: Weight(*cost) for step, cost in config["costs"].items()}),
         )  # fmt: skip
         with store.writing() as unit:
-            # Past the integrity check: some runs show a ring whose weight pays for nothing.
+            # Skip the integrity check: some runs have a ring whose weight pays for no message.
             insert_ring(unit, name, ring)
         self.queue = MessageQueue(store, name, listeners=[lambda *call: self.hooks.append(call)])
-        # Where not every step is looked at, the sender does not listen: many calls are cut at once.
+        # In sparse runs the sender does not listen, so that many calls are cut at once.
         self.sender = MessageQueue(store, name) if sparse else self.queue
         self.processor = RecordingProcessor(self.queue)
 
     def __call__(self) -> None:
-        """Replay all steps; raises the first difference."""
+        """Replay all steps; raise the first difference."""
         expected: dict[str, list[Any]] = {"events": [], "queue_changed": []}
         found: dict[str, list[Any]] = {"events": [], "queue_changed": []}
         last = len(self.run["steps"]) - 1
@@ -127,19 +127,19 @@ class Replay:
 
     def _footprints(self) -> dict[str, Any]:
         found = dict(self.queue.footprints(limit=len(self.origins) + 1))
-        # All at once is quicker than one by one; now and then one of them is asked for by itself, too.
+        # Reading all at once is faster; sometimes a single one is read as well.
         if self.chance.random() < SINGLE:
             single = self.chance.choice(self.origins)
             found[single] = self.queue.footprint(single)
         return {origin: _footprint(found.get(origin, NOTHING)) for origin in self.origins}
 
     def _events(self) -> list[dict[str, Any]]:
-        told = []
+        found = []
         for event in self.queue.inspect.events(after=self.seq):
             self.seq = event.seq
             if event.name in CONTRACT:
-                told.append(_event(event))
-        return told
+                found.append(_event(event))
+        return found
 
     def _do(self, do: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -164,8 +164,8 @@ class Replay:
     def _all_plain(self) -> bool:
         if self.processor.yielding:
             return False
-        waiting = (one for origin in self.origins for one in self.queue.inspect.peek(origin, limit=10_000))
-        return all(Script.read(one.payload).is_plain for one in waiting)
+        waiting = (message for origin in self.origins for message in self.queue.inspect.peek(origin, limit=10_000))
+        return all(Script.read(message.payload).is_plain for message in waiting)
 
     def _service_by_block(self, limit: Weight) -> Weight:
         block = self.queue.blocks.plan(limit=limit, weigher=self.processor.weigh)
@@ -208,18 +208,21 @@ class Replay:
         return {"ok": "cannot pay" if done is None else done, "weight": list(meter.consumed)}
 
     def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, Any]:
-        told = self.queue.batches_footprints(str(origin), [message.encode() for message in messages], max_ready_pages)
+        batches = self.queue.batches_footprints(
+            str(origin), [message.encode() for message in messages], max_ready_pages
+        )
         return {
-            "first_page_position": told.first_page_position,
+            "first_page_position": batches.first_page_position,
             "footprints": [
-                {"messages": one.messages, "new_pages": one.new_pages, "size": one.size} for one in told.footprints
+                {"messages": batch.messages, "new_pages": batch.new_pages, "size": batch.size}
+                for batch in batches.footprints
             ],
         }
 
 
 @contextmanager
 def one_moment(store: Store[Any]) -> Iterator[None]:
-    """Reads are all of this moment. As nobody else writes, that only saves the transactions around each of them."""
+    """Read everything in one transaction. No other process writes, so this only saves transactions."""
     with store.reading() as unit:
         vars(store)["reading"] = lambda: nullcontext(unit)
         try:
@@ -229,7 +232,7 @@ def one_moment(store: Store[Any]) -> Iterator[None]:
 
 
 def observe(queue: MessageQueue) -> dict[str, Any]:
-    """Everything there is to see of a ring: its order, its books, their pages. Writes nothing."""
+    """Return the complete state of a ring: its order, its books and their pages. Writes nothing."""
     books: dict[str, Any] = {}
     with queue.session.snapshot() as (unit, shelf):
         origins = list(all_origins(unit, queue.session.ring_id))
@@ -238,12 +241,12 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
             book = shelf.book(origin)
             while shelf.pull(book):
                 pass
-        # All stored pages, however old, in one statement.
+        # All stored pages of any age, in one statement.
         stored = unit.pages.between(queue.session.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
         list(shelf.keep(stored))
         for origin in origins:
             book = shelf.book(origin)
-            pages = {index: page for (whose, index), page in shelf.pages.items() if whose == origin and page}
+            pages = {index: page for (name, index), page in shelf.pages.items() if name == origin and page}
             if book.end:
                 books[origin] = {
                     "begin": book.begin, "end": book.end, "count": book.count, "ready": book.is_ready,
@@ -278,27 +281,27 @@ def _nested(call: str, result: Any) -> dict[str, Any]:
 
 
 def _event(event: Event) -> dict[str, Any]:
-    told: dict[str, Any] = {"event": NAMES[event.fate], "origin": int(event.origin)}
+    plain: dict[str, Any] = {"event": NAMES[event.fate], "origin": int(event.origin)}
     if event.fate is Fate.PAGE_REAPED:
-        return {**told, "index": event.page}
-    told["id"] = event.id.hex() if event.id else None
+        return {**plain, "index": event.page}
+    plain["id"] = event.id.hex() if event.id else None
     if event.fate is Fate.SET_ASIDE:
-        return {**told, "page_index": event.page, "message_index": event.index}
+        return {**plain, "page_index": event.page, "message_index": event.index}
     if event.fate in ERRORS:
-        return {**told, "error": ERRORS[event.fate]}
-    return {**told, "success": event.success, "weight_used": list(event.weight or ())}
+        return {**plain, "error": ERRORS[event.fate]}
+    return {**plain, "success": event.success, "weight_used": list(event.weight or ())}
 
 
 def _narrow(path: str, expected: Any, found: Any) -> tuple[str, Any, Any]:
-    """The innermost place in which two observations differ."""
+    """Return the innermost place in which two observations differ."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name in sorted({*expected, *found}, key=str):
             if expected.get(name) != found.get(name):
                 return _narrow(f"{path}.{name}", expected.get(name), found.get(name))
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
-            if one != other:
-                return _narrow(f"{path}[{place}]", one, other)
+        for place, (wanted, actual) in enumerate(zip(expected, found, strict=True)):
+            if wanted != actual:
+                return _narrow(f"{path}[{place}]", wanted, actual)
     return path, expected, found
 
 
@@ -308,7 +311,7 @@ def _show(value: Any) -> str:
 
 
 def read_runs(path: Path) -> Iterator[dict[str, Any]]:
-    """The runs of a trace file: JSON lines, plain or packed."""
+    """Yield the runs of a trace file: JSON lines, plain or compressed."""
     openers = {".gz": gzip.open, ".xz": lzma.open}
     with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as lines:  # type: ignore[operator]
         for line in lines:
@@ -318,9 +321,9 @@ def read_runs(path: Path) -> Iterator[dict[str, Any]]:
 
 def replay_files(
     files: Sequence[Path], *, store: str | None = None, first: int = 1, limit: int | None = None,
-    blocks: bool = False, sparse: int | None = None, say: Any = print,
+    blocks: bool = False, sparse: int | None = None, report: Callable[[str], object] = print,
 ) -> tuple[int, int]:  # fmt: skip
-    """Replay runs of trace files on a store of their own; tell how many there were, and how many diverge."""
+    """Replay runs of trace files on a temporary store; return the numbers of runs and of diverging runs."""
     total = diverging = 0
     with ExitStack() as stack:
         uri = stack.enter_context(scratch_store(store))
@@ -337,7 +340,7 @@ def replay_files(
                     replay()
                 except Difference as difference:
                     diverging += 1
-                    say(f"{path.name}, seed {run['seed']}: {difference}")
+                    report(f"{path.name}, seed {run['seed']}: {difference}")
     return total, diverging
 
 

@@ -1,4 +1,4 @@
-"""A real Airflow on loopback, for tests and for the demo: its four components as processes of their own.
+"""Live Airflow on loopback, for tests and the demo: its four components as separate processes.
 
     with LiveAirflow(home, dags_folder) as airflow:
         run = airflow.trigger("orders", {"limit": 3})
@@ -6,9 +6,9 @@
         airflow.kill("scheduler")
         airflow.restart("scheduler")
 
-`airflow standalone` is not used: it serves task logs on all interfaces, and leaves its children behind when it is
-killed. Here only the API server listens, on 127.0.0.1, and when this process ends, however it ends, so does all that
-it started (see `watchman`). Nothing of Airflow is imported.
+`airflow standalone` is not used: it serves task logs on all interfaces, and its children survive it when it is killed.
+Here only the API server listens, on 127.0.0.1. All processes end when this process ends for any reason (see
+`watchman`). This module does not import Airflow.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ import psutil
 from .watchman import end_sessions, members
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
-#: How /monitor/health calls them.
+#: Names of the components in /monitor/health.
 HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
 USER = "admin"
 START_SECONDS = 180.0
 STOP_SECONDS = 15.0
-#: What does not end by itself within so many seconds at the end of all has nothing left worth finishing.
+#: Seconds that processes get to end before they are killed.
 PATIENCE = 5.0
 ENDED = ("success", "failed")
 
-#: Quick to notice and quick to react; a production Airflow wants longer breaths.
+#: Settings with short intervals; a production Airflow uses longer ones.
 SETTINGS = {
     "core.load_examples": "False",
     "core.executor": "LocalExecutor",
@@ -74,11 +74,11 @@ SETTINGS = {
 
 
 class AirflowFailed(RuntimeError):
-    """A component did not come up, or an answer was an error; the message holds what it said last."""
+    """A component did not start, or a request failed; the message contains the last log lines."""
 
 
 class TooLate(AirflowFailed):
-    """What was waited for did not come in time."""
+    """A condition was not met in time."""
 
 
 class Refused(AirflowFailed):
@@ -92,12 +92,12 @@ class Refused(AirflowFailed):
 class LiveAirflow:
     """An Airflow in a folder of its own, to be started, broken and repaired.
 
-    :param home: AIRFLOW_HOME; made if it is not there, and kept
-    :param port: where the API server listens; a free port if it is left out
-    :param metadata: `sqlite`, or the address of a PostgreSQL database (postgresql://…)
-    :param connections: id of a connection -> its fields, or its address
-    :param settings: `section.name` -> value, over `SETTINGS`
-    :param environment: further variables for every component
+    :param home: AIRFLOW_HOME; created if missing, and kept.
+    :param port: port of the API server; by default a free one.
+    :param metadata: `sqlite`, or the address of a PostgreSQL database (postgresql://…).
+    :param connections: id of a connection -> its fields, or its address.
+    :param settings: `section.name` -> value, over `SETTINGS`.
+    :param environment: further variables for every component.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LiveAirflow:
         self._sessions: set[int] = set()
         self._watchman: subprocess.Popen[bytes] | None = None
         self._token: str | None = None
-        self._told = {"core.parallelism": str(parallelism), **(settings or {})}
+        self._settings = {"core.parallelism": str(parallelism), **(settings or {})}
         self._connections = dict(connections or {})
         self._environment = dict(environment or {})
 
@@ -140,11 +140,9 @@ class LiveAirflow:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    # -- where and as whom --
-
     @property
     def url(self) -> str:
-        """Where the UI is."""
+        """Address of the UI."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -153,7 +151,7 @@ class LiveAirflow:
         return USER, self.password
 
     def settings(self) -> dict[str, str]:
-        """Every setting, by `section.name`."""
+        """Return every setting, by `section.name`."""
         settings = {
             **SETTINGS,
             "core.dags_folder": str(self.dags_folder),
@@ -168,27 +166,27 @@ class LiveAirflow:
             "logging.base_log_folder": str(self.home / "logs"),
             **self._database(),
         }
-        return {**settings, **self._told}
+        return {**settings, **self._settings}
 
     def environment(self) -> dict[str, str]:
-        """What every component, and every command for this Airflow, runs in."""
+        """Return the environment of every component and command of this Airflow."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "PYTEST_"))}
-        told = {f"AIRFLOW__{name.replace('.', '__').upper()}": value for name, value in self.settings().items()}
+        variables = {f"AIRFLOW__{name.replace('.', '__').upper()}": value for name, value in self.settings().items()}
         connections = {
-            f"AIRFLOW_CONN_{name.upper()}": one if isinstance(one, str) else json.dumps(one)
-            for name, one in self._connections.items()
+            f"AIRFLOW_CONN_{name.upper()}": fields if isinstance(fields, str) else json.dumps(fields)
+            for name, fields in self._connections.items()
         }
         return {
             **kept,
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
-            # spark-submit is looked for on the PATH.
+            # Tasks find spark-submit on the PATH.
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), kept.get("PATH", os.defpath))),
             "PYTHONUNBUFFERED": "1",
             # Loopback needs no proxy.
             "NO_PROXY": ",".join(filter(None, (kept.get("NO_PROXY"), "127.0.0.1,localhost"))),
             "no_proxy": ",".join(filter(None, (kept.get("no_proxy"), "127.0.0.1,localhost"))),
-            **told,
+            **variables,
             **connections,
             **self._environment,
         }
@@ -196,14 +194,12 @@ class LiveAirflow:
     def _database(self) -> dict[str, str]:
         if self.metadata == "sqlite":
             return {"database.sql_alchemy_conn": f"sqlite:///{self.home / 'airflow.db'}"}
-        # One driver for both ways: psycopg 3, which comes with this package.
+        # One driver for synchronous and asynchronous access: psycopg 3, a dependency of this package.
         address = "postgresql+psycopg://" + self.metadata.partition("://")[2]
         return {"database.sql_alchemy_conn": address, "database.sql_alchemy_conn_async": address}
 
-    # -- life --
-
     def start(self, components: Iterable[str] = COMPONENTS, *, wait: bool = True) -> LiveAirflow:
-        """Make the metadata tables and start the components; with `wait`, until all are healthy."""
+        """Create the metadata tables and start the components; with `wait`, return when all are healthy."""
         self._prepare()
         self._make_tables()
         started = tuple(components)
@@ -214,7 +210,7 @@ class LiveAirflow:
         return self
 
     def stop(self) -> None:
-        """End every process in good order, and what does not listen by force."""
+        """Terminate every process, and kill those that do not end."""
         end_sessions(self._sessions, PATIENCE)
         for process in self._processes.values():
             process.wait()
@@ -225,7 +221,7 @@ class LiveAirflow:
             self._watchman = None
 
     def kill(self, component: str, *, children: bool = True) -> None:
-        """Kill a component at once, and (unless told otherwise) all that it had started."""
+        """Kill a component and, by default, all of its children."""
         process = self._processes.pop(component)
         process.kill()
         process.wait()
@@ -233,7 +229,7 @@ class LiveAirflow:
             end_sessions([process.pid], 0)
 
     def restart(self, component: str, *, wait: bool = True) -> None:
-        """Start a component again, ending it first if it runs."""
+        """Restart a component; end it first if it runs."""
         if component in self._processes:
             process = self._processes.pop(component)
             end_sessions([process.pid], STOP_SECONDS)
@@ -248,7 +244,7 @@ class LiveAirflow:
             self._launch(component)
 
     def run(self, *arguments: str, timeout: float = START_SECONDS) -> str:
-        """Run a command of Airflow's, in this Airflow, and return what it printed."""
+        """Run a command in this Airflow, and return its output."""
         done = subprocess.run(  # noqa: S603 (the command is Airflow's own)
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
@@ -260,33 +256,31 @@ class LiveAirflow:
             check=False,
         )
         if done.returncode:
-            said = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
-            raise AirflowFailed(f"airflow {' '.join(arguments)} ended with {done.returncode}:\n{said}")
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+            raise AirflowFailed(f"airflow {' '.join(arguments)} ended with {done.returncode}:\n{tail}")
         return done.stdout
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that runs for this Airflow: components, tasks, and what those started."""
+        """Return every process of this Airflow: components, tasks and their children."""
         return members(self._sessions)
 
     def log_tail(self, component: str, lines: int = 40) -> str:
-        """What a component said last."""
+        """Return the last log lines of a component."""
         path = self.home / f"{component}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
     def wait_healthy(self, components: Iterable[str] = COMPONENTS, timeout: float = START_SECONDS) -> None:
-        """Wait until the API answers and says that the others are well."""
+        """Wait until the API answers and reports that the others are healthy."""
         wanted = set(components)
         self._until(lambda: self._unwell(wanted) == [], timeout, lambda: ", ".join(self._unwell(wanted)))
 
-    # -- the API --
-
     def get(self, path: str, **query: Any) -> Any:
-        """What the API says, say `get("dags", limit=3)`."""
+        """Return the API's answer, for example `get("dags", limit=3)`."""
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         return self.call("GET", f"{path}?{asked}" if asked else path)
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 60.0) -> Any:
-        """One request to /api/v2, as the administrator."""
+        """Send one request to /api/v2, as the administrator."""
         if self._token is None:
             login = {"username": USER, "password": self.password}
             self._token = self._send("POST", "/auth/token", login, None, timeout)["access_token"]
@@ -303,8 +297,8 @@ class LiveAirflow:
         self._until(known, timeout, lambda: f"DAG {dag_id} is not there; {self.import_errors() or 'no import error'}")
 
     def import_errors(self) -> list[str]:
-        """What went wrong while DAG files were parsed."""
-        return [f"{one['filename']}: {one['stack_trace']}" for one in self.get("importErrors")["import_errors"]]
+        """Return the errors of parsing DAG files."""
+        return [f"{error['filename']}: {error['stack_trace']}" for error in self.get("importErrors")["import_errors"]]
 
     def unpause(self, dag_id: str, paused: bool = False) -> None:
         self.call("PATCH", f"dags/{dag_id}", {"is_paused": paused})
@@ -319,7 +313,7 @@ class LiveAirflow:
         return str(self.call("POST", f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """The runs of a DAG, the latest last."""
+        """Return the runs of a DAG, the latest last."""
         found: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", limit=100, order_by="id")["dag_runs"]
         return found
 
@@ -340,12 +334,12 @@ class LiveAirflow:
         return self.state(dag_id, run_id)
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """The task instances of a run."""
+        """Return the task instances of a run."""
         found: list[dict[str, Any]] = self.get(f"{_run(dag_id, run_id)}/taskInstances", limit=1000)["task_instances"]
         return found
 
     def log(self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1, attempt: int = 1) -> str:
-        """What a task wrote."""
+        """Return the log of a task."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{attempt}"
         lines = self.get(path, map_index=map_index, full_content="true")["content"]
         return "\n".join(_log_line(line) for line in lines)
@@ -374,9 +368,9 @@ class LiveAirflow:
 
         def there() -> bool:
             with contextlib.suppress(OSError, Refused):
-                for one in self.tasks(dag_id, run_id):
-                    if one["task_id"] == task_id and one["state"] in wanted:
-                        found.update(one)
+                for task in self.tasks(dag_id, run_id):
+                    if task["task_id"] == task_id and task["state"] in wanted:
+                        found.update(task)
                         return True
             return False
 
@@ -392,15 +386,13 @@ class LiveAirflow:
                 self._until(lambda: bool(self.get("dags")["dags"] or self.import_errors()), timeout, str)
 
     def wait_end(self) -> None:
-        """Wait for ever; a component that ends meanwhile is an error."""
+        """Wait for ever; raise an error if a component ends."""
         while True:
             self._look_after()
             time.sleep(0.5)
 
-    # -- inside --
-
     def _secrets(self) -> dict[str, str]:
-        """The password and the keys of this home, made at its first start: what is stored is encrypted with one."""
+        """Return the password and the keys of this home, created at its first start: stored data is encrypted."""
         file = self.home / "secrets.json"
         if not file.exists():
             made = {
@@ -429,7 +421,7 @@ class LiveAirflow:
             )
 
     def _make_tables(self) -> None:
-        """The metadata's tables. Making them takes ten seconds, so empty ones on SQLite are kept beside Python."""
+        """Create the metadata tables. That takes ten seconds, so empty ones on SQLite are cached beside Python."""
         if self.metadata != "sqlite":
             self.run("db", "migrate")
             return
@@ -472,19 +464,21 @@ class LiveAirflow:
         }[component]
 
     def _unwell(self, wanted: set[str]) -> list[str]:
-        """The components that do not run well; one that ended is an error at once."""
+        """Return the components that are not healthy; raise an error for one that ended."""
         self._look_after()
         try:
             health = self._send("GET", "/api/v2/monitor/health", None, None, 5.0)
         except (OSError, AirflowFailed):
             return sorted(wanted)
-        return sorted(one for one in wanted if one in HEALTH_NAMES and health[HEALTH_NAMES[one]]["status"] != "healthy")
+        return sorted(
+            name for name in wanted if name in HEALTH_NAMES and health[HEALTH_NAMES[name]]["status"] != "healthy"
+        )
 
     def _look_after(self) -> None:
         for component, process in self._processes.items():
             if process.poll() is not None:
                 tail = self.log_tail(component)
-                raise AirflowFailed(f"airflow {component} ended with {process.returncode}; it said last:\n{tail}")
+                raise AirflowFailed(f"airflow {component} ended with {process.returncode}; its last log lines:\n{tail}")
 
     def _until(self, done: Callable[[], bool], timeout: float, problem: Callable[[], str], pause: float = 0.2) -> None:
         deadline = time.monotonic() + timeout
@@ -498,9 +492,9 @@ class LiveAirflow:
     def _task_states(self, dag_id: str, run_id: str) -> str:
         with contextlib.suppress(OSError, AirflowFailed):
             return ", ".join(
-                f"{one['task_id']}[{one['map_index']}] {one['state']}" for one in self.tasks(dag_id, run_id)
+                f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag_id, run_id)
             )
-        return "the API does not tell"
+        return "unknown: the API does not answer"
 
     def _send(self, method: str, path: str, body: Any, token: str | None, timeout: float) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -519,9 +513,9 @@ class LiveAirflow:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on just now.
+    """Return a port on loopback that no process uses.
 
-    It is some seconds until it is used, so it is none of those that the system hands out by itself meanwhile.
+    It is used seconds later, so it is outside of the range from which the system assigns ports.
     """
     while not is_free(port := 20_000 + secrets.randbelow(12_000)):
         pass
@@ -529,9 +523,9 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of loopback just now."""
+    """Return whether no process listens on a port of loopback."""
     with socket.socket() as probe, contextlib.suppress(OSError):
-        # As servers do: a connection that has ended and is remembered takes no port.
+        # Servers set this option: an ended connection does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))
         return True
@@ -539,7 +533,7 @@ def is_free(port: int) -> bool:
 
 
 def _kept_tables() -> Path:
-    """Where the empty tables of this very version of Airflow are kept."""
+    """Return the path of the cached empty tables of this version of Airflow."""
     versions = "-".join(version(name) for name in ("apache-airflow-core", "sqlalchemy"))
     return Path(sys.prefix) / "var" / "airflow-mq" / f"airflow-{versions}.db"
 

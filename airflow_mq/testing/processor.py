@@ -1,9 +1,8 @@
-"""A processor that does what its messages say, and remembers them.
+"""Scripted processor: executes the script in each message, and records the messages.
 
-A message is words separated by `;`, and padding from `#` on: `w=T,S` (the weight it
-needs; 1,1 without), `id=N`, `fail`, `enq=O/P` (enqueue P, with `+` for `;`, to origin O),
-`svc`, `exec=O,P,I`, `reap=O,P` (try what a processor may not), and at most one answer:
-`over=T,S`, `bad`, `corrupt`, `unsupported`, `yield`, `stack`.
+A script is words separated by `;`, and padding from `#` on: `w=T,S` (the required weight; 1,1 by default), `id=N`,
+`fail`, `enq=O/P` (enqueue P, with `+` for `;`, to origin O), `svc`, `exec=O,P,I` and `reap=O,P` (try operations that a
+processor must not perform), and at most one answer: `over=T,S`, `bad`, `corrupt`, `unsupported`, `yield`, `stack`.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ _WRONG: dict[str, type[BadFormat | Corrupt | Unsupported | StackLimitReached]] =
 
 @dataclass
 class Script:
-    """What a message tells its processor to do."""
+    """Script of a message."""
 
     weight: Weight = Weight(1, 1)
     id: bytes | None = None
     success: bool = True
-    #: What it does before it answers, from left to right: word and argument.
+    #: Actions before the answer, from left to right: word and argument.
     acts: list[tuple[str, str]] = field(default_factory=list)
     answer: Outcome | None = None
 
     @classmethod
     def read(cls, payload: bytes) -> Script:
-        """The script of a message; what is not understood is taken for a plain message."""
+        """Return the script of a message; unknown words are ignored."""
         script = cls()
         words = payload.decode("utf-8", "replace").partition("#")[0].split(";")
         for word in words:
@@ -67,25 +66,25 @@ class Script:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a weigher can tell all of it beforehand: it does nothing, and is not just put off."""
+        """Whether a weigher can predict all of it: it has no actions and is not merely postponed."""
         return not self.acts and not isinstance(self.answer, (Overweight, Yield))
 
     def outcome(self) -> Outcome:
-        """What a block reports for it."""
+        """Return the outcome that a block reports for it."""
         return self.answer or Done(self.success, self.id)
 
 
 class RecordingProcessor:
-    """Does what messages say. `seen` holds (origin, payload) of all that were tried."""
+    """Processor that executes scripts. `seen` holds (origin, payload) of all tried messages."""
 
-    #: It consumes from the meter itself, as the pallet's processors do.
+    #: It consumes from the meter itself, like the pallet's processors.
     meters_itself = True
 
     def __init__(self, queue: Any = None) -> None:
         self.queue = queue
         self.seen: list[tuple[str, bytes]] = []
         self.yielding: set[str] = set()
-        #: What servicing, executing and reaping from inside returned.
+        #: Results of servicing, executing and reaping from inside.
         self.nested: list[tuple[str, Any]] = []
 
     def __call__(self, delivery: Delivery) -> Outcome:
@@ -126,7 +125,7 @@ class RecordingProcessor:
 
     @staticmethod
     def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weighed]:
-        """The same as a weigher: what is wrong for good weighs nothing."""
+        """Weigh messages; permanently wrong ones weigh nothing."""
         scripts = map(Script.read, payloads)
         return [Weighed(ZERO if script.answer else script.weight, script.id) for script in scripts]
 

@@ -1,4 +1,4 @@
-"""A store of its own for a test, gone afterwards; and what to assert of a queue."""
+"""Temporary stores for tests, and assertions about a queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..store.postgres import connect
 
 @contextmanager
 def scratch_store(uri: str | None = None) -> Iterator[str]:
-    """The address of an empty store: a temporary SQLite file, or a new schema of a PostgreSQL database."""
+    """Open an empty store and yield its address: a temporary SQLite file, or a new schema of a PostgreSQL database."""
     if uri is None or uri.startswith("sqlite:"):
         with tempfile.TemporaryDirectory(prefix="airflow_mq_") as folder:
             made = f"sqlite:///{Path(folder) / 'queue.db'}"
@@ -36,7 +36,7 @@ def scratch_store(uri: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def scratch_queue(uri: str | None = None, **settings: Any) -> Iterator[MessageQueue]:
-    """A queue on a store of its own; settings are those of its ring."""
+    """Open a queue on a temporary store; `settings` are those of its ring."""
     with scratch_store(uri) as made:
         with MessageQueue(made) as first:
             first.admin.create_ring("scratch", RingConfig(**settings))
@@ -45,11 +45,11 @@ def scratch_queue(uri: str | None = None, **settings: Any) -> Iterator[MessageQu
 
 
 def assert_sound(queue: MessageQueue) -> None:
-    """Every invariant holds of what is stored."""
+    """Assert that all invariants hold."""
     violations = queue.check()
     assert not violations, "\n".join(map(str, violations))
 
 
 def assert_ring(queue: MessageQueue, origins: Sequence[str]) -> None:
-    """The ready ring is these origins, from the head on."""
+    """Assert that the ready ring holds these origins, from the head on."""
     assert queue.inspect.ring_order(limit=len(origins) + 1) == list(origins)

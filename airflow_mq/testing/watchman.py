@@ -1,10 +1,10 @@
-"""Leaves no process behind: waits for the end of whoever started it, then ends the sessions that it was told of.
+"""Watchman: ends the sessions of a test when its parent process ends.
 
     python -m airflow_mq.testing.watchman [FOLDER]
 
-On its standard input it reads the ids of sessions, one a line, and `end` when all is well and it only has to remove the
-folder. The input closes when its parent is gone, however it went. Process groups would not do: Airflow gives each task
-a group of its own, and so does Spark for its Python workers; but the session they all inherit.
+It reads the ids of sessions from standard input, one per line, and `end` if only the folder is to be removed. The input
+closes when the parent ends for any reason. Process groups are not enough: Airflow gives each task a group of its own,
+and so does Spark for its Python workers. All of them inherit the session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psutil
 
 
 def members(sessions: Collection[int]) -> list[psutil.Process]:
-    """Every process of these sessions."""
+    """Return every process of these sessions."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -31,14 +31,14 @@ def members(sessions: Collection[int]) -> list[psutil.Process]:
 
 
 def end_sessions(sessions: Collection[int], patience: float = 10.0) -> None:
-    """Ask the leaders of these sessions to end, who end their children, and insist after a while."""
+    """Terminate the leaders of these sessions, which end their children; kill the rest after `patience` seconds."""
     leaders = []
     for session in sessions:
         with contextlib.suppress(psutil.Error):
             leaders.append(psutil.Process(session))
             leaders[-1].terminate()
     psutil.wait_procs(leaders, timeout=patience)
-    # What has lost its leader, is still there, or was born meanwhile.
+    # Processes without a leader, still running, or started meanwhile.
     for _ in range(50):
         left = members(sessions)
         if not left:
@@ -50,7 +50,8 @@ def end_sessions(sessions: Collection[int], patience: float = 10.0) -> None:
 
 
 def main() -> None:
-    # Ctrl-C goes to everybody at the terminal; the watchman is the one who stays until the end.
+    # Ctrl-C reaches all processes of the terminal; the watchman stays until the end.
+    """Read sessions until the input ends, then end them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sessions = set()
     for line in sys.stdin:

@@ -20,7 +20,7 @@ WAYS = {"plain": {}, "blocks": {"blocks": True}, "sparse": {"sparse": SEED}}
 
 def replay(said: list[str], traces: Path = TRACES, **how: Any) -> tuple[int, int]:
     began = time.monotonic()
-    counts = replay_files([traces], say=said.append, **how)
+    counts = replay_files([traces], report=said.append, **how)
     print(f"{counts[0]} runs in {time.monotonic() - began:.1f} s ({how})")
     return counts
 

@@ -1,4 +1,4 @@
-"""What one sees of the demo: lines while it runs, and tables when it is done."""
+"""Terminal output of the demo: progress lines while it runs, and tables at the end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..queue import MessageQueue
 from ..queue.inspect.top import Look, Watcher
 from .story import Summary, by_hand_limit
 
-#: These only tell what goes on just now.
+#: Ends of lines that only describe the current step.
 PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
-#: So many queues and blocks are shown while it runs.
+#: Numbers of queues and blocks that are shown while it runs.
 _QUEUES, _BLOCKS = 13, 3
-#: Seconds between two looks at the ring.
+#: Seconds between two readings of the ring.
 _EVERY = 0.5
 
 
 class Progress:
-    """Tells what goes on: the ring and the blocks, live, on a terminal; a line each where there is none."""
+    """Progress of the demo: the ring and the blocks, live, on a terminal; lines elsewhere."""
 
     def __init__(self, console: Console, store: str) -> None:
         self.console, self.store = console, store
@@ -54,13 +54,13 @@ class Progress:
             self._watcher.session.store.close()
 
     def tell(self, line: str) -> None:
-        """Say what goes on from now on."""
-        said = f"[dim]{time.monotonic() - self.began:5.0f} s[/]  {line}"
+        """Print the current step."""
+        text = f"[dim]{time.monotonic() - self.began:5.0f} s[/]  {line}"
         if self._live is None:
-            self.console.print(said, highlight=False)
+            self.console.print(text, highlight=False)
             return
         if not line.endswith(PASSING):
-            self._live.console.print(said, highlight=False)
+            self._live.console.print(text, highlight=False)
         self.doing.update(text=f" {line} …")
 
     def _drawn(self) -> RenderableType:
@@ -73,7 +73,7 @@ class Progress:
         return Group(*lines, Text(), self.doing)
 
     def _see(self) -> Look | None:
-        """How the ring stands; as before, while the store is not there yet or is busy."""
+        """Return the state of the ring; the previous one while the store is missing or busy."""
         if time.monotonic() - self._looked_at < _EVERY:
             return self._look
         self._looked_at = time.monotonic()
@@ -85,26 +85,26 @@ class Progress:
 
 
 def show(console: Console, summary: Summary) -> None:
-    """The summary, for people."""
+    """Print the summary."""
     console.print(_tenants(summary))
     console.print(_blocks(summary))
-    for one in summary.failed:
-        console.print(f"Corrupt: a file of {one['tenant']}; it is gone, with an event that says why.", highlight=False)
-    for one in summary.set_aside:
-        weight = "/".join(f"{part:,}" for part in one["weight"])
-        said = f"Set aside: {one['file']} at {one['address']} weighs {weight}, more than a block can carry."
-        console.print(said, highlight=False)
+    for failure in summary.failed:
+        console.print(f"Corrupt: a file of {failure['tenant']}; discarded, with an event.", highlight=False)
+    for kept in summary.set_aside:
+        weight = "/".join(f"{part:,}" for part in kept["weight"])
+        text = f"Set aside: {kept['file']} at {kept['address']} weighs {weight}, more than a block can carry."
+        console.print(text, highlight=False)
     if summary.executed_by_hand:
         console.print("A person executed it by hand, with the DAG overweight_by_hand.", highlight=False)
     elif summary.set_aside:
-        one = summary.set_aside[0]
-        said = ", ".join(f"{name} {value}" for name, value in by_hand_limit(one["weight"]).items())
+        kept = summary.set_aside[0]
+        limit = ", ".join(f"{name} {value}" for name, value in by_hand_limit(kept["weight"]).items())
         console.print("To execute it, trigger the DAG [bold]overweight_by_hand[/] in the UI with", highlight=False)
-        console.print(f"  address {one['address']}, {said}", highlight=False)
+        console.print(f"  address {kept['address']}, {limit}", highlight=False)
     if summary.ok:
         console.print("[green]All is right: the data set holds what was dropped, to the cent.[/]", highlight=False)
     for problem in summary.problems:
-        console.print(f"[red]Not right:[/] {problem}", highlight=False)
+        console.print(f"[red]Problem:[/] {problem}", highlight=False)
 
 
 def _tenants(summary: Summary) -> Table:
@@ -114,9 +114,9 @@ def _tenants(summary: Summary) -> Table:
         table.add_column(f"block {number}", justify="right")
     for name in ("files", "orders", "turnover"):
         table.add_column(name, justify="right")
-    for tenant, one in sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"]):
-        served = [f"{count:,}" if count else "" for count in one["by_block"]]
-        table.add_row(tenant, *served, f"{one['files']:,}", f"{one['orders']:,}", f"{one['cents'] / 100:,.2f}")
+    for tenant, total in sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"]):
+        served = [f"{count:,}" if count else "" for count in total["by_block"]]
+        table.add_row(tenant, *served, f"{total['files']:,}", f"{total['orders']:,}", f"{total['cents'] / 100:,.2f}")
     return table
 
 
@@ -124,10 +124,11 @@ def _blocks(summary: Summary) -> Table:
     table = Table(title="Blocks, used of what they may cost", title_justify="left", box=SIMPLE)
     for name in ("block", "messages", "tenants", "time", "size", "took"):
         table.add_column(name, justify="left" if name == "block" else "right")
-    for number, one in enumerate(summary.blocks, 1):
+    for number, block in enumerate(summary.blocks, 1):
         table.add_row(
-            str(number), f"{one.messages:,}", str(len(one.by_tenant)),
-            f"{one.weight[0]:,} of {one.limit[0]:,} ms", f"{one.weight[1] / 1e6:.1f} of {one.limit[1] / 1e6:.1f} MB",
-            f"{one.seconds:.0f} s",
+            str(number), f"{block.messages:,}", str(len(block.by_tenant)),
+            f"{block.weight[0]:,} of {block.limit[0]:,} ms", f"{block.weight[1] / 1e6:.1f} of "
+            f"{block.limit[1] / 1e6:.1f} MB",
+            f"{block.seconds:.0f} s",
         )  # fmt: skip
     return table
