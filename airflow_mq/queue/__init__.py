@@ -37,9 +37,10 @@ from .inspect.summaries import BlockState, PageState, QueueState
 from .inspect.survey import QueueDepth, Survey
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
+from .sending.call import When
 from .sending.commands import Commands, Push, TransferToken
 from .sending.inline import Inline
-from .sending.sender import Sender, When
+from .sending.sender import Sender
 from .servers import Server
 from .service import InPlace
 from .session import Listener, RingSession

@@ -22,7 +22,7 @@ from ..store.blobs import sweep
 from ..store.shelf import SqlShelf, level_of, ticket_of
 from ..store.unit import Unit
 from .blocks.settlement import BlockSettler
-from .sending.sender import When
+from .sending.call import When
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
 from .values import Paused, instant, moment

@@ -19,7 +19,8 @@ from ..core.weight import Weight
 from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
-from .sending.sender import Sender, When
+from .sending.call import When
+from .sending.sender import Sender
 from .session import RingSession, current_delivery
 from .values import Delivery, Enqueued, Peeked, moment
 

@@ -8,7 +8,6 @@ it remembers the place, and its error says so.
 from __future__ import annotations
 
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +15,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ... import tracing
 from ...core.blob import Reference
 from ...core.errors import AlreadyExecuted, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt
 from ...core.message import Message, check_headers
 from ...core.outcome import DONE, Outcome, Transferred
-from ...core.priority import HIGH, REGULAR, book_name, check_priority
+from ...core.priority import HIGH, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing, codec
 from ...store.guest import guest
@@ -31,9 +29,9 @@ from ...store.thaw import page_of
 from ...store.unit import Unit
 from ..tokens import ReferenceToken, Tokens
 from ..values import Enqueued
+from .call import Terms, When, instant, packed_call
 from .limits import has_bound, refuse_new_origins
-from .packing import HELD, Packer, Spool
-from .sender import Sender, When
+from .sender import Sender
 
 Result = TypeVar("Result")
 _PACKAGE = str(Path(__file__).parents[1])
@@ -142,24 +140,9 @@ class Push(Command[Enqueued]):
             token._done()
 
     def _send(self, unit: Unit, messages: Iterable[Any]) -> Enqueued:
-        target = self.target
-        due = None if self.not_before is None else target.instant(self.not_before)
-        expires = None if self.expires is None else target.instant(self.expires)
-        packer = Packer(
-            target.session.config, {**self.common, "expires": expires}, target.session.check_sender,
-            self.priority or REGULAR, target.session.permit.check_priority,
-            tracing.carrying() if target.session.traces else None,
-        )  # fmt: skip
-        with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
-            spool = Spool(packer.pack_one(self.origin, messages, target.session.config.max_message_len), file)
-            refused = target.refused_keys(unit, spool.keys)
-            target.require_blobs(unit, packer.blobs)
-            self._refuse_new_origin(unit, spool.origins(refused))
-            if packer.high:
-                unit.rings.allow_high(target.ring_id)
-            few = spool.few()
-            target.store.send(unit, target.ring_id, spool.rows(refused) if few is None else few, due)
-        return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
+        terms = Terms(self.common["weight"], self.common["headers"], self.priority, self.not_before, self.expires)
+        with packed_call(self.target.session, self.origin, messages, terms) as call:
+            return call.write(unit)
 
     def _refuse_new_origin(self, unit: Unit, origins: Iterable[str]) -> None:
         if has_bound(self.target.session.config):
@@ -192,7 +175,7 @@ class Push(Command[Enqueued]):
         name = book_name(self.origin, rank)
         said = {**lies.said, **{name: value for name, value in self.common.items() if value}}
         if self.expires is not None:
-            said["expires"] = target.instant(self.expires)
+            said["expires"] = instant(target.session, self.expires)
         if lies.blob is not None:
             # A payload kept apart stays there: another message refers to it.
             attributes = codec.write_json({**blob_attributes([lies.blob]), **({"all": said} if said else {})})

@@ -1,17 +1,15 @@
-"""Enqueuing: always possible, whatever the state of any queue."""
+"""Sender: enqueue messages, whatever the state of their queues."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 from ... import tracing
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE
-from ...core.errors import BlobMissing, InvalidInput, KeyConflict
+from ...core.errors import InvalidInput
 from ...core.message import (
     BatchesFootprints,
     BatchFootprint,
@@ -20,17 +18,13 @@ from ...core.message import (
     check_origin,
     check_payload,
 )
-from ...core.priority import REGULAR, book_name, check_priority
+from ...core.priority import REGULAR, book_name
 from ...core.weight import Weight
-from ...store.unit import Unit
-from .. import values
 from ..session import RingSession, current_delivery
-from ..values import Enqueued
+from ..values import Delivery, Enqueued
+from .call import PackedCall, Pairs, Terms, When, packed_call
 from .inline import Inline, execute_inline
-from .limits import has_bound, refuse_new_origins
-from .packing import HELD, KeyedRow, Packer, Spool
-
-When = datetime | timedelta | float | int
+from .limits import has_bound
 
 
 class Sender:
@@ -92,111 +86,48 @@ class Sender:
         priority: str = REGULAR,
     ) -> Enqueued:
         """See `MessageQueue.enqueue_messages`."""
-        if isinstance(origin, str):
-            if messages is None:
-                raise InvalidInput("say which messages: enqueue_messages(origin, messages)")
-            checked = self.session.check_sender(origin)
-            pairs: Iterable[tuple[str, bytes | Message]] = ((checked, message) for message in messages)
-        else:
-            pairs = origin
-        common = {"weight": Weight.of(weight) if weight is not None else None,
-                  "headers": check_headers(headers, self.session.config.max_headers) if headers else None}  # fmt: skip
-        self.session.permit.check_priority(check_priority(priority))
+        if isinstance(origin, str) and messages is None:
+            raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
+        sender = self.session.check_sender(origin) if isinstance(origin, str) else None
+        terms = Terms(weight, headers, priority, not_before, expires).checked(self.session)
+        given: Any = origin if sender is None else messages
         delivery = current_delivery.get()
         if delivery is not None:
-            return self._send_nested(pairs, priority, headers, delivery.enqueue)
-        expires_at = None if expires is None else self.instant(expires)
-        due = None if not_before is None else self.instant(not_before)
-        packer = Packer(
-            self.session.config,
-            {**common, "expires": expires_at},
-            self.session.check_sender,
-            priority,
-            self.session.permit.check_priority,
-            tracing.carrying() if self.session.traces else None,
-        )
-        if isinstance(origin, str) and messages is not None:
-            packed = packer.pack_one(checked, messages, self.session.config.max_message_len)
-        else:
-            packed = packer.pack(pairs, self.session.config.max_message_len)
-        with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
-            spool = Spool(packed, file)
-            few = spool.few()
-            bound, first_high = has_bound(self.session.config), packer.high and not self.session.config.high
-            if few is not None and due is None and not (packer.blobs or bound or first_high):
-                if few:
-                    self.store.send_few(self.ring_id, few)
-                self.session.tell_listeners()
-                return Enqueued(packer.count, packer.size)
-            with self.store.writing() as unit:
-                refused = self.refused_keys(unit, spool.keys)
-                self.require_blobs(unit, packer.blobs)
-                if bound:
-                    refuse_new_origins(unit, self.ring_id, spool.origins(refused), self.session.remember_config)
-                self.store.send(unit, self.ring_id, spool.rows(refused), due)
-                if first_high:
-                    # Whoever services the ring looks for high messages from now on.
-                    unit.rings.allow_high(self.ring_id)
-            self.store.wake(self.ring_id)
-        if first_high:
+            pairs = given if sender is None else ((sender, message) for message in given)
+            return self._hand_over(delivery, pairs, terms)
+        with packed_call(self.session, sender, given, terms) as call:
+            sent = self._send(call)
+        if call.first_high:
             with self.store.loose() as unit:
                 self.session.remember_config(unit.rings.named(self.session.ring).config)
         self.session.tell_listeners()
-        return Enqueued(packer.count - len(refused), packer.size - sum(refused.values()), len(refused))
+        return sent
 
-    def _send_nested(
-        self, pairs: Iterable[tuple[str, bytes | Message]], priority: str, headers: Mapping[str, str] | None,
-        enqueue: Any,
-    ) -> Enqueued:  # fmt: skip
-        count = size = 0
-        most = self.session.config.max_headers
-        common = check_headers(headers or {}, most, tracing.carrying() if self.session.traces else None)
+    def _send(self, call: PackedCall) -> Enqueued:
+        """Write a call in a transaction of its own."""
+        rows = call.plain_rows
+        if rows is None:
+            with self.store.writing() as unit:
+                sent = call.write(unit)
+            self.store.wake(self.ring_id)
+            return sent
+        if rows:
+            self.store.send_few(self.ring_id, rows)
+        return call.enqueued({})
+
+    def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
+        """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
+        session, count, size = self.session, 0, 0
+        most = session.config.max_headers
+        common = check_headers(terms.headers or {}, most, tracing.carrying() if session.traces else None)
         for origin, message in pairs:
-            own = message if isinstance(message, Message) else None
-            payload = check_payload(own.payload if own else message, self.session.config.max_message_len)
-            said = self.session.permit.check_priority(own.priority if own and own.priority else priority)
-            beside = check_headers(own.headers, most, common) if own and own.headers else common
-            enqueue(self.session.check_sender(origin), payload, said, beside)
+            own = message if isinstance(message, Message) else Message(message)
+            payload = check_payload(own.payload, session.config.max_message_len)
+            priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
+            headers = check_headers(own.headers, most, common) if own.headers else common
+            delivery.enqueue(session.check_sender(origin), payload, priority, headers)
             count, size = count + 1, size + len(payload)
         return Enqueued(count, size)
-
-    def require_blobs(self, unit: Unit, blobs: Iterable[bytes]) -> None:
-        """Refuse references to what is not there; what is there stays until this transaction ends."""
-        wanted = sorted({hash_.hex() for hash_ in blobs})
-        known = unit.payloads.shared(wanted)
-        missing = next((name for name in wanted if name not in known), None)
-        if missing is not None:
-            raise BlobMissing(bytes.fromhex(missing))
-
-    def refused_keys(self, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
-        """Return the rows whose keys were used before, with their sizes.
-
-        Keys are claimed in sorted order, so that two senders never wait for each other.
-        """
-        now = unit.now() if keys else 0
-        window = int(self.session.config.key_window * 1_000_000)
-        refused: dict[int, int] = {}
-        for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
-            if unit.keys.claim(self.ring_id, row.key, row.origin, row.digest, now, window):
-                continue
-            if unit.keys.digest(self.ring_id, row.key, row.origin) != row.digest:
-                raise KeyConflict(
-                    f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
-                    f"last {self.session.config.key_window:,.0f} seconds: a key names one message of its origin; "
-                    "send another message with another key"
-                )
-            refused[place] = row.size
-        return refused
-
-    def instant(self, when: When) -> int:
-        """A moment on the store's clock, in microseconds."""
-        if isinstance(when, datetime):
-            return values.instant(when)
-        seconds = when.total_seconds() if isinstance(when, timedelta) else when
-        if not _is_number(seconds) or not -1e10 < seconds < 1e10:
-            raise InvalidInput(f"a time is a datetime, a timedelta or a number of seconds from now, not {when!r}")
-        with self.store.loose() as unit:
-            return unit.now() + int(seconds * 1_000_000)
 
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
         """See `MessageQueue.batches_footprints`."""
@@ -219,7 +150,3 @@ class Sender:
             size += len(message)
             found.append(BatchFootprint(count, size, opened))
         return BatchesFootprints(position, found)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
