@@ -137,15 +137,7 @@ class MessageQueue:
             with that, it stays queued.
         """
         return self._sender.enqueue_message(
-            origin,
-            payload,
-            key=key,
-            weight=weight,
-            headers=headers,
-            not_before=not_before,
-            expires=expires,
-            priority=priority,
-            inline=inline,
+            origin, payload, key, weight, headers, not_before, expires, priority, inline
         )
 
     @overload

@@ -37,7 +37,6 @@ class Sender:
         self,
         origin: str,
         payload: bytes,
-        *,
         key: str | None = None,
         weight: Weight | None = None,
         headers: Mapping[str, str] | None = None,
@@ -62,16 +61,17 @@ class Sender:
         )
 
     def _enqueue_plain(self, origin: str, payload: bytes) -> Enqueued:
-        origin, payload = self.session.check_sender(origin), check_payload(payload, self.session.config.max_message_len)
+        session, config = self.session, self.session.config
+        origin, payload = session.check_sender(origin), check_payload(payload, config.max_message_len)
         delivery = current_delivery.get()
         if delivery is not None:
             delivery.enqueue(origin, payload)
-        elif isinstance(payload, Reference) or has_bound(self.session.config):
+        elif isinstance(payload, Reference) or has_bound(config):
             return self.enqueue_messages(origin, [payload])
         else:
             self.store.send_one(self.ring_id, origin, payload)
-            if self.session.listeners:
-                self.session.tell_listeners()
+            if session.listeners:
+                session.tell_listeners()
         return Enqueued(1, len(payload))
 
     def enqueue_messages(
