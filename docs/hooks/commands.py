@@ -1,4 +1,4 @@
-"""The reference of the command line, from the very declarations that its parser is made of."""
+"""Reference of the command line, generated from the declarations of its parser."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_mq.cli.tree import TREE
 INTRODUCTION = """\
 # Commands
 
-`airflow-mq COMMAND`; the same as `python -m airflow_mq COMMAND`, and, where Airflow is, as `airflow mq COMMAND`.
-`airflow-mq COMMAND --help` says what is said here. This page is made from the declarations of the program.
+Run `airflow-mq COMMAND`, `python -m airflow_mq COMMAND` or, with Airflow installed, `airflow mq COMMAND`.
+`airflow-mq COMMAND --help` prints the same text. This page is generated from the declarations of the program.
 """
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the page in Markdown."""
     parts = [INTRODUCTION, _index(TREE), "## Options of every command\n", _table(COMMON), _exit_codes()]
     for entry in TREE:
         parts += _told(entry, "airflow-mq", 2)

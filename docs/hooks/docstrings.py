@@ -1,4 +1,4 @@
-"""How this project writes docstrings, for griffe: it knows neither `::` before a block nor `#:` above an attribute."""
+"""Griffe extension for this project's docstrings: `::` before a block, and `#:` above an attribute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCK = re.compile(r"(?P<before>[^\n]*)::\n\n(?P<code>(?:(?: {4}[^\n]*)?\n?)+)")
 
 
 class Docstrings(griffe.Extension):
-    """Makes fences of literal blocks, and docstrings of the comments above attributes."""
+    """Conversion of literal blocks to fences, and of comments above attributes to docstrings."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Rewrite one docstring."""

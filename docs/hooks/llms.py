@@ -1,4 +1,4 @@
-"""`llms.txt`: the pages and what each is about, for programs that read; every page also lies there as Markdown."""
+"""`llms.txt`: a list of the pages with their first sentences, and every page as Markdown, for programs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 INTRODUCTION = (
-    "Each sender has a queue; a DAG run plans a block of messages within a limit of time and size, shares it fairly by "
-    "cost, has Spark or the task process it, and settles each message once. `airflow-mq COMMAND --help` tells more."
+    "Each sender has its own queue. A DAG run plans a block of messages within a limit of time and size, shared fairly "
+    "by cost. Spark or the task processes the block, and each message is settled once. `airflow-mq COMMAND --help` "
+    "prints the options of a command."
 )
 
 _pages: dict[str, str] = {}
@@ -20,7 +21,7 @@ _nav: list[tuple[str, str, str]] = []
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> None:
-    """Remember what a page says."""
+    """Remember the text of a page."""
     _pages[page.file.src_uri] = markdown
 
 
@@ -33,7 +34,7 @@ def on_nav(nav: Navigation, **_: Any) -> None:
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
-    """Write the list, and the pages beside it."""
+    """Write the list and the Markdown pages."""
     lines = [f"# {config.site_name}", "", f"> {config.site_description}. {INTRODUCTION}"]
     for section in dict.fromkeys(within for within, _, _ in _nav):
         lines += ["", f"## {section}", ""]

@@ -22,7 +22,7 @@ ROOT = HOOKS.parents[1]
 PAGES = HOOKS.parent / "reference"
 COMMANDS = PAGES / "commands.md"
 PART = re.compile(r"<!--\n(::: [^\n]+\n(?: +[^\n]*\n)*)-->\n.*?<!-- end -->\n", re.DOTALL)
-#: A directive that somebody added, with nothing below it yet.
+#: A new directive, with nothing below it yet.
 BARE = re.compile(r"(?<!<!--\n)^(::: [^\n]+\n(?: +[^\n]*\n)*)", re.MULTILINE)
 NOTE = "<!-- `make reference` writes this page. -->\n"
 #: Longer signatures have a line for each parameter.
@@ -30,7 +30,7 @@ WIDTH = 100
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Give the directives to the site."""
+    """Replace the generated text by its directives."""
     return PART.sub(lambda part: part[1], markdown)
 
 
@@ -49,7 +49,7 @@ def pages() -> dict[Path, str]:
 
 
 def told(package: Any, directive: str) -> str:
-    """Return what a directive stands for, as Markdown."""
+    """Return the generated text of a directive as Markdown."""
     first, _, rest = directive.partition("\n")
     options = (yaml.safe_load(textwrap.dedent(rest)) or {}).get("options", {}) if rest.strip() else {}
     name = first.removeprefix("::: ").strip()
@@ -80,7 +80,7 @@ def _members(obj: Any, options: dict[str, Any]) -> list[Any]:
     if wanted is False or not (obj.is_class or obj.is_module):
         return []
     every = obj.all_members if options.get("inherited_members") else obj.members
-    # What a module imports is told where it is made.
+    # An imported name is documented in its own module.
     public = [
         (name, one) for name, one in every.items() if not (name.startswith("_") or (obj.is_module and one.is_alias))
     ]

@@ -1,6 +1,6 @@
-"""What a page links to in the repository comes along: Markdown as a page, source as a page that shows it.
+"""Files of the repository that pages link to: the site contains Markdown as pages and source files as listings.
 
-So a link reads the same where the repository is browsed and in the site, and the site needs no other place.
+A link therefore works both in the repository and in the site.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BELOW = "repository"
 
 
 def place(path: PurePosixPath) -> str:
-    """Where a file of the repository lies in the site."""
+    """Return the path of a repository file in the site."""
     if path.parts[0] == "docs":
         return str(path.relative_to("docs"))
     shown = path if path.suffix in {".md", ".png", ".svg", ".gif"} else path.with_name(path.name + ".md")
@@ -29,7 +29,7 @@ def place(path: PurePosixPath) -> str:
 
 
 def linked(text: str, path: PurePosixPath) -> list[PurePosixPath]:
-    """The files of the repository that a Markdown file links to."""
+    """Return the repository files that a Markdown file links to."""
     found = [posixpath.normpath(path.parent / match[1]) for match in LINK.finditer(_without_code(text))]
     return [PurePosixPath(one) for one in found if (ROOT / one).is_file()]
 
@@ -39,7 +39,7 @@ def _without_code(text: str) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put pages that the navigation does not name below "More", so that none is lost."""
+    """Put pages that are missing in the navigation below "More"."""
     named = set(re.findall(r"[\w/.-]+\.md", str(config.nav)))
     found = [str(path.relative_to(config.docs_dir)) for path in sorted(Path(config.docs_dir).rglob("*.md"))]
     if more := [name for name in found if name not in named]:
@@ -48,7 +48,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is linked to, and what that links to in turn."""
+    """Add linked files, and the files that they link to."""
     todo = [PurePosixPath("docs") / one.src_uri for one in files.documentation_pages()]
     seen = set(todo)
     while todo:
@@ -77,7 +77,7 @@ def _generated(path: PurePosixPath, config: MkDocsConfig) -> File:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to the repository's files to where they lie in the site."""
+    """Rewrite links to repository files to their paths in the site."""
     here = PurePosixPath(page.file.src_uri)
     own = here.relative_to(BELOW) if here.parts[0] == BELOW else PurePosixPath("docs") / here
 

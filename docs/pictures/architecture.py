@@ -21,19 +21,19 @@ class Module(NamedTuple):
     columns: int = 1
 
 
-ROWS = ("operators", "spark", "queue", "core", "queue", "store")
+ROWS = 6
 STEPS = ("Enqueue", "Plan", "Process", "Settle")
 MODULES = (
-    Module("operators.enqueue", 0, 0, "one key each"),
+    Module("operators.enqueue", 0, 0, "sends"),
     Module("operators.blocks.plan", 0, 1, "one plan"),
     Module("operators.blocks.process", 0, 2, "a task per part"),
     Module("operators.blocks.settle", 0, 3, "always runs"),
-    Module("spark.job", 1, 2, "calls the processor"),
+    Module("spark.job", 1, 2, "runs function"),
     Module("queue.sending", 2, 0, "packs rows"),
-    Module("queue.blocks.plan", 2, 1, "claims messages"),
+    Module("queue.blocks.plan", 2, 1, "claims"),
     Module("queue.blocks.reports", 2, 2, "stores answers"),
     Module("queue.blocks.settlement", 2, 3, "ends the block"),
-    Module("core.service", 3, 1, "ladder, claims"),
+    Module("core.service", 3, 1, "ladder"),
     Module("core.outcome", 3, 2, "answers"),
     Module("core.settle", 3, 3, "outcomes"),
     Module("queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
@@ -58,14 +58,14 @@ CALLS = (
 )
 TABLES = ("inbox", "page", "block", "event")
 TABLE_STEPS = ("cut", "claim", "end")
-TOP, PITCH, HEIGHT = 66, 86, 46
+TOP, PITCH, HEIGHT = 74, 88, 46
 LEFT, COLUMN, WIDTH = 16, 134, 126
 
 
 def draw() -> str:
     """Return the picture."""
     canvas = Canvas(
-        654, "The way of a message through the modules",
+        664, "The way of a message through the modules",
         "Enqueue, plan, process and settle lead from the operators through the queue and the rules of the core to the "
         "store, whose tables hold inbox rows, pages, blocks and events.",
     )  # fmt: skip
@@ -88,22 +88,27 @@ def _y(row: int) -> float:
 
 def _call(canvas: Canvas, source: Module, target: Module) -> None:
     narrow = source if source.columns <= target.columns else target
-    x = LEFT + narrow.column * COLUMN + (WIDTH + (narrow.columns - 1) * COLUMN) / 2
+    # Calls of rules end in the middle of the box; the others pass to the right of it.
+    x = LEFT + narrow.column * COLUMN + (52 if target.name.startswith("core.") else 114)
     canvas.arrow(f"M{x:g} {_y(source.row) + HEIGHT} V{_y(target.row) - 3}", "muted")
 
 
 def _module(canvas: Canvas, module: Module) -> None:
     x, y = LEFT + module.column * COLUMN, _y(module.row)
-    width = WIDTH + (module.columns - 1) * COLUMN
-    package, _, name = module.name.partition(".")
-    canvas.box(x, y, width, HEIGHT, "panel", "blue" if package == "core" else "line")
-    canvas.text(x + 9, y + 19, module.name if module.columns > 1 else name, bold=True, small=True)
+    package, _, name = module.name.rpartition(".")
+    is_rule = package == "core"
+    width = 102 if is_rule else WIDTH + (module.columns - 1) * COLUMN
+    canvas.box(x, y, width, HEIGHT, "panel", "blue" if is_rule else "line")
+    canvas.text(x + 9, y + 19, name, bold=True, small=True)
     canvas.text(x + 9, y + 37, module.role, "muted", small=True)
+    beside = (other for other in MODULES if (other.row, other.column) < (module.row, module.column))
+    if not any(other.row == module.row and other.name.rpartition(".")[0] == package for other in beside):
+        canvas.text(x, y - 7, package, "muted", small=True)
 
 
 def _tables(canvas: Canvas) -> None:
-    y = _y(len(ROWS))
-    canvas.text(LEFT, y - 8, "tables", "muted", small=True)
+    y = _y(ROWS)
+    canvas.text(LEFT, y - 7, "tables", "muted", small=True)
     for column, table in enumerate(TABLES):
         x = LEFT + column * 144
         canvas.box(x, y, 84, 34, "card", "green")

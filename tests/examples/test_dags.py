@@ -70,7 +70,7 @@ Imported = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
-    """What came of importing each DAG file."""
+    """Import each DAG file, and return the results."""
     home = tmp_path_factory.mktemp("airflow")
     dags = home / "dags"
     shutil.copytree(DAGS, dags)

@@ -1,4 +1,4 @@
-"""What docs/how-to/disaster.md says of PostgreSQL: a dump while a block runs is restored, and the queue goes on."""
+"""The dump and restore of docs/how-to/disaster.md: a dump while a block runs is restored, and the queue continues."""
 
 from __future__ import annotations
 

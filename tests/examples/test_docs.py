@@ -28,27 +28,27 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docker/README.md"]
 )
-#: Whose Python runs in a test of its own, which also looks at what came of it.
-TOLD_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
-#: Whose commands ask about what its Python sent, and run after it in that test.
-ASKED_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md"}
-#: Commands of ours that are read as the program reads them, and not run; and why.
+#: Pages whose Python runs in a separate test, which also checks the results.
+TESTED_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
+#: Pages whose commands read the messages of its Python, and run after it in that test.
+COMMANDS_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md"}
+#: Commands of airflow-mq that the parser reads and no test runs here, with the reason.
 ONLY_READ = {
-    r"\b(HASH|TOKEN|ADDRESS|ID)\b": "a person puts something else there",
-    r"postgresql://|s3://": "nothing of this name is there",
+    r"\b(HASH|TOKEN|ADDRESS|ID)\b": "the reader replaces this word",
+    r"postgresql://|s3://": "no server has this name",
     r"^airflow-mq message receive-kafka": "tests/adapters has a Kafka",
     r"^airflow-mq ring measure-costs": "tests/cli/test_weights_measured.py runs it, on fewer messages",
-    r"^airflow-mq top( --json.*)?$": "it ends when somebody ends it, as in tests/terminal",
+    r"^airflow-mq top( --json.*)?$": "it runs until a key ends it; tests/terminal runs it",
     r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
 }
-#: Commands of others: a shell reads them, and nothing runs; and why.
+#: Commands of other programs: a shell reads them, and none runs, with the reason.
 OF_OTHERS = {
     r"^(mkdir|cd) |^airflow dags unpause ": "tests/live/test_first_steps.py follows that page to the letter",
-    r"^make [a-z]+": "the Makefile has it; what it starts has tests of its own",
+    r"^make [a-z]+": "the Makefile has the target; its programs have their own tests",
     r"^export AIRFLOW_MQ_STORE=": "the store of a test is its own",
     r"^(pip install|python -m venv) ": "tests/matrix.py installs, in environments of their own",
-    r"^(cp docker/|docker compose )": "no container is made here; tests/docker reads what would make it",
-    r"^(TOKEN=\$\()?curl ": "tests/live/test_page.py asks an API server the same",
+    r"^(cp docker/|docker compose )": "no container engine is available; tests/docker checks the files",
+    r"^(TOKEN=\$\()?curl ": "tests/live/test_page.py sends the same to an API server",
 }
 OF_AIRFLOW = re.compile(
     r"airflow\.(sdk|providers)|airflow_mq\.(block|operators|sensors|triggers|hooks|testing\.live)|\bblock\("
@@ -56,7 +56,7 @@ OF_AIRFLOW = re.compile(
 FENCE = re.compile(r"^( *)```([a-z]+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 #: Kinds of blocks that are run or read here.
 RUN = {"console", "ini", "json", "python", "sh", "yaml"}
-#: Other kinds, and what holds them to the truth.
+#: Other kinds, and the tests that cover them.
 SHOWN = {
     "sql": "tests/store/test_roles.py runs it",
     "toml": "tests/examples/test_fairness_docs.py simulates it",
@@ -72,7 +72,7 @@ class Example(NamedTuple):
     line: int
 
 
-#: What `make reference` writes: examples of docstrings, and commands whose arguments are somebody's own.
+#: Text that `make reference` writes: examples of docstrings, and commands with placeholder arguments.
 GENERATED = re.compile(r"^<!-- `make reference` writes.*\Z|^<!--\n:::.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
@@ -91,7 +91,7 @@ def name_of(page: Path) -> str:
 
 
 def run_python(page: Path, example: Example, names: dict[str, Any]) -> None:
-    # Where it stands in the page is where an error says that it is.
+    # An error names the line of the page.
     text = example.text.replace("from __future__ import annotations", "").replace('"postgresql://…"', "ELSEWHERE")
     code = "\n" * (example.line - 1) + text
     exec(compile(code, page, "exec"), names)  # noqa: S102 - our own page
@@ -107,7 +107,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def read_only(command: str) -> None:
-    assert any(re.search(pattern, command) for pattern in OF_OTHERS), f"say why this is not run: {command}"
+    assert any(re.search(pattern, command) for pattern in OF_OTHERS), f"no reason is given for not running: {command}"
     subprocess.run(["sh", "-n", "-c", command], check=True)
     if command.startswith("make "):
         assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text("utf-8")
@@ -152,11 +152,13 @@ def test_a_page_runs(
     (tmp_path / "orders.parquet").write_bytes(b"PAR1")
     names: dict[str, Any] = {"STORE": os.environ["AIRFLOW_MQ_STORE"], "ELSEWHERE": elsewhere, "__name__": name_of(page)}
     for example in examples(page):
-        assert example.kind in RUN | SHOWN.keys(), f"line {example.line}: say how a block of {example.kind!r} is tested"
+        assert example.kind in RUN | SHOWN.keys(), (
+            f"line {example.line}: no test covers blocks of kind {example.kind!r}"
+        )
         match example.kind:
-            case "python" if name_of(page) not in TOLD_ELSEWHERE and not OF_AIRFLOW.search(example.text):
+            case "python" if name_of(page) not in TESTED_ELSEWHERE and not OF_AIRFLOW.search(example.text):
                 run_python(page, example, names)
-            case "console" if name_of(page) not in ASKED_ELSEWHERE:
+            case "console" if name_of(page) not in COMMANDS_ELSEWHERE:
                 run_console(example.text, capsys)
             case "json":
                 json.loads(example.text)

@@ -1,4 +1,4 @@
-"""Tables of the documentation that name everything there is of a kind name that, and nothing else."""
+"""Complete tables of the documentation: each lists all items of its kind, and no other."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ def table(page: Path, heading: str) -> list[list[str]]:
 
 
 def names(page: Path, heading: str) -> list[str]:
-    """What the first column of a table names, in code."""
+    """Return the names in code of the first column of a table."""
     return [name for row in table(page, heading) for name in re.findall(r"`([^`]+)`", row[0])]
 
 
-def test_every_event_is_told() -> None:
+def test_every_event_is_documented() -> None:
     assert sorted(names(DOCS / "reference" / "events.md", "event")) == sorted(set(NAMES.values()))
 
 
-def test_every_option_of_airflows_configuration_is_told_with_its_default() -> None:
+def test_every_option_of_airflows_configuration_is_documented_with_its_default() -> None:
     options = get_provider_info()["config"]["airflow_mq"]["options"]
     told = {row[0].strip("`"): row[1].strip("`") for row in table(CONFIGURATION, "option")}
 
     assert told == {name: str(option["default"] or "none") for name, option in options.items()}
 
 
-def test_every_parameter_of_an_address_and_key_of_a_connection_is_told() -> None:
+def test_every_parameter_of_an_address_and_key_of_a_connection_is_documented() -> None:
     (kind,) = get_provider_info()["connection-types"]
 
     assert sorted(names(CONFIGURATION, "parameter")) == sorted(PARAMETERS)
     assert sorted(names(CONFIGURATION, "key")) == sorted(kind["conn-fields"])
 
 
-def test_every_variable_that_the_package_reads_is_told() -> None:
-    """But those of examples."""
+def test_every_variable_that_the_package_reads_is_documented() -> None:
+    """Variables of examples are exempt."""
     sources = [path for path in (ROOT / "airflow_mq").rglob("*.py") if "examples" not in path.parts]
     read = {
         node.value
@@ -78,15 +78,15 @@ def test_every_error_of_the_troubleshooting_is_one() -> None:
     assert all(issubclass(getattr(errors, name), errors.MessageQueueError) for name in found)
 
 
-def test_every_alarm_has_a_line_that_says_what_to_do() -> None:
+def test_every_alarm_has_a_line_with_an_action() -> None:
     rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text("utf-8"))["groups"][0]["rules"]
 
     assert [rule["alert"] for rule in rules] == names(DOCS / "operations.md", "alarm")
     assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
 
 
-def test_the_reference_pages_are_what_the_code_says() -> None:
-    """`make reference` writes them; who browses the repository reads them there."""
+def test_the_reference_pages_are_current() -> None:
+    """`make reference` writes them, and readers of the repository see them."""
     pages = runpy.run_path(str(DOCS / "hooks" / "reference.py"))["pages"]()
     stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
 
@@ -109,7 +109,7 @@ def test_the_version_is_one_and_the_changelog_knows_it() -> None:
 
 
 def test_no_table_escapes_a_bar_in_code() -> None:
-    """The site would show the backslash, and whoever copies it has it in a command."""
+    """The site would show the backslash, and a copied command would contain it."""
     pages = {path.name: path.read_text("utf-8") for path in DOCS.rglob("*.md")}
 
     assert [name for name, text in pages.items() if re.search(r"^\|.*(`[^`|]*\\\||`[^`]*&#124;)", text, re.M)] == []

@@ -1,4 +1,4 @@
-"""What docs/fairness.md shows, as it stands there."""
+"""The examples of docs/fairness.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     upgrade(parse(store))
     (scenario,) = parts("toml")
     (tmp_path / "scenario.toml").write_text(scenario)
-    # One program, told in parts; the DAG is another.
+    # The parts are one program; the DAG is another.
     program = "".join(part for part in parts("python") if "airflow.sdk" not in part)
     names: dict[str, Any] = {"STORE": store, "SCENARIO": tmp_path / "scenario.toml"}
     exec(compile(program, PAGE.name, "exec"), names)  # noqa: S102 - our own page

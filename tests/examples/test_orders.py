@@ -19,7 +19,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*messages: tuple[str, bytes]) -> list[str]:
-    """What the processor answers."""
+    """Return the outcomes of the processor."""
     import pyarrow as pa
 
     rows = [{"origin": origin, "page": 0, "item": n, "payload": data} for n, (origin, data) in enumerate(messages)]
@@ -41,7 +41,7 @@ def test_every_file_is_converted_once_however_often_it_is_processed(place: Path)
     assert orders.verify(place, with_heavy=False) != []
 
 
-def test_a_difference_is_told(place: Path) -> None:
+def test_a_difference_is_reported(place: Path) -> None:
     orders.generate(place, loud_files=1, heavy_orders=10)
     run(*((origin, message.payload) for origin, message in orders.new_messages(place)))
     next((place / "orders" / "tenant=acme").iterdir()).unlink()
@@ -75,7 +75,7 @@ def test_a_file_is_taken_once(place: Path) -> None:
     orders.generate(place, loud_files=3, heavy_orders=10)
     with scratch_queue() as queue:
         messages = list(orders.new_messages(place))
-        queue.enqueue_messages(messages[:4])  # somebody died before the files were put away
+        queue.enqueue_messages(messages[:4])  # the sender died before it moved the files
         enqueued = orders.enqueue_new_files(queue, place)
         assert (enqueued.count, enqueued.repeated) == (len(messages) - 4, 4)
         assert orders.enqueue_new_files(queue, place).count == 0

@@ -1,4 +1,4 @@
-"""What docs/payloads.md shows, as it stands there."""
+"""The examples of docs/payloads.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/priorities.md shows, as it stands there."""
+"""The examples of docs/priorities.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/set-aside.md shows, as it stands there."""
+"""The examples of docs/set-aside.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "set-aside.md"
 def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = f"sqlite:///{tmp_path}/store.db"
     upgrade(parse(store))
-    # One program, told in parts.
+    # The parts are one program.
     program = "".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
     exec(compile(program, PAGE.name, "exec"), {"STORE": store})  # noqa: S102 - our own page
     told = capsys.readouterr().out

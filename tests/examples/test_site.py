@@ -132,9 +132,7 @@ def test_programs_find_a_list_of_the_pages_and_their_sources(site: Path) -> None
     assert all((site / name).is_file() for name, _ in links)
     for once in (re.findall(r"^## .+$", told, re.MULTILINE), [name for name, _ in links]):
         assert len(once) == len(set(once))
-    assert not [name for name, about in links if len(about) < 10], (
-        "a page begins with a sentence that says what it is about"
-    )
+    assert not [name for name, about in links if len(about) < 10], "a page begins with a sentence about its content"
 
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:
@@ -150,7 +148,7 @@ def test_the_reference_has_what_people_use(site: Path) -> None:
     assert {"airflow_mq.queue.MessageQueue.enqueue_message", "airflow_mq.core.outcome.Done"} <= python
     assert {"airflow_mq.block.block", "airflow_mq.operators.blocks.SettleBlockOperator"} <= airflow
     assert {"airflow-mq-store-upgrade", "airflow-mq-set-aside-execute"} <= commands
-    assert "Bytes that a page may hold" in settings, "comments above attributes are told"
+    assert "Bytes that a page may hold" in settings, "comments above attributes are documented"
 
 
 @pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
@@ -168,7 +166,7 @@ def test_links_lead_somewhere_where_the_repository_is_browsed(path: Path) -> Non
 
 
 def _anchors(text: str) -> set[str]:
-    """What GitHub calls the headings of a page."""
+    """Return the anchors that GitHub gives to the headings of a page."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.MULTILINE):
         words = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()

@@ -1,4 +1,4 @@
-"""What docs/transactions.md shows, as it stands there; and the same through SQLAlchemy, psycopg, and the hook of Airflow."""
+"""The examples of docs/transactions.md, and the same with SQLAlchemy, psycopg, and the hook of Airflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
 
 
 def place_order(commands: Commands, connection: Any, number: int, fails: bool = False) -> None:
-    """What a task does: a row of its own, and a message, in the transaction that is open."""
+    """Write a row and push a message in the open transaction, as a task does."""
     text = f"INSERT INTO business VALUES ('{number}')"
     connection.exec_driver_sql(text) if hasattr(connection, "exec_driver_sql") else connection.execute(text)
     commands.push("orders", b"order %d" % number).execute()
@@ -58,7 +58,7 @@ def test_an_outbox(store_uri: str, style: str) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_pipeline_of_two_stages(store_uri: str, style: str) -> None:
-    """At every commit each message is in exactly one place, and the rows tell how far it came."""
+    """At every commit each message is in exactly one place, and the rows show its stage."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue, calling(store_uri, style) as caller:
         queue.enqueue_messages("verify", [b"%d" % number for number in range(4)])

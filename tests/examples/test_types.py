@@ -1,4 +1,4 @@
-"""Who uses the package gets its types: the wheel says that it has some, and a program of theirs passes mypy --strict."""
+"""Types for users of the package: the wheel declares them, and a user's program passes mypy --strict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ wrong: str = RULES.route("acme/orders")
 """
 
 
-def test_a_program_of_somebody_else_is_checked_strictly(tmp_path: Path) -> None:
+def test_a_program_of_a_user_is_checked_strictly(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "--config-file=", "program.py"],
@@ -49,7 +49,7 @@ def test_a_program_of_somebody_else_is_checked_strictly(tmp_path: Path) -> None:
     ], done.stdout + done.stderr
 
 
-def test_the_wheel_says_that_it_has_types_and_carries_what_is_read_at_run_time(tmp_path: Path) -> None:
+def test_the_wheel_declares_its_types_and_contains_the_files_that_are_read_at_run_time(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
