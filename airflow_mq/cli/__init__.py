@@ -1,7 +1,7 @@
 """The command line: `airflow-mq`, `python -m airflow_mq`, and the same as `airflow mq`.
 
-Each command is declared once, beside the function that runs it (`command.py` says how), and
-drawn twice: for argparse in `parser.py`, for Airflow in `airflow.py`. Declaring loads neither
+Each function declares its command once (see `command.py`). `parser.py` turns the declarations into parsers of
+argparse, `airflow.py` into commands of Airflow. Declaring loads neither
 a database driver nor Airflow, because Airflow looks at the declarations at every start.
 """
 

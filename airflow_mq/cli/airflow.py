@@ -1,4 +1,4 @@
-"""The same commands as `airflow mq …`."""
+"""The commands as `airflow mq …`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from .command import COMMON, Command, Entry, Group, example_text
-from .completing import completer_of
+from .arguments import COMMON
+from .command import Command, Entry, Group, example_text
+from .completion import completer_of
 from .tree import TREE
 
 #: The connection that is used where neither a store nor a connection is named.
@@ -18,10 +19,10 @@ DEFAULT_CONN_ID = "airflow_mq_default"
 
 
 class _Completed(Arg):
-    """An argument that Airflow's completion knows how to complete."""
+    """An argument that Airflow's completion completes."""
 
     def add_to_parser(self, parser: ArgumentParser) -> None:
-        """Add it, and say what could stand there."""
+        """Add the argument, with its completer."""
         action = parser.add_argument(*self.flags, **self.kwargs)
         completer = completer_of(action, DEFAULT_CONN_ID)
         if completer is not None:
@@ -29,7 +30,7 @@ class _Completed(Arg):
 
 
 def get_cli_commands() -> list[Any]:
-    """Return what Airflow adds to its own commands."""
+    """Return the commands that Airflow adds to its own."""
     return [
         GroupCommand(
             name="mq",

@@ -1,13 +1,13 @@
-"""What a command is: a name, options, a function, and an example to learn from."""
+"""Declarations of commands: name, options, function and example."""
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Namespace
+import inspect
+import re
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from .values import words
 
 if TYPE_CHECKING:
     from .session import Session
@@ -17,16 +17,16 @@ OK, NO, USAGE, REFUSED, STORE, PROGRAM, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 EXIT_CODES = """\
 exit codes:
   0    done
-  1    the answer is no, or something is wrong with what is stored
-  2    what was asked for makes no sense
-  3    the queue refused; nothing was changed
-  4    the store cannot be used
-  70   a mistake in this program
+  1    negative result, or integrity problem in the store
+  2    invalid command line
+  3    rejected by the queue; nothing was changed
+  4    store unavailable
+  70   defect in this program
   130  interrupted by Ctrl-C"""
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense."""
+    """An invalid command line."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,16 @@ def option(*flags: str, **settings: Any) -> Option:
     return Option(flags, settings)
 
 
+Run: TypeAlias = "Callable[[Session, Namespace], bool | None]"
+
+
 @dataclass(frozen=True)
 class Command:
-    """Something to do. Nothing returned, or true, is exit code 0; false is 1."""
+    """A command. Its function returns false for exit code 1."""
 
     name: str
     help: str
-    run: Callable[[Session, Namespace], bool | None]
+    run: Run
     options: Sequence[Option] = ()
     about: str = ""
     example: str = ""
@@ -58,7 +61,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands about one thing."""
+    """The commands of one noun."""
 
     name: str
     help: str
@@ -68,20 +71,26 @@ class Group:
 
 Entry: TypeAlias = "Command | Group"
 
-COMMON = (
-    option(
-        "--store", default=SUPPRESS, metavar="URI",
-        help="sqlite:///path or postgresql://user:password@host/database; AIRFLOW_MQ_STORE where it is not given, "
-        "which is the better place for a password",
-    ),
-    option("--conn-id", default=SUPPRESS, metavar="ID", help="take the store from this connection of Airflow instead"),
-    option("--ring", type=words, default=SUPPRESS, metavar="RING", help="which ring of the store (default: default)"),
-    option("--json", action="store_true", default=SUPPRESS, help="print JSON, for programs; streams one per line"),
-    option("--quiet", action="store_true", default=SUPPRESS, help="print answers and errors, and nothing besides"),
-)  # fmt: skip
+
+def command(*options: Option, name: str = "", example: str = "", rest: str | None = None) -> Callable[[Run], Command]:
+    """Declare a function as a command; the first line of its docstring is the help, the rest the description.
+
+    :param name: the command's name, if it is not the function's.
+    :param example: command lines, each beginning with `$ ` for the program's name.
+    """
+
+    def declare(run: Run) -> Command:
+        summary, _, about = inspect.cleandoc(run.__doc__ or run.__name__).partition("\n\n")
+        text = " ".join(summary.split()).removesuffix(".")
+        about = re.sub(r"(?<!\n)\n(?!\n)", " ", about)
+        return Command(
+            name or run.__name__.replace("_", "-"), text[0].lower() + text[1:], run, options, about, example, rest
+        )
+
+    return declare
 
 
 def example_text(example: str, prefix: str = "airflow-mq ") -> str:
-    """What is told below the options of a command; `$ ` stands for the program."""
+    """Return the example below the options of a command."""
     lines = "\n".join(f"  {line}" for line in example.replace("$ ", prefix).splitlines())
     return f"example:\n{lines}" if example else ""

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .command import NO, Command, UsageError, option
+from .command import NO, UsageError, command, option
 from .output import error_line, shown
 from .session import VARIABLE, Session
 
@@ -32,8 +32,34 @@ PARSE_SECONDS = 60.0
 KEPT = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__AIRFLOW_MQ__")
 
 
-def run(session: Session, args: Namespace) -> bool:
-    """Start the Airflow, print where it is, and keep it until Ctrl-C."""
+def port(text: str) -> int:
+    """Read a port."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 0 < int(text) < 65_536):
+        raise ArgumentTypeError(f"invalid port {text!r}: expected a number from 1 to 65535")
+    return int(text)
+
+
+@command(
+    option("--dags", default=DAGS, metavar="FOLDER", help=f"the DAGs folder (default: {DAGS})"),
+    option(
+        "--home", default=HOME, metavar="FOLDER",
+        help=f"where Airflow keeps its database, logs and passwords (default: {HOME}); made if missing",
+    ),
+    option(
+        "--port", type=port, metavar="PORT",
+        help=f"the port of the UI on 127.0.0.1 (default: {USUAL_PORT}, or another free port)",
+    ),
+    example="$ dev --dags dags",
+)  # fmt: skip
+def dev(session: Session, args: Namespace) -> bool:
+    """Start a development Airflow on loopback, with a DAGs folder and a store.
+
+    Starts Airflow's API server, scheduler, DAG processor and triggerer on 127.0.0.1, with the connections
+    airflow_mq_default, which names the store, and spark_default, which runs Spark in the tasks. Prints the URL and the
+    login. Without --store and AIRFLOW_MQ_STORE the store is the file queue.db in the home folder; a store without
+    tables gets them. Ctrl-C ends all processes; a later start goes on with what is stored. For development: anyone
+    with an account on this machine can reach the port.
+    """
     if find_spec("airflow") is None:
         raise UsageError(
             f"no Airflow in this environment ({sys.prefix!r}): expected the package with its extra `airflow`; run "
@@ -205,32 +231,3 @@ def _interrupted_by_sigterm() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def port(text: str) -> int:
-    """Read a port."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 0 < int(text) < 65_536):
-        raise ArgumentTypeError(f"invalid port {text!r}: expected a number from 1 to 65535")
-    return int(text)
-
-
-DEV = Command(
-    "dev", "start a development Airflow on loopback, with a DAGs folder and a store", run,
-    (
-        option("--dags", default=DAGS, metavar="FOLDER", help=f"the DAGs folder (default: {DAGS})"),
-        option(
-            "--home", default=HOME, metavar="FOLDER",
-            help=f"where Airflow keeps its database, logs and passwords (default: {HOME}); made if missing",
-        ),
-        option(
-            "--port", type=port, metavar="PORT",
-            help=f"the port of the UI on 127.0.0.1 (default: {USUAL_PORT}, or another free port)",
-        ),
-    ),
-    about="Starts Airflow's API server, scheduler, DAG processor and triggerer on 127.0.0.1, with the connections "
-    "airflow_mq_default, which names the store, and spark_default, which runs Spark in the tasks. Prints the URL and "
-    "the login. Without --store and AIRFLOW_MQ_STORE the store is the file queue.db in the home folder; a store "
-    "without tables gets them. Ctrl-C ends all processes; a later start goes on with what is stored. For "
-    "development: anyone with an account on this machine can reach the port.",
-    example="$ dev --dags dags",
-)  # fmt: skip

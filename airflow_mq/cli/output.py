@@ -1,60 +1,78 @@
-"""What is printed: for people or for programs, and never what a terminal would obey."""
+"""Output: for people or for programs, without characters that a terminal would obey."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from enum import Enum
-from typing import Any, TextIO
+from operator import attrgetter
+from typing import Any, TextIO, TypeAlias
 
 from ..core.blob import Reference
 from ..core.characters import visible
-from ..core.message import Address
-from ..core.weight import Weight
 from ..words import when
 from .progress import Tell, progress, silent
+from .serialisation import to_json
 
-#: Wide enough that nothing is folded where nobody looks.
+#: Wide enough that a pipe gets every row in one line.
 _WIDE = 100_000
 _ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
+#: The columns of a table: the heading, and the attribute or function that its cells come from. A heading that ends in
+#: `>` is of numbers.
+Columns: TypeAlias = Mapping[str, "str | Callable[[Any], Any]"]
 
 
 class Output:
-    """Where a command puts its answers."""
+    """The place where a command puts its results."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json, self.quiet = as_json, quiet
 
-    def value(self, value: Any) -> None:
-        """An answer for programs: one JSON value on a line of its own."""
+    def value(self, value: object) -> None:
+        """Print a result for programs: one JSON value in a line."""
         if self.as_json:
-            text = json.dumps(plain(value), separators=(",", ":")).replace("\x7f", "\\u007f")
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(to_json(value) + "\n")
 
     def line(self, text: str) -> None:
-        """A line of an answer, for people."""
+        """Print a line of a result for people."""
         if not self.as_json:
             sys.stdout.write(shown(text) + "\n")
 
     def remark(self, text: str) -> None:
-        """A line beside the answer: what was done, what could be done next."""
+        """Print a line beside the result: what was done, or the next step."""
         if not self.quiet:
             self.line(text)
 
+    def answer(self, value: object, text: str) -> None:
+        """Print a result as JSON, or as a remark for people."""
+        self.value(value)
+        self.remark(text)
+
     def warn(self, text: str) -> None:
-        """A line that nobody should overlook."""
+        """Print a warning to standard error."""
+        sys.stderr.write((json.dumps({"warning": text}) if self.as_json else f"warning: {shown(text)}") + "\n")
+
+    def items(self, items: Sequence[Any], columns: Columns, empty: str, values: Iterable[Any] | None = None) -> bool:
+        """Print a list as JSON or as a table; return whether a table was printed.
+
+        :param empty: the remark where there are no items.
+        :param values: the items for JSON, if they are not the same.
+        """
         if self.as_json:
-            sys.stderr.write(json.dumps({"warning": text}) + "\n")
+            self.value(items if values is None else list(values))
+        elif not items:
+            self.remark(empty)
         else:
-            sys.stderr.write(f"warning: {shown(text)}\n")
+            getters = [attrgetter(one) if isinstance(one, str) else one for one in columns.values()]
+            self.table(list(columns), [[get(item) for get in getters] for item in items])
+            return True
+        return False
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows for people; a column whose name ends in `>` holds numbers."""
+        """Print rows for people; a column whose name ends in `>` holds numbers."""
         from rich.console import Console
 
         from .tables import layout
@@ -63,14 +81,17 @@ class Output:
         for table in layout(columns, list(rows), width, shown):
             self._print(table)
 
-    def fields(self, pairs: Mapping[str, Any]) -> None:
-        """Names and values, one pair a line."""
+    def fields(self, pairs: Mapping[str, Any], value: object = None) -> None:
+        """Print names and values, one pair a line; or the value as JSON, which is that of the pairs by default."""
         from rich.table import Table
         from rich.text import Text
 
+        if self.as_json:
+            self.value(pairs if value is None else value)
+            return
         table = Table(box=None, pad_edge=False, show_header=False)
-        for name, value in pairs.items():
-            table.add_row(Text(name, "bold"), Text(shown(value)))
+        for name, one in pairs.items():
+            table.add_row(Text(name, "bold"), Text(shown(one)))
         self._print(table)
 
     def _print(self, renderable: Any) -> None:
@@ -80,28 +101,28 @@ class Output:
         text = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
         with text.capture() as captured:
             text.print(renderable)
-        # Columns are padded to their width; nobody wants the blanks at the end of lines.
+        # Columns are padded to their width: the blanks at the end of lines are dropped.
         sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
 
     def progress(self, what: str) -> AbstractContextManager[Tell]:
-        """Tell how far work is, beside the answer, and only to somebody who looks."""
+        """Show progress beside the result, on a terminal only."""
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
 
 
 def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:
-    """One line that says what went wrong; a password in an address is not repeated."""
+    """Print an error in one line, without the password of an address."""
     text = without_passwords(error)
     line = json.dumps({"error": name, "message": text, "exit_code": code}) if as_json else f"error: {shown(text)}"
     (file or sys.stderr).write(line + "\n")
 
 
 def without_passwords(text: str) -> str:
-    """The text, with nothing between the user and the host of an address."""
+    """Return the text with the password of each address masked."""
     return _ADDRESS_PASSWORD.sub(r"\1***@", text)
 
 
 def shown(value: Any, most: int | None = None) -> str:
-    """Any value as text in which a terminal finds nothing to obey."""
+    """Return any value as text that is safe on a terminal."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -111,40 +132,8 @@ def shown(value: Any, most: int | None = None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Reference):
-        return f"kept apart: {value.hash.hex()}"
+        return f"external payload: {value.hash.hex()}"
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="backslashreplace")
     text = visible(value if isinstance(value, str) else str(value))
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
-
-
-def payload_fields(payload: bytes) -> dict[str, str]:
-    """A payload in JSON: as text where it is text, else in base 64; `enqueue --ndjson` reads both.
-
-    One that is kept apart is told by its hash, of which `payload get` makes the payload.
-    """
-    if isinstance(payload, Reference):
-        return {"kept_apart": payload.hash.hex()}
-    try:
-        return {"payload": payload.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"payload_base64": base64.b64encode(payload).decode()}
-
-
-def plain(value: Any) -> Any:
-    """Any value in JSON's terms."""
-    if isinstance(value, Weight):
-        return {"time": value.time, "size": value.size}
-    if isinstance(value, Address):
-        return str(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Enum):
-        return value.name.lower()
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .command import COMMON, EXIT_CODES, USAGE, Command, Entry, Group, Option, UsageError, example_text
+from .arguments import COMMON
+from .command import EXIT_CODES, USAGE, Command, Entry, Group, Option, UsageError, example_text
 from .output import without_passwords
 from .tree import ABOUT, TREE
 
@@ -15,7 +16,7 @@ PROGRAM_NAME = "airflow-mq"
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
-    """Folds prose to the terminal; what is indented, as examples are, stays as it is written."""
+    """Wraps prose at the terminal's width, but no indented line."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = super()._fill_text(text, width, indent).splitlines()
@@ -23,7 +24,7 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises what is wrong instead of printing a page of usage; never repeats a password."""
+    """A parser that raises errors instead of printing usage, without passwords."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", _Layout)
@@ -40,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        """Raise it."""
+        """Raise an error."""
         raise UsageError(without_passwords(f"{message} (see `{self.prog} --help`)"))
 
 
@@ -70,7 +71,7 @@ def parse_line(words: Sequence[str]) -> argparse.Namespace:
         parser.error(f"unknown: {' '.join(unread)}")
     if command is None:
         inner = getattr(args, "group", parser)
-        raise UsageError(f"say what to do; `{inner.prog} --help` lists it")
+        raise UsageError(f"no command: expected one of those that `{inner.prog} --help` lists")
     return args
 
 

@@ -1,4 +1,4 @@
-"""Running a command: its answer on stdout, what went wrong in one line on stderr, and an exit code."""
+"""Execution of a command: result on standard output, errors in one line on standard error, exit code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from urllib.parse import quote
 from .. import failures
 from ..core.errors import InvalidInput, MessageQueueError, StoreError
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
-from .completing import answer
+from .completion import answer
 from .output import error_line, shown, without_passwords
 from .parser import parse_line
 from .session import VARIABLE, Session
 
 
 def run_line(argv: Sequence[str] | None = None) -> int:
-    """Run what a command line says; return the exit code."""
+    """Run a command line; return the exit code."""
     if argv is None:
         answer()
     words = list(sys.argv[1:] if argv is None else argv)
@@ -35,7 +35,7 @@ def run_line(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: Namespace) -> int:
-    """Run a command whose arguments were read, here or by Airflow."""
+    """Run a command with parsed arguments; return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that knows few characters gets the others escaped.
         with suppress(AttributeError, ValueError):
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
             sys.stdout.flush()
         return NO if answer is False else OK
     except BrokenPipeError:
-        # Whoever reads has seen enough, as in `airflow-mq message events | head`.
+        # The reader has closed the pipe, as in `airflow-mq message events | head`.
         with suppress(Exception):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
@@ -56,10 +56,10 @@ def run(args: Namespace) -> int:
         error_line("interrupted; what was committed before stays", "Interrupted", INTERRUPTED, as_json=as_json)
         return INTERRUPTED
     except Exception as error:
-        return _told(error, session)
+        return _report(error, session)
 
 
-def _told(error: Exception, session: Session) -> int:
+def _report(error: Exception, session: Session) -> int:
     code = code_of(error)
     text = _unexpected(error) if code == PROGRAM else str(error)
     if code == STORE and session.where:
@@ -82,11 +82,11 @@ def _unexpected(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     for secret in secrets:
         text = text.replace(secret, "***")
-    return f"this should not have happened: {text}; please report it"
+    return f"unexpected error: {text}; please report it"
 
 
 def _secrets() -> list[str]:
-    """Passwords that an error of somebody else's could repeat, as they are written and as they are."""
+    """Return passwords that an error of another library could repeat, quoted and unquoted."""
     from ..store import parse
 
     found = []
@@ -99,7 +99,7 @@ def _secrets() -> list[str]:
 
 
 class _Lines(logging.Formatter):
-    """A record in one line: what was raised is named, and its traceback kept for who asks for it."""
+    """Formats a record in one line, with the name of its exception; the traceback only on request."""
 
     def __init__(self, as_json: bool, traceback: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How far work is, on the terminal of somebody who waits for it; nothing of it where nobody looks, or waits long."""
+"""Progress of long work, shown on a terminal after a short wait."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-#: Seconds after which somebody begins to wait.
+#: Seconds of work without progress shown.
 AFTER = 0.5
 
 
 class Tell(Protocol):
-    """What work says of itself: a few words, and where it is known how far it is, from 0 to 1."""
+    """Reports progress: a few words, and the finished part from 0 to 1, if known."""
 
     def __call__(self, text: str = "", part: float | None = None) -> None: ...
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Tell]:
-    """Tell how far work is, beside its answer: on standard error, and only on a terminal."""
+    """Show progress on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield silent
         return
@@ -36,11 +36,11 @@ def progress(what: str) -> Iterator[Tell]:
 
 
 def silent(text: str = "", part: float | None = None) -> None:
-    """Tell nobody."""
+    """Show nothing."""
 
 
 class _Shown:
-    """A line on the terminal: a spinner, words, a bar, and how long it goes already."""
+    """A line on the terminal: a spinner, words, a bar, and the elapsed time."""
 
     def __init__(self, what: str) -> None:
         self.what, self.text = what, what
@@ -55,7 +55,7 @@ class _Shown:
             self._update(description=self.text, **({} if part is None else {"completed": part, "total": 1.0}))
 
     def show(self) -> None:
-        """Begin to show it."""
+        """Show the line."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -74,7 +74,7 @@ class _Shown:
             self._progress.start()
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the line."""
         with self._lock:
             self._ended = True
             if self._progress is not None:

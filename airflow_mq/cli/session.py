@@ -1,4 +1,4 @@
-"""What a command works with: the store and the ring that were named, and a place for answers."""
+"""The store and the ring of a command line, and the place for results."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ VARIABLE = "AIRFLOW_MQ_STORE"
 
 
 class Session:
-    """One call of the command line."""
+    """One run of the program."""
 
     def __init__(self, args: Namespace) -> None:
         self.out = Output(getattr(args, "json", False), getattr(args, "quiet", False))
         self.store: str | None = getattr(args, "store", None)
         self.conn_id: str | None = getattr(args, "conn_id", None)
         self.ring: str | None = getattr(args, "ring", None)
-        #: What is used where neither a store nor a connection was named.
+        #: The connection to use where neither a store nor a connection is named.
         self.default_conn_id: str | None = getattr(args, "default_conn_id", None)
-        #: The store, once it is known, as it may be shown.
+        #: The address of the store without its password, once it is known.
         self.where: str | None = None
 
     def address(self) -> StoreAddress:
-        """The store that was named."""
+        """Return the address of the named store."""
         address = self._named()
         self.where = address.safe
         return address
@@ -45,7 +45,7 @@ class Session:
         from ..store import parse
 
         if self.store and self.conn_id:
-            raise UsageError("say --store or --conn-id, not both")
+            raise UsageError("specify --store or --conn-id, not both")
         if self.conn_id:
             return self._connected(self.conn_id)
         uri = self.store or os.environ.get(VARIABLE)
@@ -54,12 +54,12 @@ class Session:
         if self.default_conn_id:
             return self._connected(self.default_conn_id)
         raise UsageError(
-            f"which store? say --store sqlite:///queue.db or --store postgresql://user:password@host/database, "
-            f"set {VARIABLE}, or name a connection of Airflow by --conn-id"
+            "no store: expected --store sqlite:///queue.db or --store postgresql://user:password@host/database, "
+            f"the variable {VARIABLE}, or an Airflow connection by --conn-id"
         )
 
     def queue(self, ring: str | None = None) -> MessageQueue:
-        """The queue that was named; a context manager."""
+        """Open the named queue; a context manager."""
         from ..queue import MessageQueue
         from ..store import open_store
 
@@ -71,25 +71,25 @@ class Session:
             raise
 
     def any_ring(self) -> MessageQueue:
-        """A queue on the ring that every store has, to reach the store by."""
+        """Open a queue on the ring that every store has."""
         return self.queue(DEFAULT_RING)
 
     def _connected(self, conn_id: str) -> StoreAddress:
-        # Airflow's own commands say the same, so that connections in its database are found.
+        # As Airflow's own commands do, to find connections in its database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         try:
             from airflow_mq import hooks
         except ImportError as error:
             raise UsageError(f"--conn-id needs Airflow: pip install 'airflow-mq[airflow]' ({error})") from None
         try:
-            # Airflow logs to where answers go, and sets that up whenever it is first needed.
+            # Airflow logs to standard output by default, from its first use on.
             with redirect_stdout(sys.stderr):
                 _keep_logs_off_stdout()
                 target = hooks.MessageQueueHook(conn_id)._target()
         except MessageQueueError:
             raise
         except Exception as error:
-            # What Airflow says may hold the address of its own database.
+            # The text of Airflow's error may hold the address of its database.
             raise AddressRefused(
                 f"Airflow has no connection {conn_id!r}, or cannot look it up ({type(error).__name__})"
             ) from None
@@ -98,14 +98,14 @@ class Session:
 
 
 def _keep_logs_off_stdout() -> None:
-    """Let what has logged to stdout so far log to stderr."""
+    """Redirect log handlers from standard output to standard error."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.__stdout__):
             handler.setStream(sys.stderr)
 
 
 def store_now(queue: MessageQueue) -> datetime:
-    """The time by the store's clock, by which everything is judged."""
+    """Return the time of the store's clock."""
     from ..queue.values import moment
 
     with queue.store.loose() as unit:

@@ -1,7 +1,7 @@
-"""Tables for people: as wide as they like in a pipe, and on a terminal as it is best read at its width.
+"""Tables for people: of any width in a pipe, fitted to the width of a terminal.
 
-What does not fit loses first what can be spared: the year of times, and blanks between columns. Then texts are
-folded; and where too little would be left of them, each row is told as names and values, one below the other.
+A table that does not fit loses the year of times, and blanks between columns. Then its texts are folded. If too little
+of them would be left in a line, each row is shown as names and values, one below the other.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def layout(
 
 
 def _column(name: str, cells: Sequence[Any], short: bool, shown: Callable[[Any], str]) -> _Column:
-    right, told = name.endswith(">"), name.rstrip(">")
+    right, heading = name.endswith(">"), name.rstrip(">")
     times = bool(cells) and all(isinstance(cell, datetime) for cell in cells)
     if times and short:
-        return _Column(f"{told}, UTC", True, right, [f"{cell:%m-%d %H:%M:%S}" for cell in cells])
-    return _Column(told, times or right, right, [shown(cell) for cell in cells])
+        return _Column(f"{heading}, UTC", True, right, [f"{cell:%m-%d %H:%M:%S}" for cell in cells])
+    return _Column(heading, times or right, right, [shown(cell) for cell in cells])
 
 
 def _table(columns: Sequence[_Column], gap: int) -> Table:
@@ -85,3 +85,8 @@ def _record(columns: Sequence[_Column], place: int) -> Table:
     if place < len(columns[0].cells) - 1:
         table.add_row()
     return table
+
+
+def percent(part: float | None, sign: str = "") -> str | None:
+    """Return a part as a percentage."""
+    return None if part is None else f"{part:{sign}.1%}"

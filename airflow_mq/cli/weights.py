@@ -1,4 +1,4 @@
-"""`weights`: what messages were thought to cost, what they did cost, and what the steps around them do."""
+"""`report weights`, `ring fit-weigher` and `ring measure-costs`: predicted and measured weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.weigher import LinearWeigher
-from .command import Command, option
+from .command import command, option
 from .session import Session
 from .values import positive, words
 
@@ -21,22 +21,27 @@ if TYPE_CHECKING:
     from ..queue import MessageQueue
     from ..queue.blocks.measures import Fit
 
-#: What a ring may count time in, and how many of them are a millisecond.
+#: The units of a ring's times, and their number in a millisecond.
 _UNITS = {"ms": 1, "us": 1000}
-#: From so far off on, the prediction is called wrong.
+#: The largest drift without a warning.
 DRIFT = 0.25
+_WHICH = (
+    option("--processor", type=words, metavar="NAME", help="only what this processor used"),
+    option("--origin", type=words, metavar="ORIGIN", help="only what this origin used"),
+)
+_NOTHING = "nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A fit beside what the ring's weigher tells today."""
+    """A fit beside the ring's weigher."""
 
     fit: Fit
     drift: float | None
 
 
 def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
-    """What was measured: per processor and origin, and everything together."""
+    """Return the measured weights by processor and origin, and all together."""
     from ..queue.blocks import measures
     from ..store import codec
 
@@ -56,15 +61,19 @@ def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tupl
 
 
 def drift_of(weigher: LinearWeigher, sums: Any) -> float | None:
-    """How much more time was used than the weigher tells for the same messages: 0.3 is 30 % more, -0.3 less."""
+    """Return the excess of used over predicted time: 0.3 is 30 % more, -0.3 less."""
     from ..core.weigher import PER
 
     predicted = weigher.base.time * sums["count"] + weigher.per_byte.time * sums["length"] / PER
     return sums["time"] / predicted - 1 if predicted else None
 
 
-def show(session: Session, args: Namespace) -> bool:
-    """Show what was measured."""
+@command(*_WHICH, example="$ report weights")
+def weights(session: Session, args: Namespace) -> bool:
+    """Compare measured weights with the ring's weigher.
+
+    Exit code 1 if they are more than 25 % apart.
+    """
     with session.queue() as queue:
         found, together = read(queue, args.processor, args.origin)
         weigher = queue.config.weigher
@@ -77,7 +86,7 @@ def show(session: Session, args: Namespace) -> bool:
         return not _is_off(together)
     session.out.fields({"the ring's weigher": _told(weigher)})
     if together is None:
-        session.out.remark("nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))")
+        session.out.remark(_NOTHING)
         return True
     everything = [*found, together] if len(found) > 1 else found
     session.out.table(
@@ -89,8 +98,15 @@ def show(session: Session, args: Namespace) -> bool:
     return not _is_off(together)
 
 
-def fit(session: Session, args: Namespace) -> bool:
-    """Fit a weigher; store it when asked to."""
+@command(
+    *_WHICH, option("--store-it", action="store_true", help="store the fitted weigher in the ring"),
+    example="$ ring fit-weigher --store-it",
+)  # fmt: skip
+def fit_weigher(session: Session, args: Namespace) -> bool:
+    """Fit a weigher to measured weights.
+
+    Exit code 1 if nothing was measured yet.
+    """
     with session.queue() as queue:
         _, together = read(queue, args.processor, args.origin)
         if together is not None and args.store_it:
@@ -99,7 +115,7 @@ def fit(session: Session, args: Namespace) -> bool:
         told = None if together is None else _plain(together)
         session.out.value({"fit": told, "stored": together is not None and args.store_it})
     if together is None:
-        session.out.remark("nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))")
+        session.out.remark(_NOTHING)
         return False
     session.out.remark(f"fitted to {together.fit.count:,} messages: {_told(together.fit.weigher)}")
     if args.store_it:
@@ -110,8 +126,19 @@ def fit(session: Session, args: Namespace) -> bool:
     return True
 
 
-def measure(session: Session, args: Namespace) -> None:
-    """Measure what the steps of servicing cost here; set the ring so when asked to."""
+@command(
+    option("--repeats", type=positive, default=9, metavar="N", help="measure each step N times (default: 9)"),
+    option("--unit", choices=tuple(_UNITS), default="ms", help="the unit of the ring's times (default: ms)"),
+    option("--apply", action="store_true", help="store the measured costs in the ring"),
+    example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
+)  # fmt: skip
+def measure_costs(session: Session, args: Namespace) -> None:
+    """Measure what each step of servicing costs here.
+
+    Creates a ring of its own beside the store (a file in its folder, a schema of its database), times its steps, and
+    removes it again; no other ring is touched. Medians are rounded up. Measure on an idle machine; `ring change --file`
+    reads what --json prints. Rejected if a block of the ring could not pay for one message with these costs.
+    """
     from .. import measuring
 
     per_millisecond = _UNITS[args.unit]
@@ -163,8 +190,8 @@ def _warn(session: Session, one: Measured | None) -> None:
     if one is not None and one.drift is not None and _is_off(one):
         more = "more" if one.drift > 0 else "less"
         session.out.warn(
-            f"messages used {abs(one.drift):.0%} {more} time than the ring's weigher tells; "
-            "`airflow-mq ring fit-weigher --store-it` puts the fitted one in its place"
+            f"messages used {abs(one.drift):.0%} {more} time than the ring's weigher predicts; "
+            "`airflow-mq ring fit-weigher --store-it` replaces it by the fitted one"
         )
 
 
@@ -182,36 +209,3 @@ def _told(weigher: LinearWeigher) -> str:
 
 def _percent(drift: float | None) -> str | None:
     return None if drift is None else f"{drift:+.0%}"
-
-
-_WHICH = (
-    option("--processor", type=words, metavar="NAME", help="only what was measured of this processor"),
-    option("--origin", type=words, metavar="ORIGIN", help="only what was measured of this origin"),
-)
-
-SHOW = Command(
-    "weights", "show measured use beside the ring's weigher", show, _WHICH,
-    about="Exit code 1 if prediction and use are more than 25 % apart.",
-    example="$ report weights",
-)  # fmt: skip
-
-FIT = Command(
-    "fit-weigher", "fit a weigher to measured use, and store it in the ring when asked to", fit,
-    (*_WHICH, option("--store-it", action="store_true", help="make it the ring's weigher")),
-    about="Exit code 1 if nothing was measured yet.",
-    example="$ ring fit-weigher --store-it",
-)  # fmt: skip
-
-MEASURE = Command(
-    "measure-costs", "measure what each step of servicing costs here, as a ring's costs", measure,
-    (
-        option("--repeats", type=positive, default=9, metavar="N", help="take each step so often (default: 9)"),
-        option("--unit", choices=tuple(_UNITS), default="ms", help="what the ring counts time in; ms"),
-        option("--apply", action="store_true", help="set the measured costs in the ring"),
-    ),
-    about="A ring of its own is made beside the store (a file in its folder, a schema of its database), its "
-    "steps are timed, and it is removed again; no ring of yours is touched. Medians are rounded up. Measure "
-    "on an idle machine; `ring change --file` reads what --json prints. Refused, if a block of the ring could "
-    "not even pay for one message then.",
-    example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
-)  # fmt: skip

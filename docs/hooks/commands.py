@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from airflow_mq.cli.command import COMMON, EXIT_CODES, Command, Entry, Option
+from airflow_mq.cli.arguments import COMMON
+from airflow_mq.cli.command import EXIT_CODES, Command, Entry, Option
 from airflow_mq.cli.tree import TREE
 
 INTRODUCTION = """\

@@ -24,7 +24,7 @@ def test_a_file_goes_in_is_listed_and_comes_out(mq: Terminal, queue: MessageQueu
     (peeked,) = mq.json("message", "peek", "acme")
     assert peeked["kept_apart"] == name and "payload" not in peeked
     assert (
-        f"kept apart: {name}" in mq("message", "peek", "acme").out
+        f"external payload: {name}" in mq("message", "peek", "acme").out
         and f"{len(LARGE):,}" in mq("message", "peek", "acme").out
     )
     (one,) = mq.json("payload", "list")
@@ -39,5 +39,5 @@ def test_a_file_goes_in_is_listed_and_comes_out(mq: Terminal, queue: MessageQueu
 
 def test_what_cannot_be_sent(mq: Terminal, tmp_path: Path) -> None:
     assert "cannot be read" in mq("enqueue", "acme", "--blob", str(tmp_path / "none"), code=2).err
-    assert "choose one" in mq("enqueue", "acme", "word", "--blob", "x", code=2).err
+    assert "specify one of" in mq("enqueue", "acme", "word", "--blob", "x", code=2).err
     assert "--key names one message" in mq("enqueue", "acme", "--blob", "x", "--blob", "y", "--key", "k", code=2).err

@@ -60,7 +60,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
     said = mq.json("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
     assert said == {"origin": "acme", "share": 4, "least": None, "most": {"time": 10, "size": 20}, "ordered": False}
     assert mq.json("queue", "show", "acme") == said
-    assert "10/20" in (told := mq("queue", "show", "acme").out) and "at once" in told
+    assert "10/20" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
     mq("queue", "set", "acme", "--defaults")
     assert mq.json("queue", "show", "acme") == {
         "origin": "acme",
@@ -69,8 +69,8 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "most": None,
         "ordered": True,
     }
-    assert "say --share" in mq("queue", "set", "acme", code=2).err
-    assert "say --share" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert "specify what to set: --share" in mq("queue", "set", "acme", code=2).err
+    assert "specify what to set: --share" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
     assert mq("queue", "set", "acme", "--share", "0", code=2)
     assert mq("queue", "set", "acme", "--share", "99999999", code=2)
 

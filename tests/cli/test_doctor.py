@@ -11,7 +11,9 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.cli import doctor, doctor_postgres, doctor_sqlite
+from airflow_mq.cli import doctor
+from airflow_mq.cli.doctor import postgres as doctor_postgres
+from airflow_mq.cli.doctor import sqlite as doctor_sqlite
 from tests.cli.conftest import Terminal
 from tests.model.clock import SECOND, stopped_clock
 

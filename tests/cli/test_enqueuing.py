@@ -70,7 +70,7 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("nonsense", "this is no JSON"),
+        ("nonsense", "invalid JSON"),
         ("[1]", "a message is a JSON object"),
         ('{"payload": "x", "colour": 1}', "'colour' is unknown"),
         ('{"payload": "x", "payload_base64": "eA=="}', "one of the two"),
@@ -121,15 +121,15 @@ def test_weight_headers_delay_and_expiry_travel_along(mq: Terminal, queue: Messa
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "say which messages"),
-        (["acme"], "say which messages"),
-        (["acme", "x", "--file", "y"], "choose one"),
+        ([], "no messages: expected"),
+        (["acme"], "no messages: expected"),
+        (["acme", "x", "--file", "y"], "specify one of"),
         (["acme", "-", "-"], "standard input can be read once"),
-        (["--file", "y"], "say whose messages"),
-        (["acme", "x", "--delay", "soon"], "a time reads"),
+        (["--file", "y"], "no origin: expected"),
+        (["acme", "x", "--delay", "soon"], "invalid time 'soon': expected"),
         (["acme", "x", "--delay", "2026-12-24T18:00:00"], "needs a time zone"),
-        (["acme", "x", "--header", "nothing"], "a header reads"),
-        (["acme", "x", "--weight", "much"], "a weight reads"),
+        (["acme", "x", "--header", "nothing"], "invalid header 'nothing': expected"),
+        (["acme", "x", "--weight", "much"], "invalid weight 'much': expected"),
         (["acme", ""], "at least 1 byte"),
         (["", "x"], "expected 1 to 255 bytes"),
         (["a\x1b[31mb", "x"], "control character"),

@@ -32,7 +32,7 @@ def test_a_ring_that_is_passed_by(mq: Terminal, small: MessageQueue) -> None:
     for origin in ("acme", "globex"):
         small.admin.pause(origin, "a look")
     told = mq("block", "forecast").out
-    assert "what is ready is passed by" in told and "enqueue" not in told
+    assert "all ready queues are being skipped" in told and "enqueue" not in told
 
 
 def test_a_dry_run(mq: Terminal, small: MessageQueue) -> None:

@@ -100,7 +100,10 @@ def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
         (["xyzzy"], "there is no command 'xyzzy' ("),
         (["--store", "queue.db", "queue", "footprint"], "a store is at sqlite:///"),
         (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
-        (["--store", "sqlite:///x.db", "payload", "get", "xyz"], "hashes are written in hexadecimal"),
+        (
+            ["--store", "sqlite:///x.db", "payload", "get", "xyz"],
+            "invalid id or hash 'xyz': expected hexadecimal digits",
+        ),
     ],
 )
 def test_an_error_says_what_would_be_right(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
 
     assert mq.json("queue", "footprint", "acme")["count"] == 4
     assert mq.json("queue", "footprint", "acme", "--priority", "high")["count"] == 2
-    assert "say whose" in mq("queue", "footprint", "--priority", "high", code=2).err
+    assert "needs an origin" in mq("queue", "footprint", "--priority", "high", code=2).err
     assert [(row["origin"], row["priority"], row["count"]) for row in mq.json("queue", "order")] == [
         ("acme", "high", 2), ("acme", "regular", 2),
     ]  # fmt: skip
@@ -95,6 +95,6 @@ def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQue
         == mq.json("ring", "order", "--seed", seed)
     )
     assert mq.json("ring", "order", "--limit", "3") == ["o0", "o1", "o2"]
-    assert "say its --seed" in mq("ring", "order").out
+    assert "give its --seed" in mq("ring", "order").out
     assert "nothing of this priority" in mq("ring", "order", "--priority", "high").out
     assert "hexadecimal" in mq("ring", "order", "--seed", "zz", code=2).err

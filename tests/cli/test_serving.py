@@ -96,7 +96,7 @@ def test_a_processor_that_cannot_be_found(mq: Terminal) -> None:
         ("nothing", "MODULE:FUNCTION"),
         ("no.such.module:f", "ModuleNotFoundError"),
         (f"{HERE}:missing", "AttributeError"),
-        (f"{HERE}:NOT_A_FUNCTION", "cannot be called"),
+        (f"{HERE}:NOT_A_FUNCTION", "expected a callable"),
     ):
         said = mq("service", "--processor", name, code=2)
         assert reason in said.err and said.err.count("\n") == 1

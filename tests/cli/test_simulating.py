@@ -71,12 +71,12 @@ def test_policies_in_words(capsys: pytest.CaptureFixture[str], file: str) -> Non
 
 
 def test_what_is_missing(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
-    assert "say a scenario's file" in run(capsys, code=2)[1]
-    assert "say a scenario's file" in run(capsys, file, "--recorded", "9", code=2)[1]
+    assert "specify a scenario's file" in run(capsys, code=2)[1]
+    assert "specify a scenario's file" in run(capsys, file, "--recorded", "9", code=2)[1]
     assert "cannot read scenario" in run(capsys, str(tmp_path / "no.toml"), code=2)[1]
     quiet = tmp_path / "quiet.toml"
     quiet.write_text("blocks = 3")
-    assert "nobody sends anything" in run(capsys, str(quiet), code=2)[1]
+    assert "no origin sends anything" in run(capsys, str(quiet), code=2)[1]
     quiet.write_text("blocks = 3\nlimit = [0, 0]\n[[origin]]\nname = 'a'\nburst = {count = 1}")
     assert "1 messages of 1 origins" in run(capsys, str(quiet))[0]
     twice = ("--policy", "x order=deficit", "--policy", "x order=rotation")

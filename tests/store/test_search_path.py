@@ -13,7 +13,7 @@ import pytest
 
 import airflow_mq
 from airflow_mq import Message, MessageQueue, RingConfig, Weight, Yield
-from airflow_mq.cli.doctor_postgres import look
+from airflow_mq.cli.doctor.postgres import look
 from airflow_mq.core.errors import MessageTooLong
 from airflow_mq.measuring.scratch import beside
 from airflow_mq.store import parse, schema_status, upgrade, upgrade_sql

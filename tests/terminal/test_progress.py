@@ -29,14 +29,14 @@ def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str],
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 99 + b"\n" + b"y" * 99 + b"\n" * 3001)
     code = (
-        "import sys; from airflow_mq.cli import main, enqueuing\n"
-        "enqueuing._STEP = 1\n"
-        "real = enqueuing._payloads\n"
+        "import sys; from airflow_mq.cli import main, enqueue\n"
+        "enqueue._STEP = 1\n"
+        "real = enqueue._payloads\n"
         "def slow(args, files):\n"
         "    for payload in real(args, files):\n"
         "        yield payload\n"
         "        open('/dev/tty').readline()\n"
-        "enqueuing._payloads = slow\n"
+        "enqueue._payloads = slow\n"
         f"sys.exit(main(['enqueue', 'acme', '--lines', '--file', {str(file)!r}]))"
     )
     with Emulated([sys.executable, "-c", code], environment) as terminal:

@@ -11,9 +11,10 @@ from argparse import ArgumentTypeError, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..command import Command, option
+from ..arguments import limit
+from ..command import command, option
 from ..session import Session
-from ..values import age, positive, words
+from ..values import age, words
 
 if TYPE_CHECKING:
     from ...queue import BlockState, QueueState
@@ -22,8 +23,26 @@ if TYPE_CHECKING:
 _SORTS = ("turn", "backlog", "oldest", "name")
 
 
+def _interval(text: str) -> Any:
+    found = age(text)
+    if found.total_seconds() < 0.1:
+        raise ArgumentTypeError("at least 0.1 seconds")
+    return found
+
+
+@command(
+    option("--interval", type=_interval, default=_interval("2"), metavar="AGE", help="refresh so often (default: 2s)"),
+    option("--once", action="store_true", help="print one frame and exit, as without a terminal"),
+    option("--search", type=words, default="", metavar="TEXT", help="only queues whose name contains TEXT"),
+    option("--sort", choices=_SORTS, default="turn", help="the order of the queues (default: turn)"),
+    limit(20, "queues of a printed frame"),
+    example="$ top\n$ top --once --sort backlog\n$ top --json --interval 10s",
+)  # fmt: skip
 def top(session: Session, args: Namespace) -> None:
-    """Show a ring as it moves."""
+    """Show the ring as it moves: turns, blocks and waiting queues; keys select, search, pause, explain.
+
+    Ends with q or Ctrl-C; ? lists the keys. With --json prints a frame a line, without end unless it is --once.
+    """
     import os
 
     interval = args.interval.total_seconds()
@@ -96,26 +115,3 @@ def _block(one: BlockState, look: Look) -> dict[str, Any]:
         "messages": one.messages,
         **{part: one.result.get(part, 0) for part in ("processed", "failed", "went_back", "set_aside")},
     }  # fmt: skip
-
-
-def _interval(text: str) -> Any:
-    found = age(text)
-    if found.total_seconds() < 0.1:
-        raise ArgumentTypeError("at least 0.1 seconds")
-    return found
-
-
-TOP = Command(
-    "top", "the ring as it moves: whose turn it is, what blocks use, who waits; keys select, search, pause, explain",
-    top,
-    (
-        option("--interval", type=_interval, default=_interval("2"), metavar="AGE", help="look so often (default: 2s)"),
-        option("--once", action="store_true", help="print one frame and end; so it is wherever there is no terminal"),
-        option("--search", type=words, default="", metavar="TEXT", help="only queues whose name holds this"),
-        option("--sort", choices=_SORTS, default="turn", help="in which order queues are listed (default: turn)"),
-        option("--limit", type=positive, default=20, metavar="N",
-               help="of a frame that is printed, at most so many queues (default: 20)"),
-    ),
-    about="Ends with q or Ctrl-C; ? lists the keys. With --json, a frame a line, without end unless it is --once.",
-    example="$ top\n$ top --once --sort backlog\n$ top --json --interval 10s",
-)  # fmt: skip

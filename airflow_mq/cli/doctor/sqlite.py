@@ -1,4 +1,4 @@
-"""What can be wrong around a store on SQLite."""
+"""Checks of a store on SQLite."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .finding import Finding, amount, fine, note, wrong
+from .findings import Finding, amount, fine, note, wrong
 
 if TYPE_CHECKING:
-    from ..store import Store
+    from ...store import Store
 
 MIB = 1 << 20
-#: How large the write-ahead log may grow; SQLite starts it anew at about 4 MiB where nobody is in the way.
+#: The largest size of the write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.
 LARGE_LOG = 64 * MIB
 #: How much of the file may be empty, in bytes and as a part of it.
 FREE_BYTES, FREE_PART = 64 * MIB, 0.5
@@ -25,7 +25,7 @@ LITTLE_ROOM = 128 * MIB
 
 
 def look(store: Store[Any]) -> Iterator[Finding]:
-    """Everything that is looked at."""
+    """Yield the findings of all checks."""
     path = store.address.path
     assert path is not None
     with store.loose():
@@ -57,7 +57,7 @@ def _log(path: Path) -> Finding:
         return fine("log", f"the write-ahead log takes {amount(size)}")
     return wrong(
         "log",
-        f"the write-ahead log has grown to {amount(size)}: somebody has been reading for long, and reads get slow",
+        f"the write-ahead log has grown to {amount(size)}: a reader keeps it from shrinking, and reads get slow",
         "end the program that keeps a transaction open on the file; the log then starts anew by itself",
     )
 
@@ -72,7 +72,7 @@ def _free(connection: Any, path: Path) -> Finding:
     return wrong(
         "bloat",
         f"{amount(empty)} of the file's {amount(pages * page_size)} are empty",
-        f"harmless, as it is used again; to get the room back, when nobody works: sqlite3 {path.name} VACUUM",
+        f"harmless, as it is used again; to get the room back while no program works: sqlite3 {path.name} VACUUM",
     )
 
 

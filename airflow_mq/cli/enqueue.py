@@ -10,24 +10,54 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..core.errors import InvalidInput
 from ..core.message import check_origin
-from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
-from .blobs import send_blobs
-from .command import Command, UsageError, option
+from .arguments import ENQUEUED_PRIORITY, WEIGHT
+from .command import UsageError, command, option
 from .ndjson import Lines
+from .payload import enqueue_files
 from .progress import Tell
 from .session import Session
-from .values import header, weight, when, words
+from .values import header, when, words
 
 if TYPE_CHECKING:
     from ..queue import Enqueued
 
-#: After so many messages the progress is told anew.
+#: The number of messages between two updates of the progress.
 _STEP = 1000
 
 
+@command(
+    option("origin", nargs="?", metavar="ORIGIN", help="the sender, which names the queue"),
+    option("message", nargs="*", metavar="MESSAGE", help="a message; - is all of standard input"),
+    option("--file", action="append", metavar="PATH", help="enqueue a file as a message; may be repeated; - is stdin"),
+    option(
+        "--blob", action="append", metavar="PATH",
+        help="enqueue a file of any size as a message with an external payload; may be repeated; - is stdin",
+    ),
+    option("--lines", action="store_true", help="enqueue each line of a file or of standard input as a message"),
+    option(
+        "--ndjson", metavar="PATH",
+        help='enqueue lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers", '
+        '"priority"}; - is stdin; ORIGIN is for lines without one',
+    ),
+    option("--key", type=words, metavar="TEXT", help="accept the message once only with this key"),
+    WEIGHT,
+    option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="add a header"),
+    option("--delay", type=when, metavar="WHEN", help="join the queue then: 90s, 15m, 2h, 1d or a time with zone"),
+    option("--expires", type=when, metavar="WHEN", help="expire the messages then, if they still wait"),
+    ENQUEUED_PRIORITY,
+    example="$ enqueue acme 'an order' 'another order'\n"
+    "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
+    "$ enqueue acme --blob orders.parquet\n"
+    "$ enqueue acme --priority high 'stop the presses'\n"
+    "$ enqueue --ndjson orders.ndjson",
+    rest="message",
+)  # fmt: skip
 def enqueue(session: Session, args: Namespace) -> None:
-    """Enqueue messages; all of them or none."""
+    """Enqueue messages from arguments, standard input, files or NDJSON.
+
+    Stores all messages of a call, or none. If the outcome of a call is in doubt, repeat it with --key.
+    """
     _check(args)
     common: dict[str, Any] = {
         "weight": args.weight,
@@ -40,7 +70,7 @@ def enqueue(session: Session, args: Namespace) -> None:
         queue = stack.enter_context(session.queue())
         told = stack.enter_context(session.out.progress("enqueuing"))
         if args.blob:
-            done = send_blobs(queue, args.origin, args.blob, args.key, common, told)
+            done = enqueue_files(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
             files = _Files([args.ndjson])
             lines = Lines(files.read(stack.enter_context(_opened(args.ndjson))), args.origin)
@@ -55,19 +85,19 @@ def enqueue(session: Session, args: Namespace) -> None:
                 done = queue.enqueue_message(args.origin, next(payloads), key=args.key, **common)
             else:
                 done = queue.enqueue_messages(args.origin, _counted(payloads, told, files.part), **common)
-    _tell(session, done)
+    _report(session, done)
 
 
 def _check(args: Namespace) -> None:
     sources = [bool(args.message), bool(args.file), args.ndjson is not None, bool(args.blob)]
     if sum(sources) != 1:
         raise UsageError(
-            "say which messages: as arguments, - for standard input, --file PATH, --blob PATH or --ndjson PATH"
+            "no messages: expected arguments, - for standard input, --file PATH, --blob PATH or --ndjson PATH"
             if not any(sources)
-            else "messages come from arguments, from --file, from --blob or from --ndjson; choose one"
+            else "messages from several sources: specify one of arguments, --file, --blob and --ndjson"
         )
     if args.ndjson is None and args.origin is None:
-        raise UsageError("say whose messages these are: airflow-mq enqueue ORIGIN MESSAGE")
+        raise UsageError("no origin: expected airflow-mq enqueue ORIGIN MESSAGE")
     if args.origin is not None:
         check_origin(args.origin)
     if args.key and (
@@ -112,7 +142,7 @@ def _counted(messages: Iterator[Any], told: Tell, part: Callable[[], float | Non
 
 
 class _Files:
-    """How far files are read, as far as they tell how long they are."""
+    """The part of files that is read, if their sizes are known."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._before = 0
@@ -123,58 +153,22 @@ class _Files:
             self._size = 0
 
     def read(self, file: IO[bytes]) -> IO[bytes]:
-        """This is the next one."""
+        """Continue with the next file."""
         if self._size and self._open is not None:
             self._before += os.stat(self._open.name).st_size
         self._open = file
         return file
 
     def part(self) -> float | None:
-        """From 0 to 1, where it can be told."""
+        """Return the part that is read, from 0 to 1, if it is known."""
         file = self._open
         if not self._size or file is None or file.closed:
             return None
         return (self._before + file.tell()) / self._size
 
 
-def _tell(session: Session, done: Enqueued) -> None:
-    if session.out.as_json:
-        session.out.value({"count": done.count, "size": done.size, "repeated": done.repeated})
-        return
+def _report(session: Session, done: Enqueued) -> None:
     text = f"enqueued {many(done.count, 'message')} of {done.size:,} bytes"
     if done.repeated:
         text += f"; {done.repeated:,} had been sent before with the same key"
-    session.out.remark(text)
-
-
-ENQUEUE = Command(
-    "enqueue", "send messages: from arguments, standard input, files or NDJSON", enqueue,
-    (
-        option("origin", nargs="?", metavar="ORIGIN", help="who sends; names the queue"),
-        option("message", nargs="*", metavar="MESSAGE", help="a message; - is all of standard input"),
-        option("--file", action="append", metavar="PATH", help="a file is a message; may be repeated; - is stdin"),
-        option(
-            "--blob", action="append", metavar="PATH",
-            help="a file of any size is a message: stored once, apart from the pages; may be repeated; - is stdin",
-        ),
-        option("--lines", action="store_true", help="each line of a file or of standard input is a message"),
-        option(
-            "--ndjson", metavar="PATH",
-            help='lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers", "priority"}; '
-            "- is stdin; ORIGIN is for lines without one",
-        ),
-        option("--key", type=words, metavar="TEXT", help="the same message sent again with its key is accepted once"),
-        option("--weight", type=weight, metavar="TIME/SIZE", help="what each of them will cost"),
-        option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="travels beside each"),
-        option("--delay", type=when, metavar="WHEN", help="joins its queue then: 90s, 15m, 2h, 1d or a time with zone"),
-        option("--expires", type=when, metavar="WHEN", help="nobody wants it any more after that"),
-        option("--priority", choices=PRIORITIES, default=REGULAR, help="high is serviced first (default: regular)"),
-    ),
-    about="All messages of a call are stored, or none. Repeat a call whose outcome is in doubt with --key.",
-    example="$ enqueue acme 'an order' 'another order'\n"
-    "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
-    "$ enqueue acme --blob orders.parquet\n"
-    "$ enqueue acme --priority high 'stop the presses'\n"
-    "$ enqueue --ndjson orders.ndjson",
-    rest="message",
-)  # fmt: skip
+    session.out.answer({"count": done.count, "size": done.size, "repeated": done.repeated}, text)

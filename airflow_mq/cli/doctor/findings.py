@@ -1,4 +1,4 @@
-"""What a look at a store found."""
+"""Findings about a store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: how it is, and what to do about it."""
+    """The result of one check: its level, the fact, and the remedy."""
 
     check: str
     level: str
@@ -19,22 +19,22 @@ class Finding:
 
 
 def fine(check: str, what: str) -> Finding:
-    """Nothing to do."""
+    """Return a finding that needs nothing."""
     return Finding(check, OK, what)
 
 
 def note(check: str, what: str, do: str = "") -> Finding:
-    """Worth knowing; nothing is wrong."""
+    """Return a finding worth knowing that is no problem."""
     return Finding(check, NOTE, what, do)
 
 
 def wrong(check: str, what: str, do: str) -> Finding:
-    """Somebody should do something."""
+    """Return a problem that needs a person."""
     return Finding(check, WRONG, what, do)
 
 
 def span(seconds: float) -> str:
-    """A length of time."""
+    """Return a length of time in words."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
@@ -42,7 +42,7 @@ def span(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """So many bytes."""
+    """Return a number of bytes in words."""
     if size < 1024:
         return f"{size:,.0f} bytes"
     power = min(int(math.log(size, 1024)), 4)

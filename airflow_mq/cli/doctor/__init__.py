@@ -1,35 +1,39 @@
-"""`doctor`: what is wrong with a store and its surroundings, and what to do about it."""
+"""`doctor`: problems of a store and its surroundings, and their remedies."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..words import when
-from .command import Command
-from .finding import OK, WRONG, Finding, fine, note, span, wrong
-from .session import Session, store_now
+from ...words import when
+from ..command import command
+from ..session import Session, store_now
+from .findings import OK, WRONG, Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
-    from ..store import SchemaStatus
+    from ...queue import MessageQueue
+    from ...store import SchemaStatus
 
-#: Seconds by which two clocks may differ before it is told, and before it is wrong.
+#: Seconds by which two clocks may differ without a note, and without a problem.
 SKEW, MUCH_SKEW = 2.0, 30.0
-#: A shorter lease runs out while everything is in order.
+#: A shorter lease runs out during normal work.
 SHORT_LEASE = 30.0
-#: How many ready queues of a ring are looked at.
+#: The largest number of ready queues that are read.
 LOOKED_AT = 100
 #: A service holds the ring for 30 seconds at a time; no honest hold reaches farther than this.
 FAR_HOLD = 120.0
 
 
+@command(example="$ doctor")
 def doctor(session: Session, args: Namespace) -> bool:
-    """Look at a store and its surroundings, which are only read."""
-    from .. import store
+    """Diagnose a store and its surroundings, and print remedies.
+
+    Checks the schema, the clocks, blocks past their deadline, who holds rings, bloat, and harmful settings. Writes
+    nothing. Exit code 1 if anything is wrong.
+    """
+    from ... import store
 
     address = session.address()
     status = store.schema_status(address)
@@ -42,17 +46,17 @@ def doctor(session: Session, args: Namespace) -> bool:
 
 
 def _look(queue: MessageQueue) -> Iterator[Finding]:
-    from ..queue import MessageQueue
+    from ...queue import MessageQueue
 
     yield _clock(queue)
     for name in queue.admin.rings():
-        # The same connection; it is closed once, by who opened it.
+        # Shares the connection, which the caller closes.
         yield from _ring(MessageQueue(queue.store, name))
     yield from _holds(queue)
     if queue.store.address.driver == "sqlite":
-        from .doctor_sqlite import look
+        from .sqlite import look
     else:
-        from .doctor_postgres import look
+        from .postgres import look
     yield from look(queue.store)
 
 
@@ -140,13 +144,13 @@ def _holds(queue: MessageQueue) -> Iterator[Finding]:
         if left > FAR_HOLD:
             yield wrong(
                 check,
-                f"{holder} holds the ring for another {span(left)}, longer than anybody should",
+                f"{holder} holds the ring for another {span(left)}, longer than any service does",
                 "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
             )
         elif left > 0:
-            yield note(check, f"{holder} holds the ring", "others wait until it is done; if it hangs, end that process")
+            yield note(check, f"{holder} holds the ring", "other services wait for it; if it hangs, end that process")
         else:
-            yield note(check, f"{holder} stopped without letting go", "nothing: the next one takes the ring over")
+            yield note(check, f"{holder} stopped without releasing the ring", "nothing: the next service takes over")
 
 
 def _leases(store: Any) -> list[tuple[str, str, int]]:
@@ -157,13 +161,13 @@ def _leases(store: Any) -> list[tuple[str, str, int]]:
     )
     with store.loose():
         rows = store.connection().execute(text).fetchall()
-    return [(name, holder or "somebody", until) for name, holder, until in rows]
+    return [(name, holder or "an unknown process", until) for name, holder, until in rows]
 
 
 def _tell(session: Session, where: str, found: list[Finding]) -> None:
     bad = sum(one.level == WRONG for one in found)
     if session.out.as_json:
-        session.out.value({"store": where, "ok": not bad, "findings": [asdict(one) for one in found]})
+        session.out.value({"store": where, "ok": not bad, "findings": found})
         return
     for one in found:
         if one.level == OK and session.out.quiet:
@@ -173,11 +177,3 @@ def _tell(session: Session, where: str, found: list[Finding]) -> None:
             session.out.line(f"       -> {one.do}")
     session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
     session.out.remark("`airflow-mq check` looks into what is stored")
-
-
-DOCTOR = Command(
-    "doctor", "what is wrong with a store and its surroundings, and what to do about it", doctor,
-    about="Looks at the schema, the clocks, blocks past their deadline, who holds rings, bloat, and settings that\n"
-    "hurt. Writes nothing. Exit code 1 when something is wrong.",
-    example="$ doctor",
-)  # fmt: skip

@@ -1,14 +1,14 @@
-"""What can be wrong around a store on PostgreSQL."""
+"""Checks of a store on PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .finding import Finding, fine, note, span, wrong
+from .findings import Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
-    from ..store import Store
+    from ...store import Store
 
 #: Rows that are dead and not removed yet, from which on a table is called bloated.
 DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2
@@ -22,8 +22,8 @@ _SETTINGS = (
         "synchronous_commit", "off", "a commit that was acknowledged can be lost in a power cut",
         "connections of airflow_mq set it on; for others set synchronous_commit = on, at least for this database",
     ),
-    ("autovacuum", "off", "what was deleted is never cleared away, and planning slows down", "set autovacuum = on"),
-    ("track_counts", "off", "autovacuum cannot tell where it is needed", "set track_counts = on"),
+    ("autovacuum", "off", "deleted rows are never cleared away, and planning slows down", "set autovacuum = on"),
+    ("track_counts", "off", "autovacuum cannot find the tables that need it", "set track_counts = on"),
 )  # fmt: skip
 
 #: Privileges of other roles on the schema: CREATE there, TRIGGER on any table, writing on the table of migrations.
@@ -50,7 +50,7 @@ FROM named GROUP BY place = 'migration' AND kind <> 'TRIGGER', place, role ORDER
 
 
 def look(store: Store[Any]) -> Iterator[Finding]:
-    """Everything that is looked at."""
+    """Yield the findings of all checks."""
     with store.loose():
         connection = store.connection()
         yield from _settings(connection)

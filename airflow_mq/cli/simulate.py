@@ -1,18 +1,19 @@
-"""`simulate`: the same arrivals under other policies, side by side."""
+"""`report simulate`: the same arrivals under several policies, side by side."""
 
 from __future__ import annotations
 
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.config import ORDERS
 from ..core.weight import Weight
-from .command import Command, UsageError, option
-from .fairness import percent, plain
+from .command import UsageError, command, option
+from .serialisation import record
 from .session import Session
+from .tables import percent
 from .values import count, positive, setting, weight, words
 
 if TYPE_CHECKING:
@@ -22,8 +23,62 @@ if TYPE_CHECKING:
 LISTED = 30
 
 
+def policy(text: str) -> Policy:
+    """Read a name and terms, quoted as in a shell: `order=…`, `limit=TIME/SIZE`, `share.ORIGIN=N`, `setting=value`."""
+    from .. import simulating
+    from ..core.errors import InvalidInput
+
+    try:
+        terms = shlex.split(words(text))
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f"invalid policy {text!r} ({error}): expected NAME TERM..., quoted like a shell's words"
+        ) from None
+    name = terms.pop(0) if terms and "=" not in terms[0] else text
+    shares: dict[str, int] = {}
+    settings: dict[str, Any] = {}
+    limit: Weight | None = None
+    for term in terms:
+        what, _, value = term.partition("=")
+        if what.startswith("share."):
+            shares[what.removeprefix("share.")] = positive(value)
+        elif what == "limit":
+            limit = weight(value)
+        else:
+            settings.update([setting(term)])
+    try:
+        return simulating.Policy(name, settings.pop("order", None), limit, shares, settings)
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+@command(
+    option("scenario", type=words, nargs="?", metavar="SCENARIO", help="a file in TOML, JSON, or JSON lines"),
+    option(
+        "--recorded", type=positive, metavar="N",
+        help="simulate what arrived before the latest N blocks of the ledger, and what waits",
+    ),
+    option("--order", action="append", choices=ORDERS, help="under this order; may be repeated"),
+    option(
+        "--policy", action="append", type=policy, metavar="'NAME TERM…'",
+        help="under a policy of terms: order=…, limit=TIME/SIZE, share.ORIGIN=N, or a ring setting in JSON; "
+        "may be repeated",
+    ),
+    option("--limit", type=weight, metavar="TIME/SIZE", help="the limit of a block, if a policy has none"),
+    option("--blocks", type=positive, metavar="N", help="run N blocks (default: those of the scenario)"),
+    option("--seed", type=count, metavar="N", help="use another seed than the scenario's, for a ring that shuffles"),
+    option("--svg", type=words, metavar="PATH", help="draw the result to this file"),
+    option("--save", type=words, metavar="PATH", help="write the arrivals as JSON lines, to simulate them again"),
+    option("--all", action="store_true", help="list every origin"),
+    example="$ report simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
+    "$ report simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
+)  # fmt: skip
 def simulate(session: Session, args: Namespace) -> None:
-    """Replay arrivals, and compare."""
+    """Simulate the same arrivals under several policies: waits and shares of each origin.
+
+    Runs the code that plans real blocks. Every message succeeds and uses what it was weighed at. Writes only the named
+    files. docs/fairness.md describes scenarios.
+    """
     from .. import simulating
 
     scenario = _scenario(session, args)
@@ -58,11 +113,11 @@ def _scenario(session: Session, args: Namespace) -> Scenario:
     from .. import simulating
 
     if (args.scenario is None) == (not args.recorded):
-        raise UsageError("say a scenario's file, or --recorded N for what arrived at the queue")
+        raise UsageError("specify a scenario's file, or --recorded N for what arrived at the queue; not both")
     if args.scenario is not None:
         scenario = simulating.read_scenario(args.scenario)
         if not scenario.messages:
-            raise UsageError(f"in {args.scenario!r} nobody sends anything: add an [[origin]] with a rate or a burst")
+            raise UsageError(f"no origin sends anything in {args.scenario!r}: add an [[origin]] with a rate or a burst")
     else:
         with session.queue() as queue:
             scenario = simulating.record(queue, args.recorded)
@@ -136,61 +191,6 @@ def _plain_policy(one: Simulated) -> dict[str, Any]:
     return {
         "policy": one.policy.name, "order": one.order, "limit": one.limit, "done": one.done, "left": one.left,
         "mean_wait": one.mean_wait, "longest_wait": one.longest_wait, "filled": one.filled,
-        "fairness": plain(one.fairness), "origins": [asdict(fared) for fared in one.origins],
+        "fairness": record(one.fairness, "longest_wait", "most_late", "most_error"), "origins": one.origins,
         "blocks": [{"block": each.number, "messages": each.messages, "planned": each.planned} for each in one.blocks],
     }  # fmt: skip
-
-
-def policy(text: str) -> Policy:
-    """A name and terms, quoted as in a shell: `order=…`, `limit=TIME/SIZE`, `share.ORIGIN=N`, `setting=value`."""
-    from .. import simulating
-    from ..core.errors import InvalidInput
-
-    try:
-        terms = shlex.split(words(text))
-    except ValueError as error:
-        raise ArgumentTypeError(f"a policy reads NAME TERM..., quoted like a shell's words: {error}") from None
-    name = terms.pop(0) if terms and "=" not in terms[0] else text
-    shares: dict[str, int] = {}
-    settings: dict[str, Any] = {}
-    limit: Weight | None = None
-    for term in terms:
-        what, _, value = term.partition("=")
-        if what.startswith("share."):
-            shares[what.removeprefix("share.")] = positive(value)
-        elif what == "limit":
-            limit = weight(value)
-        else:
-            settings.update([setting(term)])
-    try:
-        return simulating.Policy(name, settings.pop("order", None), limit, shares, settings)
-    except InvalidInput as error:
-        raise ArgumentTypeError(str(error)) from None
-
-
-SIMULATE = Command(
-    "simulate", "the same arrivals under other policies: who waits, and who gets what", simulate,
-    (
-        option("scenario", type=words, nargs="?", metavar="SCENARIO", help="a file in TOML, JSON, or JSON lines"),
-        option(
-            "--recorded", type=positive, metavar="N",
-            help="instead: what arrived before the latest N blocks of the ledger, and what waits",
-        ),
-        option("--order", action="append", choices=ORDERS, help="under this order; may be repeated"),
-        option(
-            "--policy", action="append", type=policy, metavar="'NAME TERM…'",
-            help="under a policy of terms: order=…, limit=TIME/SIZE, share.ORIGIN=N, or a setting of the ring in JSON; "
-            "may be repeated",
-        ),
-        option("--limit", type=weight, metavar="TIME/SIZE", help="what a block may cost, where a policy does not say"),
-        option("--blocks", type=positive, metavar="N", help="run so many blocks (default: as the scenario says)"),
-        option("--seed", type=count, metavar="N", help="another seed than the scenario's, for a ring that shuffles"),
-        option("--svg", type=words, metavar="PATH", help="draw it"),
-        option("--save", type=words, metavar="PATH", help="write the arrivals as JSON lines, to be simulated again"),
-        option("--all", action="store_true", help="list every origin"),
-    ),
-    about="Blocks are planned by the code that does it in earnest, and every message is done for what it was weighed "
-    "at. Nothing is written but the files that are named. docs/fairness.md describes scenarios.",
-    example="$ report simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
-    "$ report simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
-)  # fmt: skip

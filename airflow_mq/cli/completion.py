@@ -1,7 +1,7 @@
-"""Completion: what a shell asks while somebody types, and the script that makes it ask.
+"""Completion of command lines by a shell, and the script that switches it on.
 
-The shell calls the program itself, which answers what could stand there: commands, options, and of the store that is
-named rings, origins, blocks and set-aside messages. What goes wrong meanwhile is no answer, and nothing else.
+The shell calls this program, which returns the possible words: commands, options, and from the named store the rings,
+origins, blocks and set-aside messages. An error completes nothing.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from .command import Command, option
+from .command import command, option
 from .session import Session
 
 SHELLS = ("bash", "zsh", "fish")
-#: Set by the shell that asks.
+#: Set by a shell that completes a line.
 ASKED = "_ARGCOMPLETE"
-#: So many names are offered at once.
+#: The largest number of names that are offered.
 _MOST = 100
 
 Completer = Callable[..., Any]
 
 
 def answer() -> None:
-    """Answer the shell that asks, if one does; does not return then."""
+    """Answer a shell that completes a line, and exit; return if none does."""
     if ASKED not in os.environ:
         return
     import argcomplete
@@ -37,7 +37,7 @@ def answer() -> None:
 
 
 def add_completers(parser: ArgumentParser) -> None:
-    """Let arguments that name something stored be completed with what there is."""
+    """Complete arguments that name something stored from the store."""
     for action in parser._actions:
         inner = action.choices
         if isinstance(inner, dict):
@@ -50,9 +50,9 @@ def add_completers(parser: ArgumentParser) -> None:
 
 
 def completer_of(action: Action, conn_id: str | None = None) -> Completer | None:
-    """What completes an argument, by how it is called in its help.
+    """Return the completer of an argument, by its metavar.
 
-    :param conn_id: the connection that is used where none is named.
+    :param conn_id: the connection to use where none is named.
     """
     find = _FINDERS.get(str(action.metavar))
     if find is None or (action.metavar == "TOKEN" and action.nargs is not None):
@@ -110,8 +110,13 @@ _FINDERS: dict[str, Callable[[Session, str], Any]] = {
 }  # fmt: skip
 
 
+@command(option("shell", choices=SHELLS, help="the shell"), example="$ completion bash")
 def completion(session: Session, args: Namespace) -> None:
-    """Print what a shell runs to complete this program's commands."""
+    """Print the script with which a shell completes commands, options, rings, origins and addresses.
+
+    bash: eval "$(airflow-mq completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. fish: airflow-mq
+    completion fish | source, in ~/.config/fish/config.fish. Airflow's own completion completes `airflow mq`.
+    """
     from argcomplete.shell_integration import shellcode
 
     from .parser import PROGRAM_NAME
@@ -121,15 +126,5 @@ def completion(session: Session, args: Namespace) -> None:
         session.out.value({"shell": args.shell, "script": script})
     else:
         for line in script.splitlines():
-            # As it is: a tab means something to a shell.
+            # Printed as it is: a tab is part of the script.
             print(line)
-
-
-COMPLETION = Command(
-    "completion", "what a shell runs to complete commands, options, rings, origins and addresses", completion,
-    (option("shell", choices=SHELLS, help="which shell"),),
-    about="bash: eval \"$(airflow-mq completion bash)\" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. "
-    "fish: airflow-mq completion fish | source, in ~/.config/fish/config.fish. `airflow mq` is completed by Airflow's "
-    "own completion.",
-    example="$ completion bash",
-)  # fmt: skip

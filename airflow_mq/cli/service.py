@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.weight import ZERO
-from .command import Command, UsageError, option
-from .processors import PROCESSOR, TRACEBACK, load, stdout_kept_clean
+from .arguments import PROCESSOR, TRACEBACK
+from .command import UsageError, command, option
+from .processors import load, stdout_kept_clean
 from .progress import Tell
 from .session import Session
 from .values import positive, weight
@@ -18,8 +19,23 @@ if TYPE_CHECKING:
     from ..queue import MessageQueue, Serviced
 
 
+@command(
+    PROCESSOR,
+    option("--limit", type=weight, metavar="TIME/SIZE", help="the limit of a call (default: the ring's)"),
+    option("--batch", action="store_true", help="pass whole batches of one origin to the function"),
+    option("--drain", action="store_true", help="repeat until nothing more can be processed"),
+    option("--slice-messages", type=positive, metavar="N", help="commit after N messages (default: 10000)"),
+    option("--slice-seconds", type=float, metavar="S", help="commit after S seconds (default: 1)"),
+    TRACEBACK,
+    example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
+)  # fmt: skip
 def service(session: Session, args: Namespace) -> None:
-    """Service the ready queues."""
+    """Process the ready queues with a Python function, in this process.
+
+    The function takes a Delivery (payload, origin, page, index, meter). It returns nothing or true if the message is
+    processed, false if it is processed without success, or an outcome such as Yield() or BadFormat(). If it raises, the
+    message stays, and a later call tries it again.
+    """
     processor = _processor(args.processor, args.batch)
     options: dict[str, Any] = {
         name: value
@@ -36,10 +52,10 @@ def service(session: Session, args: Namespace) -> None:
             ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
         )
         session.out.remark(
-            f"nothing was processed{back}; `airflow-mq queue order` tells which queues are ready, and why they wait"
+            f"nothing was processed{back}; `airflow-mq queue order` lists the ready queues and why they wait"
         )
         return
-    session.out.remark(f"{told_of(total)}; weight {total.weight}")
+    session.out.remark(f"{summary(total)}; weight {total.weight}")
 
 
 def _service(
@@ -50,7 +66,7 @@ def _service(
     total, calls = Serviced(weight=ZERO), 0
     while True:
         calls += 1
-        # So that queues of which somebody took messages by tokens have their turns in this very call.
+        # Queues whose messages were completed by tokens get their turns in this call.
         queue.blocks.settle_completed()
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
         total = _sum(total, done)
@@ -59,7 +75,7 @@ def _service(
 
 
 def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
-    told(told_of(_sum(before, now)))
+    told(summary(_sum(before, now)))
 
 
 def _sum(one: Serviced, other: Serviced) -> Serviced:
@@ -73,8 +89,8 @@ def _sum(one: Serviced, other: Serviced) -> Serviced:
     )
 
 
-def told_of(done: Serviced) -> str:
-    """What was done, in words."""
+def summary(done: Serviced) -> str:
+    """Return the numbers of a result in words."""
     parts = [f"{done.processed:,} processed"]
     for name in ("failed", "set_aside", "went_back", "expired"):
         if getattr(done, name):
@@ -89,23 +105,5 @@ def _processor(name: str, batch: bool) -> Any:
     if isinstance(found, BatchProcessor):
         return found
     if not callable(found):
-        raise UsageError(f"the processor {name} is a {type(found).__name__}, and cannot be called")
+        raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
     return batch_processor(found) if batch else found
-
-
-SERVICE = Command(
-    "service", "process the ready queues, by a function of yours, in this process", service,
-    (
-        PROCESSOR,
-        option("--limit", type=weight, metavar="TIME/SIZE", help="what one call may cost (default: the ring's)"),
-        option("--batch", action="store_true", help="the function takes a whole batch of one origin"),
-        option("--drain", action="store_true", help="call again until nothing more can be processed"),
-        option("--slice-messages", type=positive, metavar="N", help="commit after so many messages (default: 10000)"),
-        option("--slice-seconds", type=float, metavar="S", help="or after so many seconds (default: 1)"),
-        TRACEBACK,
-    ),
-    about="The function gets a Delivery (payload, origin, page, index, meter) and returns nothing or true when the "
-    "message is done, false when it is done without success, or an outcome such as Yield() or BadFormat(). "
-    "What it raises counts as not now: the message stays, and is tried again by a later call.",
-    example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
-)  # fmt: skip

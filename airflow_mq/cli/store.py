@@ -1,16 +1,20 @@
-"""`db`: the schema of a store."""
+"""`store`: the tables of a store."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from .command import Command, option
+from .command import Group, command, option
 from .session import Session
 from .values import count
 
 
+@command(example="$ --store sqlite:///queue.db store upgrade")
 def upgrade(session: Session, args: Namespace) -> None:
-    """Bring a store to the current schema."""
+    """Create or upgrade the tables of a store.
+
+    Stored data stays. Several upgrades can run at once.
+    """
     from .. import store
 
     address = session.address()
@@ -28,8 +32,14 @@ def upgrade(session: Session, args: Namespace) -> None:
     )
 
 
+@command(
+    option("--dialect", choices=("postgres", "sqlite"), help="print them for this database, without asking a store"),
+    option("--schema", metavar="NAME", help="the PostgreSQL schema (default: the store's, airflow_mq)"),
+    option("--since", type=count, metavar="N", help="only the statements after this version (default: the store's)"),
+    example="$ store sql --dialect postgres --schema airflow_mq > upgrade.sql",
+)  # fmt: skip
 def sql(session: Session, args: Namespace) -> None:
-    """Print the statements of an upgrade."""
+    """Print the statements of an upgrade, to run them by hand."""
     from .. import store
 
     dialect, schema, since = args.dialect, args.schema, args.since
@@ -47,17 +57,19 @@ def sql(session: Session, args: Namespace) -> None:
         print(text, end="")
 
 
+@command(example="$ store version || airflow-mq store upgrade")
 def version(session: Session, args: Namespace) -> bool:
-    """Compare a store's schema with what this program expects."""
+    """Compare a store's schema version with the one that this program expects.
+
+    Exit code 1 if they differ.
+    """
     from .. import store
 
     address = session.address()
     status = store.schema_status(address)
-    told = {"store": address.safe, "version": status.version, "expected": status.expected, "state": status.state}
-    if session.out.as_json:
-        session.out.value(told)
-    else:
-        session.out.fields(told)
+    facts = {"store": address.safe, "version": status.version, "expected": status.expected, "state": status.state}
+    session.out.fields(facts)
+    if not session.out.as_json:
         if status.state in ("missing", "older"):
             session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq store upgrade`")
         elif status.state == "newer":
@@ -65,24 +77,7 @@ def version(session: Session, args: Namespace) -> bool:
     return status.state == "current"
 
 
-STORE = (
-    Command(
-        "upgrade", "make the tables of a store, or bring them up to date", upgrade,
-        about="Several upgrades at once do no harm; what is stored stays.",
-        example="$ --store sqlite:///queue.db store upgrade",
-    ),
-    Command(
-        "sql", "print the statements of an upgrade, for somebody else to run", sql,
-        (
-            option("--dialect", choices=("postgres", "sqlite"), help="without asking any store"),
-            option("--schema", metavar="NAME", help="the schema of PostgreSQL (default: the store's, airflow_mq)"),
-            option("--since", type=count, metavar="N", help="what follows this version (default: the store's)"),
-        ),
-        example="$ store sql --dialect postgres --schema airflow_mq > upgrade.sql",
-    ),
-    Command(
-        "version", "tell a store's version, and which one this program expects", version,
-        about="Exit code 1 if they differ.",
-        example="$ store version || airflow-mq store upgrade",
-    ),
+STORE = Group(
+    "store", "create and upgrade the tables of a store", (upgrade, sql, version),
+    example="$ --store sqlite:///queue.db store upgrade",
 )  # fmt: skip

@@ -1,35 +1,39 @@
-"""`check`: every broken promise in what is stored, and the repair of stranded messages."""
+"""`check`: integrity of the store, and repair of stranded messages."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from ..core.priority import told
 from ..words import many
-from .command import Command, UsageError, option
+from .command import UsageError, command, option
 from .session import Session
 
 
+@command(
+    option("--repair", action="store_true", help="show which stranded messages a repair would return"),
+    option("--yes", action="store_true", help="with --repair: apply it"),
+    example="$ check || echo 'see docs/operations.md'\n$ check --repair\n$ check --repair --yes",
+)  # fmt: skip
 def check(session: Session, args: Namespace) -> bool:
-    """Look over everything that is stored."""
+    """Check everything that is stored, and print every violation.
+
+    Writes nothing, unless it repairs. Exit code 1 if there are any violations. --repair finds messages that no service
+    would ever reach (the check reports their rows as being in no page) and shows them; with --yes it returns them to
+    their queues, behind the messages that lie in pages already.
+    """
     if args.yes and not args.repair:
         raise UsageError("--yes goes with --repair: it applies the repair")
     if args.repair:
         return _repair(session, apply=args.yes)
     with session.queue() as queue, session.out.progress("checking") as tell:
         found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))
-    if session.out.as_json:
-        session.out.value([asdict(one) for one in found])
-    elif found:
-        session.out.table(("where", "what"), [(one.where, one.what) for one in found])
+    if session.out.items(found, {"where": "where", "what": "what"}, f"all is well in ring {queue.ring}"):
         session.out.remark(
             f"{len(found):,} violations; nothing was changed. Keep a copy of the store, and report them. "
             "`airflow-mq check --repair` shows which stranded messages it would return to their queues"
         )
-    else:
-        session.out.remark(f"all is well in ring {queue.ring}")
     return not found
 
 
@@ -55,16 +59,3 @@ def _repair(session: Session, *, apply: bool) -> bool:
 def _some(rows: Sequence[int]) -> str:
     shown = ", ".join(map(str, rows[:5]))
     return f"{shown}, …" if len(rows) > 5 else shown
-
-
-CHECK = Command(
-    "check", "look over everything that is stored, and print every violation", check,
-    about="Writes nothing, unless it repairs. Exit code 1 if there are any violations. --repair finds messages that "
-    "no service would ever reach (the check reports their mail as being in no page) and shows them; with --yes it "
-    "returns them to their queues, behind the messages that lie in pages already.",
-    options=(
-        option("--repair", action="store_true", help="show which stranded messages a repair would return"),
-        option("--yes", action="store_true", help="with --repair: apply it"),
-    ),
-    example="$ check || echo 'call somebody'\n$ check --repair\n$ check --repair --yes",
-)  # fmt: skip

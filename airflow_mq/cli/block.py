@@ -1,0 +1,90 @@
+"""`block`: planned blocks, and the next ones."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..core.priority import queue_name
+from .arguments import limit
+from .class_archive import class_archive
+from .command import Group, command, option
+from .forecast import dry_run, forecast
+from .output import Columns
+from .serialisation import record
+from .service import summary
+from .session import Session, store_now
+from .values import words
+
+if TYPE_CHECKING:
+    from ..queue import Block
+
+_STATES = ("planned", "settled", "released")
+_EMPTY = "no blocks here; each run of a DAG with block() is one, and so is what MessageQueue.blocks.plan plans"
+
+
+@command(
+    option("--state", choices=_STATES, help="only blocks in this state (default: all)"), limit(100),
+    name="list", example="$ block list --state planned",
+)  # fmt: skip
+def list_blocks(session: Session, args: Namespace) -> None:
+    """List blocks, the latest first."""
+    with session.queue() as queue:
+        found, now = queue.blocks.list(args.state, args.limit), store_now(queue)
+    columns: Columns = {
+        "block>": "id", "state": lambda one: _state(one, now), "key": "key", "messages>": "messages",
+        "planned>": "planned", "limit>": "limit", "deadline": "deadline", "token": "token",
+    }  # fmt: skip
+    session.out.items(found, columns, _EMPTY, [_plain(one, now) for one in found])
+
+
+_TOKEN = option("token", type=words, metavar="TOKEN", help="the block's token, as `block list` prints it")
+
+
+@command(_TOKEN, example="$ block show 0f3a…")
+def show(session: Session, args: Namespace) -> None:
+    """Show one block and its claimed messages."""
+    with session.queue() as queue:
+        block, now = queue.blocks.get(args.token), store_now(queue)
+    names = ("origin", "priority", "messages", "planned")
+    claims = [(claim.whose, claim.priority, claim.messages, claim.planned) for claim in block.claims]
+    pairs = {"block": block.id, "state": _state(block, now)}
+    pairs |= {name: getattr(block, name) for name in ("key", "messages", "planned", "overhead", "limit", "deadline")}
+    if block.seed:
+        pairs["seed"] = block.seed.hex()
+    session.out.fields(pairs, {**_plain(block, now), "claims": [dict(zip(names, one)) for one in claims]})
+    if claims and not session.out.as_json:
+        rows = [(queue_name(origin, rank), *rest) for origin, rank, *rest in claims]
+        session.out.table(("origin", "messages>", "planned>"), rows)
+
+
+@command(_TOKEN, example="$ block release 0f3a…")
+def release(session: Session, args: Namespace) -> None:
+    """Abandon a block: settle the reported results, and requeue the rest.
+
+    Its workers cannot settle it any more.
+    """
+    with session.queue() as queue:
+        block = queue.blocks.get(args.token)
+        done = queue.blocks.release(args.token)
+    session.out.answer({"block": block.id, **vars(done)}, f"released block {block.id}: {summary(done)}")
+
+
+def _plain(block: Block, now: datetime) -> dict[str, Any]:
+    return record(block, overdue=_is_overdue(block, now))
+
+
+def _is_overdue(block: Block, now: datetime) -> bool:
+    return block.state == "planned" and block.deadline <= now
+
+
+def _state(block: Block, now: datetime) -> str:
+    return "overdue" if _is_overdue(block, now) else block.state
+
+
+BLOCK = Group(
+    "block", "list and release blocks, and predict the next ones",
+    (list_blocks, show, release, dry_run, forecast, class_archive),
+    example="$ block list --state planned\n$ block dry-run",
+)  # fmt: skip

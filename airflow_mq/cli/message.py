@@ -1,0 +1,218 @@
+"""`message`: messages, their events, and work on one message at a time."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..core.blob import extent
+from ..core.events import NAMES, Event
+from ..words import many
+from .arguments import ORIGIN, limit
+from .command import Group, UsageError, command, option
+from .output import Columns, shown
+from .receive import receive_folder, receive_kafka
+from .serialisation import address_fields, payload_fields, record
+from .session import Session
+from .values import count, message_id, positive, words
+from .values import message as message_value
+
+if TYPE_CHECKING:
+    from ..queue import Peeked, Step
+
+
+@command(
+    ORIGIN,
+    option("--page", type=count, metavar="N", help="only messages of this page, with the set-aside ones"),
+    limit(20),
+    option("--full", action="store_true", help="print long messages in full"),
+    example="$ message peek acme --limit 3",
+)
+def peek(session: Session, args: Namespace) -> None:
+    """List the messages of a queue and leave them there."""
+    most = None if args.full else 80
+    columns: Columns = {
+        "address": "address", "state": "state", "bytes>": lambda one: extent(one.payload), "attempts>": "attempts",
+        "message": lambda one: shown(one.payload, most),
+    }  # fmt: skip
+    with session.queue() as queue:
+        found = queue.inspect.peek(args.origin, page=args.page, limit=args.limit)
+    empty = f"no messages of {args.origin} here; send one: airflow-mq enqueue {args.origin} 'an order'"
+    session.out.items(found, columns, empty, map(_plain, found))
+
+
+def _plain(one: Peeked) -> dict[str, Any]:
+    fields = record(one)
+    return {**address_fields(fields.pop("address")), **payload_fields(fields.pop("payload")), **fields}
+
+
+@command(
+    option("--origin", type=words, metavar="ORIGIN", help="only events of this origin"),
+    option("--name", choices=sorted(set(NAMES.values())), metavar="NAME", help="only of this name, such as Processed"),
+    option("--block", type=count, metavar="N", help="only events of this block"),
+    option("--id", type=message_id, metavar="HEX", help="only events of this message"),
+    option("--after", type=count, default=0, metavar="SEQ", help="only events after this one"),
+    limit(None),
+    option("--follow", action="store_true", help="wait for more, until Ctrl-C"),
+    example="$ message events --origin acme --follow --json",
+)  # fmt: skip
+def events(session: Session, args: Namespace) -> None:
+    """List events of messages, in order.
+
+    With --json prints one object per line. The ring keeps events as long as its keep_events.
+    """
+    any_seen = False
+    with session.queue() as queue:
+        stream = queue.inspect.events(
+            origin=args.origin, name=args.name, block=args.block, id=args.id, after=args.after, follow=args.follow
+        )
+        # Counted here, so that --follow ends with the last event and does not wait for one more.
+        for event in islice(stream, args.limit):
+            any_seen = True
+            at = None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)
+            if session.out.as_json:
+                value = record(event, "success", "error", at=at)
+                del value["fate"]
+                session.out.value(value)
+            else:
+                session.out.line(_line(event, at))
+            if args.follow:
+                sys.stdout.flush()
+    if not any_seen:
+        session.out.remark("no events here; processing writes them, and the ring keeps them for a while")
+
+
+def _line(event: Event, at: datetime | None) -> str:
+    parts = [str(event.seq), "" if at is None else shown(at), event.name, str(event.address)]
+    if event.weight is not None:
+        parts.append(f"weight={event.weight}")
+    if event.success is False:
+        parts.append("without success")
+    parts += [part for part in (event.error, event.detail) if part]
+    if event.block is not None:
+        parts.append(f"block={event.block}")
+    if event.id is not None:
+        parts.append(f"id={event.id.hex()[:16]}")
+    return "  ".join(parts)
+
+
+@command(
+    option("message", type=message_value, metavar="ID|ADDRESS", help="its id in hexadecimal, or ORIGIN:PAGE:INDEX"),
+    option("--origin", type=words, metavar="ORIGIN", help="search this origin only, which is faster for an id"),
+    example="$ message history acme:0:3",
+)
+def history(session: Session, args: Namespace) -> bool:
+    """Show the events of one message in order, also of a processed one.
+
+    Goes back as far as the ring keeps events. Exit code 1 if the message is unknown.
+    """
+    with session.queue() as queue:
+        found = queue.inspect.history(args.message, origin=args.origin)
+    if session.out.as_json:
+        session.out.value(record(found, "end"))
+    elif found.state == "unknown":
+        session.out.remark("nothing is known of this message; the ring keeps events as long as its keep_events")
+    elif found.due:
+        session.out.remark(f"it joins its queue at {shown(found.due)}, and has no address until then")
+    else:
+        session.out.items(found.steps, _HISTORY, "")
+        name = f"message {found.id.hex()}: " if found.id else ""
+        session.out.remark(f"{name}it is {found.state}")
+    return found.state != "unknown"
+
+
+def _detail(step: Step) -> str:
+    parts = [step.why, f"weight {step.weight}" if step.weight is not None and not step.why else ""]
+    return "; ".join(part for part in parts if part)
+
+
+_HISTORY: Columns = {
+    "at": lambda step: "" if step.at is None else shown(step.at), "what": "what", "address": "address",
+    "block>": "block", "by": "who", "": _detail,
+}  # fmt: skip
+_TOKENS = option("token", type=words, nargs="+", metavar="TOKEN", help="tokens that `message next` printed")
+
+
+@command(
+    option("origin", type=words, nargs="?", metavar="ORIGIN", help="only of this origin (default: the next in turn)"),
+    option("--lease", type=positive, metavar="SECONDS", help="length of the lease (default: the ring's)"),
+    name="next",
+    example="$ message next acme --lease 60",
+)
+def next_message(session: Session, args: Namespace) -> bool:
+    """Lease the next message, and print it with its token.
+
+    Never waits. Exit code 1 if there is no message to take, or the ring is being serviced.
+    """
+    with session.queue() as queue:
+        token = queue.leases.view(args.origin, lease=args.lease).try_next()
+        if token is None:
+            session.out.answer(None, "there is nothing to take at the moment")
+            return False
+        payload, headers = token.fetch(), token.headers
+    name, address, deadline = str(token), token.address, token.deadline
+    session.out.fields(
+        {"token": name, "address": address, "until": deadline, "payload": shown(payload, 200)},
+        {"token": name, "address": address, "deadline": deadline, **payload_fields(payload), "headers": headers},
+    )
+    return True
+
+
+@command(_TOKENS, example='$ message complete "$TOKEN"')
+def complete(session: Session, args: Namespace) -> None:
+    """Mark leased messages as processed."""
+    with session.queue(_ring_of(args.token)) as queue:
+        _report(session, "completed", queue.leases.complete(args.token))
+
+
+@command(_TOKENS, example='$ message give-back "$TOKEN"')
+def give_back(session: Session, args: Namespace) -> None:
+    """Return leased messages to their places in the queue.
+
+    Counts as an attempt.
+    """
+    with session.queue(_ring_of(args.token)) as queue:
+        for token in args.token:
+            queue.leases.give_back(token)
+    _report(session, "given back", len(args.token))
+
+
+@command(
+    _TOKENS,
+    option("--to", type=words, required=True, metavar="ORIGIN", help="the origin whose queue takes them"),
+    option("--to-ring", type=words, metavar="NAME", help="the ring of that queue, in the same store"),
+    example='$ message transfer "$TOKEN" --to publish',
+    rest="token",
+)
+def transfer(session: Session, args: Namespace) -> None:
+    """Move leased messages to another queue.
+
+    Moves all of them in one transaction, without copying their payloads.
+    """
+    with session.queue(_ring_of(args.token)) as queue:
+        _report(session, "handed on", queue.leases.transfer(args.token, args.to, ring=args.to_ring).count)
+
+
+def _report(session: Session, what: str, number: int) -> None:
+    session.out.answer({what.replace(" ", "_"): number}, f"{what}: {many(number, 'message')}")
+
+
+def _ring_of(tokens: Sequence[str]) -> str:
+    """Return the ring that the tokens name."""
+    from ..queue import ReferenceToken
+
+    rings = {ReferenceToken.parse(token).ring for token in tokens}
+    if len(rings) > 1:
+        raise UsageError(f"the tokens are of several rings ({', '.join(sorted(rings))}): expected one ring at a time")
+    return rings.pop()
+
+
+MESSAGE = Group(
+    "message", "list messages and their events, receive them, lease single messages",
+    (peek, events, history, receive_folder, receive_kafka, next_message, complete, give_back, transfer),
+    example="$ message peek acme\n$ message history acme:0:3",
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""`payload`: external payloads, which are larger than a page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from .arguments import limit
+from .command import Group, UsageError, command, option
+from .output import Columns
+from .progress import Tell
+from .session import Session
+from .values import message_id, words
+
+if TYPE_CHECKING:
+    from ..queue import Enqueued, MessageQueue
+
+_PIECE = 1 << 20
+_EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"
+_COLUMNS: Columns = {
+    "hash": lambda one: one.hash.hex(), "bytes>": "size", "references>": "references",
+    "age>": lambda one: f"{one.age:,.0f} s", "held until": lambda one: one.held_until or "",
+    "where": lambda one: one.path or "database",
+}  # fmt: skip
+
+
+def enqueue_files(
+    queue: MessageQueue, origin: str, paths: Sequence[str], key: str | None, common: Mapping[str, Any], tell: Tell
+) -> Enqueued:
+    """Upload files, and enqueue a message for each; all of them or none."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(queue.payloads.put(_source(path), progress=_bar(path, tell))) for path in paths]
+        done = queue.enqueue_messages(origin, [blob.message(key) for blob in held], **common)
+        sizes = sum(blob.size for blob in held) if done.count else 0
+    return type(done)(done.count, sizes, done.repeated)
+
+
+def _source(path: str) -> Path | IO[bytes]:
+    if path == "-":
+        return sys.stdin.buffer
+    if not os.path.isfile(path) or not os.access(path, os.R_OK):
+        raise UsageError(f"{path!r} cannot be read: expected a file that you may read")
+    return Path(path)
+
+
+def _bar(path: str, tell: Tell) -> Callable[[int, int | None], None]:
+    def show(done: int, total: int | None) -> None:
+        if total is None:
+            tell(f"{path}, {done:,} bytes")
+            return
+        filled = done * 20 // total
+        tell(f"{path} {'━' * filled}{'╌' * (20 - filled)} {done * 100 // total} % of {total:,} bytes")
+
+    return show
+
+
+@command(
+    option("--after", type=message_id, metavar="HASH", help="only payloads after this one"), limit(100),
+    name="list", example="$ payload list",
+)  # fmt: skip
+def list_payloads(session: Session, args: Namespace) -> None:
+    """List the external payloads: hash, size and number of references.
+
+    Each is stored once, however many messages refer to it, and is deleted with the last of them.
+    """
+    with session.queue() as queue:
+        found = queue.payloads.list(args.after or b"", args.limit + 1)
+    listed = found[: args.limit]
+    if session.out.items(listed, _COLUMNS, _EMPTY) and len(found) > args.limit:
+        session.out.remark(f"there are more; go on with --after {listed[-1].hash.hex()}")
+
+
+@command(
+    option("hash", type=message_id, metavar="HASH", help="the hash of the payload, which is the id of its messages"),
+    option("--output", type=words, metavar="PATH", help="write to this file"),
+    example="$ payload get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
+)
+def get(session: Session, args: Namespace) -> None:
+    """Write a payload to standard output."""
+    with ExitStack() as stack:
+        queue = stack.enter_context(session.queue())
+        tell = stack.enter_context(session.out.progress("reading"))
+        file = stack.enter_context(queue.payloads.open(args.hash))
+        out: IO[bytes] = stack.enter_context(open(args.output, "wb")) if args.output else sys.stdout.buffer
+        done = 0
+        while data := file.read(_PIECE):
+            out.write(data)
+            done += len(data)
+            tell(f"{done:,} bytes")
+        out.flush()
+
+
+PAYLOAD = Group(
+    "payload", "list and read external payloads, which are larger than a page", (list_payloads, get),
+    example="$ payload list",
+)  # fmt: skip

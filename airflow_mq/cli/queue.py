@@ -1,0 +1,235 @@
+"""`queue`: what queues hold, and decisions about them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ..core.message import Footprint
+from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
+from .arguments import ORIGIN, PRIORITY, limit, why
+from .command import Group, UsageError, command, option
+from .output import Columns
+from .serialisation import record
+from .session import Session
+from .values import count, positive, weight, when, words
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
+
+HOW_TO_BEGIN = "no messages here; send one: airflow-mq enqueue acme 'an order'"
+NOTHING_READY = "nothing is ready; send something: airflow-mq enqueue acme 'an order'"
+_PARTS = ("count", "size", "pages", "ready_pages")
+_COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
+
+
+@command(
+    option("origin", nargs="?", metavar="ORIGIN", help="only this origin (default: all)"),
+    option("--priority", choices=PRIORITIES, help="of ORIGIN, only messages of this priority (default: both)"),
+    option("--below", action="store_true", help="ORIGIN together with all origins below it, in a ring with paths"),
+    option("--prefix", type=words, default="", metavar="TEXT", help="only origins that begin with TEXT"),
+    option("--after", type=words, default="", metavar="ORIGIN", help="only origins after this one"),
+    limit(1000),
+    example="$ queue footprint --prefix acme/\n$ queue footprint acme --below",
+)
+def footprint(session: Session, args: Namespace) -> None:
+    """Show how many messages, bytes and pages queues hold."""
+    if args.origin is None and args.priority:
+        raise UsageError("--priority needs an origin: airflow-mq queue footprint ORIGIN --priority high")
+    if args.origin is None and args.below:
+        raise UsageError("--below needs an origin: airflow-mq queue footprint ORIGIN --below")
+    with session.queue() as queue:
+        if args.origin is not None:
+            found = [(args.origin, queue.footprint(args.origin, args.priority, below=args.below))]
+        else:
+            found = queue.footprints(args.prefix, args.after, args.limit + 1)
+    more, found = len(found) > args.limit, found[: args.limit]
+    values = [_plain(*one) for one in found]
+    session.out.value(values if args.origin is None else values[0])
+    if session.out.as_json:
+        return
+    if not any(one.count or one.pages for _, one in found):
+        session.out.remark(HOW_TO_BEGIN if args.origin is None and not args.prefix else "no messages here")
+    if not found:
+        return
+    rows = [_row(*one) for one in found]
+    if len(found) > 1:
+        rows.append((f"{len(found):,} queues", *(sum(getattr(one, part) for _, one in found) for part in _PARTS)))
+    session.out.table(_COLUMNS, rows)
+    if more:
+        session.out.remark(f"there are more; go on with --after {found[-1][0]}")
+
+
+def _plain(origin: str, one: Footprint) -> dict[str, Any]:
+    return {"origin": origin, **record(one)}
+
+
+def _row(origin: str, one: Footprint) -> tuple[Any, ...]:
+    return (origin, *(getattr(one, part) for part in _PARTS))
+
+
+@command(limit(100), example="$ queue order --limit 10")
+def order(session: Session, args: Namespace) -> None:
+    """List the ready queues in the order of their turns."""
+    with session.queue() as queue:
+        turns = [(name, rank) for rank in (HIGH, REGULAR) for name in queue.inspect.ring_order(args.limit, rank)]
+        paused = {one.origin for one in queue.admin.paused()}
+        claimed = _claimed(queue)
+        found = [(*turn, queue.footprint(*turn)) for turn in turns[: args.limit]]
+    notes = {name: "paused" if name in paused else "in flight" if name in claimed else "" for name, _, _ in found}
+    session.out.value(
+        [{**_plain(name, one), "priority": rank, "note": notes[name] or None} for name, rank, one in found]
+    )
+    if not found:
+        session.out.remark(f"the ring is empty: {NOTHING_READY}")
+    elif not session.out.as_json:
+        rows = [
+            (place, *_row(queue_name(name, rank), one), notes[name])
+            for place, (name, rank, one) in enumerate(found, start=1)
+        ]
+        session.out.table(("turn>", *_COLUMNS, "note"), rows)
+
+
+def _claimed(queue: MessageQueue) -> set[str]:
+    """Return the origins with messages in flight."""
+    return {origin for block in queue.blocks.list("planned") for origin in queue.blocks.get(block.token).origins}
+
+
+@command(
+    ORIGIN,
+    option("--reason", type=words, default="", metavar="TEXT", help="the reason, which `queue paused` shows"),
+    option("--until", type=when, metavar="WHEN", help="resume by itself then: 90s, 15m, 2h, 1d or a time with zone"),
+    option("--below", action="store_true", help="pause all origins below it, too, also those that come later"),
+    example="$ queue pause acme --reason 'their API is down' --until 2h\n$ queue pause acme --below",
+)
+def pause(session: Session, args: Namespace) -> None:
+    """Skip an origin when servicing; enqueuing goes on.
+
+    A block in flight is not stopped. Groups are paused in rings with paths: ring change --set paths=true.
+    """
+    with session.queue() as queue:
+        queue.admin.pause(args.origin, args.reason, args.until, below=args.below)
+    what = f"{args.origin} and all below it" if args.below else args.origin
+    session.out.answer(
+        {"paused": args.origin, "below": args.below},
+        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {args.origin}",
+    )
+
+
+@command(ORIGIN, example="$ queue resume acme")
+def resume(session: Session, args: Namespace) -> bool:
+    """Service a paused origin again.
+
+    Resumes a group that was paused with all below it, too. Exit code 1 if it was not paused.
+    """
+    with session.queue() as queue:
+        was_paused = queue.admin.resume(args.origin)
+    session.out.answer(
+        {"origin": args.origin, "was_paused": was_paused},
+        f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused",
+    )
+    return was_paused
+
+
+_PAUSED: Columns = {
+    "origin": "origin", "all below": lambda one: "yes" if one.below else "", "reason": "reason", "who": "who",
+    "since": "since", "until": "until",
+}  # fmt: skip
+
+
+@command(example="$ queue paused")
+def paused(session: Session, args: Namespace) -> None:
+    """List the paused origins, with time, actor and reason."""
+    with session.queue() as queue:
+        session.out.items(queue.admin.paused(), _PAUSED, "nothing is paused")
+
+
+@command(ORIGIN, example="$ queue sweep acme")
+def sweep(session: Session, args: Namespace) -> None:
+    """Set aside all waiting messages of a queue.
+
+    Nothing is deleted: the messages stay until they are executed or discarded.
+    """
+    with session.queue() as queue:
+        left = queue.sweep_queue(args.origin)
+    session.out.answer(
+        {"origin": args.origin, "set_aside": left},
+        f"swept {args.origin}: {left:,} messages are set aside; see `airflow-mq set-aside list`"
+        if left
+        else f"{args.origin} has nothing to sweep",
+    )
+
+
+@command(
+    ORIGIN, option("page", type=count, metavar="PAGE", help="the number of the page"), PRIORITY, why(),
+    example="$ queue reap acme 17",
+)  # fmt: skip
+def reap(session: Session, args: Namespace) -> None:
+    """Remove an old page, with the set-aside messages on it.
+
+    Rejected (exit code 3) while the page is needed.
+    """
+    with session.queue() as queue:
+        queue.reap_page(args.origin, args.page, args.why, priority=args.priority)
+    session.out.answer({"origin": args.origin, "page": args.page}, f"reaped page {args.page} of {args.origin}")
+
+
+@command(ORIGIN, PRIORITY, name="set-head", example="$ queue set-head acme")
+def set_head(session: Session, args: Namespace) -> bool:
+    """Service a queue next.
+
+    Exit code 1 if the queue has nothing ready.
+    """
+    with session.queue() as queue:
+        is_head = bool(queue.admin.force_set_head(args.origin, priority=args.priority))
+    session.out.answer(
+        {"origin": args.origin, "is_head": is_head},
+        f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next",
+    )
+    return is_head
+
+
+@command(
+    ORIGIN,
+    option("--share", type=positive, metavar="N", help="earn N times as much as other origins"),
+    option("--least", type=weight, metavar="TIME/SIZE", help="get at least this of each block"),
+    option("--most", type=weight, metavar="TIME/SIZE", help="get at most this of each block"),
+    option("--ordered", action="store_true", default=None, help="process its messages one after the other"),
+    option("--relaxed", action="store_false", dest="ordered", default=None, help="process its messages in parallel"),
+    option("--defaults", action="store_true", help="use the ring's settings"),
+    name="set",
+    example="$ queue set acme --share 4 --most 300000/500000000",
+)
+def set_origin(session: Session, args: Namespace) -> None:
+    """Configure how an origin is serviced.
+
+    Give all options at once: an omitted one goes back to the ring's setting. In a ring with paths, share, least and
+    most are those of the whole group of this name.
+    """
+    settings = {"share": args.share, "least": args.least, "most": args.most, "ordered": args.ordered}
+    if args.defaults == any(value is not None for value in settings.values()):
+        raise UsageError(
+            "specify what to set: --share, --least, --most, --ordered or --relaxed, or --defaults for none of them"
+        )
+    with session.queue() as queue:
+        queue.admin.set_origin(args.origin, **settings)
+    session.out.answer({"origin": args.origin, **settings}, f"configured {args.origin}, from the next block on")
+
+
+@command(ORIGIN, example="$ queue show acme")
+def show(session: Session, args: Namespace) -> None:
+    """Show how an origin is serviced."""
+    with session.queue() as queue:
+        found = queue.inspect.origin_settings(args.origin)
+    ordered = "one after the other" if found.ordered else "in parallel"
+    pairs = {
+        "origin": args.origin, "share": found.share, "least": found.least, "most": found.most, "messages": ordered
+    }  # fmt: skip
+    session.out.fields(pairs, {"origin": args.origin, **record(found)})
+
+
+QUEUE = Group(
+    "queue", "show, pause, sweep and configure queues",
+    (footprint, order, show, set_origin, pause, resume, paused, sweep, reap, set_head),
+    example="$ queue footprint\n$ queue pause acme --reason 'their API is down'",
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""JSON of every value that a command returns: one serialiser for all commands."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from ..core.blob import Reference
+from ..core.message import Address
+from ..core.weight import Weight
+
+
+def to_json(value: object) -> str:
+    """Return a value as JSON in one line."""
+    return json.dumps(plain(value), separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def plain(value: object) -> Any:
+    """Return a value in JSON's terms; of a dataclass, the fields that its `repr` shows."""
+    if isinstance(value, Weight):
+        return {"time": value.time, "size": value.size}
+    if isinstance(value, Address):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if is_dataclass(value):
+        return plain(record(value))
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def record(value: Any, *properties: str, **more: object) -> dict[str, Any]:
+    """Return the fields of a dataclass with some of its properties, and further values.
+
+    :param more: values to add, or to put in the place of a field's.
+    """
+    names = [one.name for one in fields(value) if one.repr]
+    return {**{name: getattr(value, name) for name in (*names, *properties)}, **more}
+
+
+def address_fields(address: Address) -> dict[str, Any]:
+    """Return an address and its parts."""
+    return {"address": address, **{name: getattr(address, name) for name in ("origin", "page", "index", "priority")}}
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """Return a payload as text, or in base64; `enqueue --ndjson` reads both.
+
+    An external payload is represented by its hash, which `payload get` takes.
+    """
+    if isinstance(payload, Reference):
+        return {"kept_apart": payload.hash.hex()}
+    try:
+        return {"payload": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}

@@ -1,0 +1,174 @@
+"""`set-aside`: messages kept for manual handling."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ..core.judging import REASONS
+from ..core.weight import UNLIMITED
+from ..words import many
+from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
+from .command import Group, UsageError, command, option
+from .output import Columns
+from .processors import load_callable, stdout_kept_clean
+from .serialisation import address_fields, record
+from .session import Session
+from .values import address, age, count, weight, words
+
+if TYPE_CHECKING:
+    from ..queue import SetAside
+
+_FILTERS = (
+    option("--origin", type=words, metavar="ORIGIN", help="only messages of this origin"),
+    option("--reason", choices=REASONS, metavar="REASON", help=f"only messages with this reason: {', '.join(REASONS)}"),
+    option("--block", type=count, metavar="N", help="only messages that this block set aside"),
+    option("--arrived", type=count, metavar="N", help="only messages sent before this block, after the one before it"),
+    option("--older-than", type=age, metavar="AGE", help="only messages sent longer ago than AGE: 90s, 15m, 2h, 1d"),
+    option("--error", type=words, metavar="TEXT", help="only messages whose last error begins with TEXT"),
+)  # fmt: skip
+
+
+@command(
+    *_FILTERS,
+    option("--after", type=address, metavar="ADDRESS", help="only messages after this one"),
+    limit(100),
+    name="list",
+    example="$ set-aside list --origin acme --older-than 7d",
+)
+def list_set_aside(session: Session, args: Namespace) -> None:
+    """List the set-aside messages, and the limits they were judged by."""
+    with session.queue() as queue:
+        found = queue.set_aside.list(after=args.after, limit=args.limit + 1, **_filters(args))
+    more, found = len(found) > args.limit, found[: args.limit]
+    empty = "no message is set aside; messages that can never fit a block, or failed too often, are kept here"
+    if not session.out.items(found, _COLUMNS, empty, map(_plain, found)):
+        return
+    if more:
+        session.out.remark(f"there are more; go on with --after {found[-1].address}")
+    session.out.remark("see one with `airflow-mq message peek`, then `set-aside execute`, `requeue` or `discard` it")
+
+
+def _plain(one: SetAside) -> dict[str, Any]:
+    fields = record(one, error=one.error or None)
+    return {**address_fields(fields.pop("address")), **fields}
+
+
+def _filters(args: Namespace) -> dict[str, Any]:
+    names = ("origin", "reason", "block", "arrived", "older_than", "error")
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def _limit(one: SetAside) -> object:
+    return one.limit if one.most_bytes is None else f"{one.most_bytes:,} bytes"
+
+
+def _age(one: SetAside) -> str | None:
+    if one.age is None:
+        return None
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if one.age >= length:
+            return f"{one.age / length:.1f}{unit}"
+    return f"{one.age:.0f}s"
+
+
+_COLUMNS: Columns = {
+    "address": "address", "reason": "reason", "bytes>": "size", "weight>": "weight", "limit>": _limit, "age": _age,
+    "arrived>": "arrived_block", "block>": "block",
+}  # fmt: skip
+
+
+@command(
+    option("address", type=address, metavar="ADDRESS", help="ORIGIN:PAGE:INDEX, as `set-aside list` prints it"),
+    PROCESSOR,
+    option("--limit", type=weight, default=UNLIMITED, metavar="TIME/SIZE", help="the weight it may consume"),
+    TRACEBACK,
+    example="$ set-aside execute acme:0:3 --processor orders:process --limit 3600000/10000000000",
+)
+def execute(session: Session, args: Namespace) -> None:
+    """Process one set-aside message now."""
+    processor = load_callable(args.processor)
+    with session.queue() as queue, session.out.progress("executing"), stdout_kept_clean(session):
+        used = queue.execute_overweight(args.address, processor, args.limit)
+    session.out.answer({"address": args.address, "weight": used}, f"executed {args.address}; weight {used}")
+
+
+@command(
+    ADDRESSES,
+    *_FILTERS,
+    option("--all", action="store_true", help="all messages but those that were swept"),
+    why(),
+    option("--limit", type=weight, metavar="TIME/SIZE", help="limit of a block, in a ring without one"),
+    option("--weigh", action="store_true", help="ask the ring's weigher again"),
+    option("--forget-attempts", action="store_true", help="count attempts from zero (as --error does)"),
+    example="$ set-aside requeue --reason size --why 'the limit was raised'\n"
+    "$ set-aside requeue --error KeyError --why 'the processor is fixed'",
+    rest="address",
+)
+def requeue(session: Session, args: Namespace) -> bool:
+    """Return the set-aside messages that the ring's limits allow by now to their queues.
+
+    A message joins the end of its queue and keeps its age. Exit code 1 if any message stays set aside.
+    """
+    filters = _chosen(args)
+    how = {"limit": args.limit, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
+    with session.queue() as queue:
+        if args.address:
+            result = queue.set_aside.requeue(args.address, args.why, **how)
+        else:
+            result = queue.set_aside.requeue_all(args.why, **how, **filters)
+    if session.out.as_json:
+        moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
+        session.out.value({"moved": moved, "stayed": [{"address": s.address, "why": s.why} for s in result.stayed]})
+    elif result.moved or result.stayed:
+        rows = [(one.address, "goes on at", str(one.moved)) for one in result.moved]
+        rows += [(one.address, "stays", one.why) for one in result.stayed]
+        session.out.table(("address", "verdict", ""), rows)
+    session.out.remark(f"{len(result.moved):,} fit by now and go back into their queues; {len(result.stayed):,} stay")
+    return not result.stayed
+
+
+def _chosen(args: Namespace) -> dict[str, Any]:
+    """Return the filters; addresses exclude them."""
+    filters = _filters(args)
+    if bool(args.address) == bool(filters or getattr(args, "all", False)):
+        raise UsageError(
+            "specify either addresses, or some of --origin, --reason, --block, --arrived, --older-than, --error"
+        )
+    return filters
+
+
+@command(
+    ADDRESSES, *_FILTERS, why(required=True), rest="address",
+    example="$ set-aside discard acme:0:3 acme:0:4 --why 'sent by mistake, ticket 17'",
+)  # fmt: skip
+def discard(session: Session, args: Namespace) -> None:
+    """Delete set-aside messages, with a recorded reason."""
+    filters = _chosen(args)
+    with session.queue() as queue:
+        if args.address:
+            number = queue.set_aside.discard(args.address, args.why)
+        else:
+            number = queue.set_aside.discard_all(args.why, **filters)
+    session.out.answer({"discarded": number}, f"discarded {many(number, 'message')}")
+
+
+@command(example="$ set-aside expire")
+def expire(session: Session, args: Namespace) -> None:
+    """Delete the set-aside messages that the ring's policies no longer keep.
+
+    The policies are set_aside_expires and discard_unreadable, both off by default; housekeeping applies them, too.
+    """
+    with session.queue() as queue:
+        number, config = queue.set_aside.expire(), queue.config
+    if config.set_aside_expires is None and not config.discard_unreadable:
+        text = "this ring has no such policy: airflow-mq ring change --set set_aside_expires=2592000"
+    else:
+        text = f"deleted {many(number, 'message')}"
+    session.out.answer({"expired": number}, text)
+
+
+SET_ASIDE = Group(
+    "set-aside", "list, requeue, execute and discard set-aside messages",
+    (list_set_aside, requeue, execute, discard, expire), example="$ set-aside list",
+)  # fmt: skip
