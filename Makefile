@@ -123,7 +123,7 @@ if [ -z "$$found" ]; then \
 fi
 endef
 
-# uv does not read pip's configuration; pip tells what it says of index, certificate and wheels at hand.
+# uv does not read pip's configuration: pass on the index, the certificate and the folder of wheels.
 pip_says = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | tail -n 1)
 define uv_env
 set -e; \

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 PACKAGE = "airflow_mq"
 QUEUE = f"{PACKAGE}.queue"
-#: The class that loads, changes and writes the rows of one operation; it was called a shelf before 0.3.
+#: The class that loads, changes and writes the rows of one operation; it was `SqlShelf` before 0.3.
 WORKING_SETS = ("WorkingSet", "SqlShelf")
 #: The methods of a unit of work that take a statement's name first.
 STATEMENT_METHODS = {"rows", "rows_for", "run", "run_for"}

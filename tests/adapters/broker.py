@@ -115,7 +115,8 @@ def broker(folder: Path) -> Iterator[str]:
     port, controller = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(port=port, controller=controller, folder=folder))
-    name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Fixed: a random id may begin with "-", which the tool takes for an option.
+    name = base64.urlsafe_b64encode(b"airflow-mq-tests").decode().rstrip("=")
     run = [str(java), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classes]
     subprocess.run(
         [*run, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)],

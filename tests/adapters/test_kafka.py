@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -197,7 +197,7 @@ def test_what_can_never_be_a_message(queue: MessageQueue, cluster: Cluster) -> N
 
 def test_origins_of_topics_and_headers_and_large_records(queue: MessageQueue, cluster: Cluster) -> None:
     topic = cluster.make()
-    data = os.urandom(200_000)
+    data = random.Random(1).randbytes(200_000)
     cluster.send(topic, [("k", data, [("tenant", b"acme")])])
     assert take(queue, cluster.topics(topic, origin="{header.tenant}/{topic}/{partition}/{key}")).count == 1
     (peeked,) = queue.inspect.peek(f"acme/{topic}/0/k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from itertools import product
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_only_the_line_ending_is_removed(queue: MessageQueue, folder: Path) -> N
 
 
 def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Path) -> None:
-    data = os.urandom(300_000)
+    data = random.Random(1).randbytes(300_000)
     drop(folder, "acme/large.json", data)
     assert str(receive(queue, look(folder))) == "received 1 message of 300,000 bytes"
     (peeked,) = queue.inspect.peek("acme")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -190,8 +191,8 @@ def test_s3_that_cannot_delete_one_version(s3: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_landing_on_s3(queue: MessageQueue, s3: Any) -> None:
-    root = f"plain/landing-{id(queue)}"
-    large = os.urandom(200_000)
+    root = f"plain/landing-{uuid.uuid4().hex}"
+    large = random.Random(1).randbytes(200_000)
     s3.pipe({
         f"{root}/acme/eu/1.csv": b"a\nb\n" + b"c" * 100_000, f"{root}/acme/us/2.csv": large.replace(b"\n", b"-"),
         f"{root}/birch/3.csv": b"", f"{root}/birch/4.tmp": b"half", f"{root}/birch/5.csv": b"d",

@@ -193,18 +193,20 @@ def test_what_a_client_gives_up_the_server_cancels(pg_uri: str) -> None:
 
 
 def test_an_answer_that_came_while_the_client_was_stopped_counts(pg_uri: str) -> None:
-    address = replace(parse(pg_uri), statement_timeout=1)
+    address = replace(parse(pg_uri), statement_timeout=3)
 
     def look() -> None:
-        with MessageQueue(address) as queue:
-            pid = os.getpid()
-            os.fork() or (time.sleep(0.3), os.kill(pid, signal.SIGSTOP), os._exit(0))  # type: ignore[func-returns-value]
-            with queue.store.loose() as unit:
-                unit.connection.execute("SELECT pg_sleep(0.6)")  # type: ignore[attr-defined]
+        with MessageQueue(address) as queue, queue.store.loose() as unit:
+            unit.connection.execute("SELECT pg_sleep(2)")  # type: ignore[attr-defined]
 
     child = start_child(look)
-    assert os.WIFSTOPPED(os.waitpid(child[0], os.WUNTRACED)[1])
-    time.sleep(4)
+    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(2)'"
+    with psycopg.connect(pg_uri, autocommit=True) as other:
+        eventually(lambda: other.execute(running).fetchone() == (1,))
+        os.kill(child[0], signal.SIGSTOP)
+        assert os.WIFSTOPPED(os.waitpid(child[0], os.WUNTRACED)[1])
+        eventually(lambda: other.execute(running).fetchone() == (0,))
+    time.sleep(4)  # longer than the client waits for the answer beyond the time-out
     os.kill(child[0], signal.SIGCONT)
     assert not end_child(child).error
 

@@ -20,7 +20,8 @@ from tests.live.conftest import World
 pytestmark = pytest.mark.postgres
 
 COUNT = 40
-SEED = int(os.environ.get("MQ_SEED", "0")) or random.randrange(1, 1 << 30)
+#: The same moments in each run; `MQ_SEED` draws others.
+SEED = int(os.environ.get("MQ_SEED", "1"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,7 @@ def _resident() -> int:
 @pytest.mark.slow
 def test_a_large_payload_goes_in_and_out_through_bounded_memory(make_queue: Maker) -> None:
     queue = make_queue(order="rotation")
-    block = os.urandom(MIB)
+    block = random.Random(1).randbytes(MIB)
 
     def chunks() -> Iterator[bytes]:
         for number in range(SIZE):

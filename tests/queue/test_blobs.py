@@ -38,7 +38,7 @@ from tests.queue.conftest import Maker, told
 from tests.templates import Templates
 
 LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
-HUGE = os.urandom(CHUNK * (TOGETHER + 1) + 5)
+HUGE = random.Random(1).randbytes(CHUNK * (TOGETHER + 1) + 5)
 
 
 def digest(data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse, upgrade
 
-LARGE, LOST = os.urandom(300_000), os.urandom(200_000)
+LARGE, LOST = (random.Random(size).randbytes(size) for size in (300_000, 200_000))
 SEEN: list[Any] = []
 PROCESSORS = Processors([Processor("all", f"{__name__}:remember")])
 
