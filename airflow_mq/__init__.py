@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Enqueued,
         Explanation,
         ForeseenBlock,
+        History,
         Judgement,
         MessageQueue,
         Peeked,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         Serviced,
         SetAside,
         Step,
-        Story,
         batch_processor,
     )
 
@@ -59,16 +59,47 @@ _HOMES = {
     "processors": ("Part", "Processor", "Processors"),
     "queue": (
         "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForeseenBlock", "Judgement", "MessageQueue", "Peeked",
-        "Report", "Serviced", "SetAside", "Step", "Story", "batch_processor",
+        "Report", "Serviced", "SetAside", "Step", "History", "batch_processor",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
-    "Explanation", "Footprint", "ForeseenBlock", "Judgement", "LinearWeigher", "Message", "MessageQueue", "Outcome",
-    "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced", "SetAside",
-    "StackLimitReached", "Step", "Story", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+    "Address",
+    "BadFormat",
+    "Batch",
+    "Block",
+    "Corrupt",
+    "Costs",
+    "Delivery",
+    "Done",
+    "Enqueued",
+    "Event",
+    "Explanation",
+    "Footprint",
+    "ForeseenBlock",
+    "History",
+    "Judgement",
+    "LinearWeigher",
+    "Message",
+    "MessageQueue",
+    "Outcome",
+    "Overweight",
+    "Part",
+    "Peeked",
+    "Processor",
+    "Processors",
+    "Report",
+    "RingConfig",
+    "Serviced",
+    "SetAside",
+    "StackLimitReached",
+    "Step",
+    "Unsupported",
+    "Violation",
+    "Weight",
+    "Yield",
+    "batch_processor",
 ]  # fmt: skip
 
 

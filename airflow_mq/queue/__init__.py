@@ -29,7 +29,7 @@ from .inspect.check.inboxes import Repair
 from .inspect.explain import Explanation
 from .inspect.forecast import ForeseenBlock, ForeseenQueue
 from .inspect.headers import MessageHeaders
-from .inspect.history import Step, Story
+from .inspect.history import History, Step
 from .inspect.inspect import Inspect
 from .inspect.page import RingState
 from .inspect.reading import Footprints, Reader
@@ -201,7 +201,7 @@ class MessageQueue:
         :param slice_messages: after so many messages, or `slice_seconds`, results are committed: what
             a crash lets be tried again.
         :param progress: called after each commit with what was done so far.
-        :param server: the DAG that calls, as `explain` and `doctor` name it; without it, the queue's `who`.
+        :param server: the DAG that calls, as `explain` and `doctor` name it; by default, the queue's actor.
         """
         return self._in_place.service_queues(
             processor,
@@ -312,6 +312,7 @@ __all__ = [
     "ForeseenBlock",
     "ForeseenQueue",
     "Held",
+    "History",
     "Inline",
     "Judged",
     "Judgement",
@@ -334,7 +335,6 @@ __all__ = [
     "SetAside",
     "Step",
     "StoredBlob",
-    "Story",
     "Survey",
     "TransferToken",
     "TypedBatch",

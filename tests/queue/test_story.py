@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import message_id
-from airflow_mq.queue import Inline, Story
+from airflow_mq.queue import History, Inline
 from tests.queue.callers import Caller
 from tests.queue.conftest import Maker, serve
 
@@ -30,7 +30,7 @@ def block_of(queue: MessageQueue, *outcomes: Any) -> int:
     return block.id
 
 
-def words(story: Story) -> list[str]:
+def words(story: History) -> list[str]:
     return [step.what for step in story.steps]
 
 

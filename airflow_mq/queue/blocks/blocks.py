@@ -30,7 +30,7 @@ from ...store.rows import RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ..session import RingSession
 from ..values import Batch, Facts, Report, Serviced, moment
-from .plan import Planner, claims_of, new_block, planned_under
+from .plan import Planned, Planner, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
 from .settlement import STATES, BlockSettler, refusal
 
@@ -101,13 +101,13 @@ class Blocks:
     ) -> Block:
         """Claim what fits a block, and move nothing else.
 
-        :param key: unique per attempt to do this work (a DAG run and task): asked again while the
-            block lives, the same block is returned.
-        :param limit: what the block may cost; the ring's service weight where it is not said.
-        :param lease: seconds until anybody may release the block, unless it is renewed.
-        :param weigher: tells the weights of one origin's payloads, instead of the ring's.
+        :param key: unique per attempt to do this work (a DAG run and task): while its block lives, the same key
+            returns the same block.
+        :param limit: the weight of the block; by default, the ring's service weight.
+        :param lease: seconds until any process may release the block, unless it is renewed.
+        :param weigher: returns the weights of one origin's payloads, instead of the ring's.
         :param origins: shell patterns of the origins to service; others keep their places and what they have earned.
-        :param server: the DAG that plans, as `explain` and `doctor` name it; without it, the queue's `who`.
+        :param server: the DAG that plans, as `explain` and `doctor` name it; by default, the queue's actor.
         :param reports_begin: the block's workers report what they begin, as those of this package and readers of
             `batches()` do. What none began goes back without an attempt.
         """
@@ -122,18 +122,8 @@ class Blocks:
                     return self._block(*known)
         self._settler.release_dead()
         self.session.meet_newcomers()
-        if weigher is None:
-            planner = Planner(self.session, key, limit, seconds, None, seed, server, patterns, reports_begin)
-            return self._block(*planner.plan_at_once())
-        for left in reversed(range(PLANS)):
-            try:
-                planner = Planner(self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
-                return self._block(*planner.plan_holding())
-            except InFlight:
-                # Another block settled while the weigher ran: what it looked at is not what is there now.
-                if not left:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
+        return self._block(*(planner().plan_at_once() if weigher is None else _plan_holding(planner)))
 
     def get(self, token: str) -> Block:
         """A block that was planned before, by its token."""
@@ -283,6 +273,14 @@ class Blocks:
                         block=block, _facts=facts,
                     )  # fmt: skip
             runs = later
+
+
+def _plan_holding(planner: Callable[[], Planner]) -> Planned:
+    """Plan with a weigher of the user's, and plan again if the ring changed while the weigher ran."""
+    for _ in range(PLANS - 1):
+        with suppress(InFlight):
+            return planner().plan_holding()
+    return planner().plan_holding()
 
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:

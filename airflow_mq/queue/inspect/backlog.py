@@ -62,7 +62,7 @@ class Backlog:
     deepest: Sequence[Depth] = ()
 
 
-class Gauging:
+class Backlogs:
     """The backlog of a ring."""
 
     def __init__(self, session: RingSession) -> None:

@@ -27,7 +27,7 @@ from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import moment
 from .forecast import Conditions, ForeseenBlock, Foresight
-from .page import Glancing
+from .page import States
 from .reading import Reader, in_flight, ledger_pages, page_at
 
 #: How many blocks an explanation looks ahead.
@@ -74,12 +74,12 @@ class _Held:
         return next((run for run in found if run.first <= address.index < run.first + run.count), None)
 
 
-class Explaining:
+class Explanations:
     """Reasons for which messages wait."""
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._reader, self._glancing = Reader(session), Glancing(session)
+        self._reader, self._states = Reader(session), States(session)
 
     def explain(
         self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
@@ -157,7 +157,7 @@ class Explaining:
 
     def _last_return(self, address: Address) -> Event | None:
         """The latest of the last events of its queue that says why a message went back, or was tried too often."""
-        events, _ = self._glancing.latest_events(limit=LOOKED_AT, origin=address.origin)
+        events, _ = self._states.latest_events(limit=LOOKED_AT, origin=address.origin)
         return next((event for event in events if _says_why(event, address)), None)
 
     def _with_fate(self, found: Explanation) -> Explanation:

@@ -21,7 +21,7 @@ from .reading import ledger_pages
 from .waiting import Waiting
 
 
-class Accounting:
+class FairnessReads:
     """Figures of fairness."""
 
     def __init__(self, session: RingSession) -> None:

@@ -267,7 +267,7 @@ class Foresight:
             self.unit.end_blocks({row.id for row in dead})
 
 
-class Foreseeing:
+class Forecasts:
     """The next blocks of a ring; nothing is written."""
 
     def __init__(self, session: RingSession) -> None:

@@ -22,7 +22,7 @@ class MessageHeaders:
     headers: Mapping[str, str]
 
 
-class Carrying:
+class BlockHeaders:
     """Headers of a block's messages, without payloads."""
 
     def __init__(self, session: RingSession, blocks: Blocks) -> None:

@@ -60,7 +60,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Story:
+class History:
     """What became of a message, in order."""
 
     #: Its name, where anything tells it.
@@ -108,13 +108,13 @@ class _Path:
         steps.insert(len(steps) - 1 if step.what == "executed" and self.is_settled else len(steps), step)
 
 
-class Telling:
+class Histories:
     """Histories of messages."""
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
-    def history(self, message: Address | bytes, *, origin: str | None = None) -> Story:
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
         """See `Inspect.history`."""
         if isinstance(message, Address):
             check_address(message)
@@ -128,10 +128,10 @@ class Telling:
             found = self._named(unit, message, origin)
             due = None if found else self._due(unit, message, origin)
             if due is not None:
-                return Story(message, [], [], "waiting", due)
+                return History(message, [], [], "waiting", due)
             return replace(self._told(unit, found), id=message)
 
-    def _told(self, unit: Unit, addresses: Iterable[Address]) -> Story:
+    def _told(self, unit: Unit, addresses: Iterable[Address]) -> History:
         paths: list[_Path] = []
         for address in addresses:
             if not any(address in path.addresses for path in paths):
@@ -140,7 +140,7 @@ class Telling:
         steps = [step for path in paths for step in path.steps]
         state = next((one for one in states if one != "gone"), states[0] if states else "unknown")
         id_ = next((path.id for path in paths if path.id), None)
-        return Story(id_, [one for path in paths for one in path.addresses], steps, state)
+        return History(id_, [one for path in paths for one in path.addresses], steps, state)
 
     # From events.
 

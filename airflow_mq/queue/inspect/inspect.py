@@ -16,31 +16,31 @@ from ..blocks.blocks import Block, Blocks
 from ..servers import Server
 from ..session import RingSession
 from ..values import LedgerBlock, Peeked, Pulse
-from .backlog import Backlog, Depth, Gauging
-from .explain import AHEAD, Explaining, Explanation
-from .fairness import Accounting
-from .forecast import Foreseeing, ForeseenBlock
-from .headers import Carrying, MessageHeaders
-from .history import Story, Telling
-from .page import Glancing, Received, RingState
+from .backlog import Backlog, Backlogs, Depth
+from .explain import AHEAD, Explanation, Explanations
+from .fairness import FairnessReads
+from .forecast import Forecasts, ForeseenBlock
+from .headers import BlockHeaders, MessageHeaders
+from .history import Histories, History
+from .page import Received, RingState, States
 from .reading import Reader
 from .summaries import LATELY, BlockState, PageState, QueueState
-from .survey import Survey, Surveying
+from .survey import Survey, Surveys
 
 
 class Inspect:
     """Reads of a ring that change nothing."""
 
     def __init__(self, session: RingSession, blocks: Blocks) -> None:
-        self._explaining = Explaining(session)
-        self._foreseeing = Foreseeing(session)
+        self._explanations = Explanations(session)
+        self._forecasts = Forecasts(session)
         self._reader = Reader(session)
-        self._telling = Telling(session)
-        self._carrying = Carrying(session, blocks)
-        self._accounting = Accounting(session)
-        self._gauging = Gauging(session)
-        self._surveying = Surveying(session)
-        self._glancing = Glancing(session)
+        self._histories = Histories(session)
+        self._block_headers = BlockHeaders(session, blocks)
+        self._fairness = FairnessReads(session)
+        self._backlogs = Backlogs(session)
+        self._surveys = Surveys(session)
+        self._states = States(session)
 
     def explain(
         self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
@@ -54,20 +54,20 @@ class Inspect:
         :param ahead: how many blocks to look ahead.
         :param priority: of the messages of this priority; of a high one if any waits, where it is not said.
         """
-        return self._explaining.explain(origin, limit=limit, seed=seed, ahead=ahead, priority=priority, below=below)
+        return self._explanations.explain(origin, limit=limit, seed=seed, ahead=ahead, priority=priority, below=below)
 
     def explain_message(
         self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
     ) -> Explanation:
         """The same for one message, by its address."""
-        return self._explaining.explain_message(address, limit=limit, seed=seed, ahead=ahead)
+        return self._explanations.explain_message(address, limit=limit, seed=seed, ahead=ahead)
 
     def stuck(self, most: int = 100) -> list[Explanation]:
         """Explain the ready queues that no block of any server can service.
 
         :param most: look at so many queues in the ring's order, and at those that the ledger recorded as stuck lately.
         """
-        return self._explaining.stuck(most)
+        return self._explanations.stuck(most)
 
     def dry_run(
         self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
@@ -82,7 +82,7 @@ class Inspect:
         :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
         :param changes: other settings of the ring, instead of its own.
         """
-        return self._foreseeing.dry_run(limit, shares=shares, order=order, seed=seed, **changes)
+        return self._forecasts.dry_run(limit, shares=shares, order=order, seed=seed, **changes)
 
     def forecast(
         self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
@@ -92,7 +92,7 @@ class Inspect:
 
         The rest is as in `dry_run`; a seed counts for each of the blocks.
         """
-        return self._foreseeing.forecast(blocks, limit=limit, shares=shares, order=order, seed=seed, **changes)
+        return self._forecasts.forecast(blocks, limit=limit, shares=shares, order=order, seed=seed, **changes)
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
         """The origins with ready books of this priority, from the head on."""
@@ -139,7 +139,7 @@ class Inspect:
         """What measured use says about weights, per processor and origin."""
         return self._reader.fits(processor)
 
-    def history(self, message: Address | bytes, *, origin: str | None = None) -> Story:
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
         """What happened to a message, in order, also when it is gone: for as long as the ring keeps events.
 
         When it was sent, every block that planned it, how often and why it went back, by which limit it was set
@@ -150,13 +150,13 @@ class Inspect:
             messages with the same bytes are told of together, and one of which nothing was told yet is looked for
             among all that wait: say its origin where that is much.
         """
-        return self._telling.history(message, origin=origin)
+        return self._histories.history(message, origin=origin)
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
     ) -> list[MessageHeaders]:
         """What the first messages of a block carry that carry anything of interest; so many of them at most."""
-        return self._carrying.headers(block, most, of_interest)
+        return self._block_headers.headers(block, most, of_interest)
 
     def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
         """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
@@ -169,29 +169,29 @@ class Inspect:
         :param most: look at no more than so many of those that wait, from the head on. What is said of the others
             is what the ledger says.
         """
-        return self._accounting.fairness(blocks, most=most)
+        return self._fairness.fairness(blocks, most=most)
 
     def backlog(self, deepest: int = 0) -> Backlog:
         """How much waits in the ring, since when, and what it will cost.
 
         :param deepest: tell of so many queues one by one, those with the most messages.
         """
-        return self._gauging.backlog(deepest)
+        return self._backlogs.backlog(deepest)
 
     def oldest(self, limit: int = 10) -> list[Depth]:
         """The queues whose first message was sent longest ago."""
-        return self._gauging.oldest(limit)
+        return self._backlogs.oldest(limit)
 
     def survey(self, into: Survey | None = None) -> Survey:
         """Count what all queues hold.
 
         :param into: filled on the way, for whoever looks on from another thread.
         """
-        return self._surveying.survey(into)
+        return self._surveys.survey(into)
 
     def ring_version(self) -> tuple[int, int]:
         """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
-        return self._surveying.ring_version()
+        return self._surveys.ring_version()
 
     def queues(
         self,
@@ -213,23 +213,23 @@ class Inspect:
             `QueueState.more` marks a queue of which not all was counted.
         :param lately: seconds within which messages count as new.
         """
-        return self._glancing.queues(prefix, after, limit, among=among, exact=exact, lately=lately)
+        return self._states.queues(prefix, after, limit, among=among, exact=exact, lately=lately)
 
     def ring(self, most: int = 60) -> RingState:
         """The ring from its head on: at most so many queues."""
-        return self._glancing.ring(most)
+        return self._states.ring(most)
 
     def blocks(self, before: int | None = None, limit: int = 50) -> list[BlockState]:
         """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
-        return self._glancing.blocks(before, limit)
+        return self._states.blocks(before, limit)
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
-        return self._glancing.pages(origin, priority, limit)
+        return self._states.pages(origin, priority, limit)
 
     def origin_settings(self, origin: str) -> Standing:
         """How an origin is served, with the ring's defaults where nothing is set for it."""
-        return self._glancing.origin_settings(origin)
+        return self._states.origin_settings(origin)
 
     def latest_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
@@ -239,23 +239,23 @@ class Inspect:
         :param name: only those of this name, as far as they are found among some thousand rows: there may be more
             of them where it says so, though none was found.
         """
-        return self._glancing.latest_events(before, limit, origin=origin, name=name)
+        return self._states.latest_events(before, limit, origin=origin, name=name)
 
     def has_many_newcomers(self, most: int = 500) -> bool:
         """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
-        return self._glancing.has_many_newcomers(most)
+        return self._states.has_many_newcomers(most)
 
     def latest_ledger_block(self) -> int | None:
         """The block of the latest page of the ledger: while it is the same, so are the shares."""
-        return self._glancing.latest_ledger_block()
+        return self._states.latest_ledger_block()
 
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
         """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
 
         Of those that a block came to; `fairness` looks at those that wait, too.
         """
-        return self._glancing.shares(blocks)
+        return self._states.shares(blocks)
 
     def max_message_weight(self) -> Weight | None:
         """What a full block leaves for a message; nothing, where each call says its own limit."""
-        return self._glancing.max_message_weight()
+        return self._states.max_message_weight()

@@ -55,7 +55,7 @@ class Received:
     messages: int = 0
 
 
-class Glancing:
+class States:
     """Bounded reads for the page."""
 
     def __init__(self, session: RingSession) -> None:

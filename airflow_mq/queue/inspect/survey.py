@@ -54,7 +54,7 @@ class Survey:
         self.size += size
 
 
-class Surveying:
+class Surveys:
     """Counts over all queues."""
 
     def __init__(self, session: RingSession) -> None:
