@@ -109,12 +109,11 @@ class Blocks(Repository):
 
     def claims(self, block: int) -> list[ClaimRow]:
         """Return the claims of a block, in order of its visits."""
-        return [ClaimRow(origin, bytes(data)) for origin, data in self.unit.rows("claims", block=block)]
+        return list(map(ClaimRow._make, self.unit.rows("claims", block=block)))
 
     def claims_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the claims of live blocks on these queues."""
-        rows = self.unit.rows_for("claims_of", {"origin": origins}, ring=ring)
-        return [ClaimRow(origin, bytes(data)) for origin, data in rows]
+        return list(map(ClaimRow._make, self.unit.rows_for("claims_of", {"origin": origins}, ring=ring)))
 
     def in_flight(self, ring: int) -> list[InFlightRow]:
         """Return all claims of a ring, with the state of their blocks."""
@@ -141,8 +140,8 @@ class Blocks(Repository):
 
     def reports_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the reports to live blocks that claimed from these queues, in order."""
-        rows = self._read("reported", ("origin",), [(origin,) for origin in origins], ring=ring)
-        return [ClaimRow(origin, bytes(data)) for origin, data in rows]
+        rows = self.unit.rows_for("reported", {"origin": origins}, ring=ring) if origins else []
+        return list(map(ClaimRow._make, rows))
 
     def _block(self, statement: str, **values: Any) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)
