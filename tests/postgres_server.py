@@ -28,7 +28,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from airflow_mq.testing.live import free_port
+from airflow_mq.testing.loopback import free_port
 from tests.memory import in_memory
 from tests.postgres_programs import Owner, find_bindirs, reachable_bindir
 

@@ -65,7 +65,7 @@ def dev(session: Session, args: Namespace) -> bool:
             f"no Airflow in this environment ({sys.prefix!r}): expected the package with its extra `airflow`; run "
             "pip install 'airflow-mq[airflow,spark]'"
         )
-    from ..testing.live import AirflowFailed
+    from ..testing.loopback import AirflowFailed
 
     home = Path(args.home).resolve()
     dags = _dags_folder(args.dags)
@@ -124,7 +124,8 @@ def _store(session: Session, home: Path) -> StoreAddress:
 
 
 def _airflow(address: StoreAddress, home: Path, dags: Path, port: int | None) -> LiveAirflow:
-    from ..testing.live import LiveAirflow, free_port, is_free
+    from ..testing.live import LiveAirflow
+    from ..testing.loopback import free_port, is_free
 
     if port is not None and not is_free(port):
         raise UsageError(

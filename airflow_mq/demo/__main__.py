@@ -11,12 +11,13 @@ from types import FrameType
 
 from rich.console import Console
 
+from ..testing.loopback import AirflowFailed
+
 try:
-    from ..testing.live import AirflowFailed
+    from .stage import DAGS, Stage
 except ModuleNotFoundError as error:  # psutil comes with Airflow
     sys.exit(f"missing packages for the demo ({error}): it requires Airflow and Spark; run `make demo` in a checkout")
 from .progress import Progress, show
-from .stage import DAGS, Stage
 from .story import Story
 
 

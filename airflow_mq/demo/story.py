@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..examples import orders
-from ..testing.live import AirflowFailed
+from ..testing.loopback import AirflowFailed
 from ..words import many
 from .stage import Stage
 

@@ -13,13 +13,7 @@ Here only the API server listens, on 127.0.0.1. All processes end when this proc
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
-import os
-import secrets
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -27,66 +21,23 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from .home import USER, AirflowHome
+from .loopback import AirflowFailed, Refused, TooLate, free_port, send
 from .watchman import end_sessions, members
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 #: Names of the components in /monitor/health.
 HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
-USER = "admin"
 START_SECONDS = 180.0
 STOP_SECONDS = 15.0
 #: Seconds that processes get to end before they are killed.
 PATIENCE = 5.0
 ENDED = ("success", "failed")
-
-#: Settings with short intervals; a production Airflow uses longer ones.
-SETTINGS = {
-    "core.load_examples": "False",
-    "core.executor": "LocalExecutor",
-    "core.dags_are_paused_at_creation": "True",
-    "core.min_serialized_dag_update_interval": "0",
-    "core.simple_auth_manager_users": f"{USER}:admin",
-    "dag_processor.refresh_interval": "5",
-    "dag_processor.bundle_refresh_check_interval": "2",
-    "dag_processor.min_file_process_interval": "5",
-    "dag_processor.parsing_processes": "1",
-    "scheduler.scheduler_idle_sleep_time": "0.2",
-    "scheduler.job_heartbeat_sec": "2",
-    "scheduler.scheduler_heartbeat_sec": "2",
-    "scheduler.task_instance_heartbeat_timeout": "20",
-    "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
-    "scheduler.orphaned_tasks_check_interval": "5",
-    "scheduler.scheduler_health_check_threshold": "15",
-    "scheduler.create_cron_data_intervals": "False",
-    "triggerer.job_heartbeat_sec": "2",
-    "triggerer.triggerer_health_check_threshold": "15",
-    "workers.min_heartbeat_interval": "2",
-    "api.workers": "1",
-    "usage_data_collection.enabled": "False",
-    "logging.logging_level": "INFO",
-}
-
-
-class AirflowFailed(RuntimeError):
-    """A component did not start, or a request failed; the message contains the last log lines."""
-
-
-class TooLate(AirflowFailed):
-    """A condition was not met in time."""
-
-
-class Refused(AirflowFailed):
-    """The API refused a request."""
-
-    def __init__(self, status: int, text: str, what: str) -> None:
-        super().__init__(f"{what}: {status} {text[:2000]}")
-        self.status, self.text = status, text
 
 
 class LiveAirflow:
@@ -112,20 +63,17 @@ class LiveAirflow:
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.home = Path(home).resolve()
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.dags_folder = Path(dags_folder).resolve()
-        self.metadata = metadata
-        self.port = port or free_port()
-        kept = self._secrets()
-        self.password, self._fernet, self._jwt = kept["password"], kept["fernet"], kept["jwt"]
+        self.home, self.dags_folder = Path(home).resolve(), Path(dags_folder).resolve()
+        self.metadata, self.port = metadata, port or free_port()
+        self._home = AirflowHome(
+            self.home, self.dags_folder, self.port, metadata, connections=connections or {},
+            settings={"core.parallelism": str(parallelism), **(settings or {})}, environment=environment or {},
+        )  # fmt: skip
+        self.password = self._home.password
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()
         self._watchman: subprocess.Popen[bytes] | None = None
         self._token: str | None = None
-        self._settings = {"core.parallelism": str(parallelism), **(settings or {})}
-        self._connections = dict(connections or {})
-        self._environment = dict(environment or {})
 
     def __repr__(self) -> str:
         return f"<LiveAirflow {self.home} port {self.port}>"
@@ -143,60 +91,16 @@ class LiveAirflow:
     @property
     def url(self) -> str:
         """Address of the UI."""
-        return f"http://127.0.0.1:{self.port}"
+        return self._home.url
 
     @property
     def login(self) -> tuple[str, str]:
         """User and password of the UI."""
         return USER, self.password
 
-    def settings(self) -> dict[str, str]:
-        """Return every setting, by `section.name`."""
-        settings = {
-            **SETTINGS,
-            "core.dags_folder": str(self.dags_folder),
-            "core.plugins_folder": str(self.home / "plugins"),
-            "core.fernet_key": self._fernet,
-            "core.execution_api_server_url": f"{self.url}/execution/",
-            "core.simple_auth_manager_passwords_file": str(self.home / "passwords.json"),
-            "api.base_url": self.url,
-            "api.port": str(self.port),
-            "api.secret_key": self._jwt,
-            "api_auth.jwt_secret": self._jwt,
-            "logging.base_log_folder": str(self.home / "logs"),
-            **self._database(),
-        }
-        return {**settings, **self._settings}
-
     def environment(self) -> dict[str, str]:
         """Return the environment of every component and command of this Airflow."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "PYTEST_"))}
-        variables = {f"AIRFLOW__{name.replace('.', '__').upper()}": value for name, value in self.settings().items()}
-        connections = {
-            f"AIRFLOW_CONN_{name.upper()}": fields if isinstance(fields, str) else json.dumps(fields)
-            for name, fields in self._connections.items()
-        }
-        return {
-            **kept,
-            "AIRFLOW_HOME": str(self.home),
-            "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
-            # Tasks find spark-submit on the PATH.
-            "PATH": os.pathsep.join((str(Path(sys.executable).parent), kept.get("PATH", os.defpath))),
-            "PYTHONUNBUFFERED": "1",
-            # Loopback needs no proxy.
-            "NO_PROXY": ",".join(filter(None, (kept.get("NO_PROXY"), "127.0.0.1,localhost"))),
-            "no_proxy": ",".join(filter(None, (kept.get("no_proxy"), "127.0.0.1,localhost"))),
-            **variables,
-            **connections,
-            **self._environment,
-        }
-
-    def _database(self) -> dict[str, str]:
-        if self.metadata == "sqlite":
-            return {"database.sql_alchemy_conn": f"sqlite:///{self.home / 'airflow.db'}"}
-        # One driver for synchronous and asynchronous access: psycopg 3, a dependency of this package.
-        address = "postgresql+psycopg://" + self.metadata.partition("://")[2]
-        return {"database.sql_alchemy_conn": address, "database.sql_alchemy_conn_async": address}
+        return self._home.environment()
 
     def start(self, components: Iterable[str] = COMPONENTS, *, wait: bool = True) -> LiveAirflow:
         """Create the metadata tables and start the components; with `wait`, return when all are healthy."""
@@ -283,8 +187,8 @@ class LiveAirflow:
         """Send one request to /api/v2, as the administrator."""
         if self._token is None:
             login = {"username": USER, "password": self.password}
-            self._token = self._send("POST", "/auth/token", login, None, timeout)["access_token"]
-        return self._send(method, f"/api/v2/{path}", body, self._token, timeout)
+            self._token = send(self.url, "POST", "/auth/token", login, None, timeout)["access_token"]
+        return send(self.url, method, f"/api/v2/{path}", body, self._token, timeout)
 
     def wait_dag(self, dag_id: str, timeout: float = START_SECONDS) -> None:
         """Wait until the DAG's file was parsed."""
@@ -391,25 +295,8 @@ class LiveAirflow:
             self._look_after()
             time.sleep(0.5)
 
-    def _secrets(self) -> dict[str, str]:
-        """Return the password and the keys of this home, created at its first start: stored data is encrypted."""
-        file = self.home / "secrets.json"
-        if not file.exists():
-            made = {
-                "password": secrets.token_urlsafe(9),
-                "fernet": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-                "jwt": secrets.token_hex(32),
-            }
-            file.touch(mode=0o600)
-            file.write_text(json.dumps(made) + "\n")
-        kept: dict[str, str] = json.loads(file.read_text())
-        return kept
-
     def _prepare(self) -> None:
-        (self.home / "plugins").mkdir(exist_ok=True)
-        passwords = self.home / "passwords.json"
-        passwords.touch(mode=0o600)
-        passwords.write_text(json.dumps({USER: self.password}) + "\n")
+        self._home.write_password()
         if self._watchman is None:
             self._watchman = subprocess.Popen(
                 [sys.executable, "-m", "airflow_mq.testing.watchman"],
@@ -425,18 +312,12 @@ class LiveAirflow:
         if self.metadata != "sqlite":
             self.run("db", "migrate")
             return
-        database, kept = self.home / "airflow.db", _kept_tables()
-        fresh = not database.exists()
-        if fresh and kept.exists():
-            shutil.copyfile(kept, database)
+        fresh = not self._home.database.exists()
+        if self._home.copy_cached_tables():
             return
         self.run("db", "migrate")
         if fresh:
-            with contextlib.suppress(OSError):
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                scratch = kept.with_name(f"{kept.name}.{secrets.token_hex(4)}")
-                shutil.copyfile(database, scratch)
-                scratch.replace(kept)
+            self._home.cache_tables()
 
     def _launch(self, component: str) -> None:
         command = [sys.executable, "-m", "airflow", component, *self._arguments(component)]
@@ -467,7 +348,7 @@ class LiveAirflow:
         """Return the components that are not healthy; raise an error for one that ended."""
         self._look_after()
         try:
-            health = self._send("GET", "/api/v2/monitor/health", None, None, 5.0)
+            health = send(self.url, "GET", "/api/v2/monitor/health", None, None, 5.0)
         except (OSError, AirflowFailed):
             return sorted(wanted)
         return sorted(
@@ -495,47 +376,6 @@ class LiveAirflow:
                 f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag_id, run_id)
             )
         return "unknown: the API does not answer"
-
-    def _send(self, method: str, path: str, body: Any, token: str | None, timeout: float) -> Any:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method=method)  # noqa: S310 (http, loopback)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=timeout) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Refused(error.code, error.read().decode(errors="replace"), f"{method} {path}") from None
-        return json.loads(text) if text else None
-
-
-def free_port() -> int:
-    """Return a port on loopback that no process uses.
-
-    It is used seconds later, so it is outside of the range from which the system assigns ports.
-    """
-    while not is_free(port := 20_000 + secrets.randbelow(12_000)):
-        pass
-    return port
-
-
-def is_free(port: int) -> bool:
-    """Return whether no process listens on a port of loopback."""
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        # Servers set this option: an ended connection does not block the port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
-def _kept_tables() -> Path:
-    """Return the path of the cached empty tables of this version of Airflow."""
-    versions = "-".join(version(name) for name in ("apache-airflow-core", "sqlalchemy"))
-    return Path(sys.prefix) / "var" / "airflow-mq" / f"airflow-{versions}.db"
 
 
 def _run(dag_id: str, run_id: str) -> str:

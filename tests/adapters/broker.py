@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from airflow_mq.spark.java import cache_folder, java_home
-from airflow_mq.testing.live import free_port
+from airflow_mq.testing.loopback import free_port
 
 VERSION = "4.1.0"
 JARS = dict(line.split() for line in Path(__file__).with_name(f"kafka-{VERSION}.txt").read_text().splitlines())

@@ -11,7 +11,8 @@ import pytest
 
 from airflow_mq.cli import dev
 from airflow_mq.store import parse
-from airflow_mq.testing.live import LiveAirflow, is_free
+from airflow_mq.testing.live import LiveAirflow
+from airflow_mq.testing.loopback import is_free
 from tests.cli.conftest import Terminal
 
 pytestmark = pytest.mark.airflow

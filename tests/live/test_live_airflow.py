@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_mq.testing.live import AirflowFailed, LiveAirflow
+from airflow_mq.testing.live import LiveAirflow
+from airflow_mq.testing.loopback import AirflowFailed
 
 DAGS = Path(__file__).parent / "dags"
 

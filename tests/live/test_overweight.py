@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from airflow_mq import Weight
-from airflow_mq.testing.live import Refused
+from airflow_mq.testing.loopback import Refused
 from airflow_mq.testing.scratch import assert_sound
 from tests.live.conftest import World
 

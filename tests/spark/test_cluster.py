@@ -21,7 +21,7 @@ from airflow_mq.spark import exchange
 from airflow_mq.spark.java import spark_environment
 from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.store import parse
-from airflow_mq.testing.live import free_port
+from airflow_mq.testing.loopback import free_port
 from tests.spark.conftest import ROOT, job_command, job_environment, processors, whole
 from tests.spark.functions import all_tried
 from tests.spark.watching import Watched, files_with

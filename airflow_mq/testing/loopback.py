@@ -1,0 +1,64 @@
+"""Requests to the API of a live Airflow, their errors, and ports on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+
+
+class AirflowFailed(RuntimeError):
+    """A component did not start, or a request failed; the message contains the last log lines."""
+
+
+class TooLate(AirflowFailed):
+    """A condition was not met in time."""
+
+
+class Refused(AirflowFailed):
+    """The API refused a request."""
+
+    def __init__(self, status: int, text: str, what: str) -> None:
+        super().__init__(f"{what}: {status} {text[:2000]}")
+        self.status, self.text = status, text
+
+
+def send(url: str, method: str, path: str, body: Any, token: str | None, timeout: float) -> Any:
+    """Send one request to an API on loopback and return its answer; raise `Refused` for an error status."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, headers, method=method)  # noqa: S310 (http, loopback)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=timeout) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            raise Refused(error.code, error.read().decode(errors="replace"), f"{method} {path}") from None
+    return json.loads(text) if text else None
+
+
+def free_port() -> int:
+    """Return a port on loopback that no process uses.
+
+    It is used seconds later, so it is outside of the range from which the system assigns ports.
+    """
+    while not is_free(port := 20_000 + secrets.randbelow(12_000)):
+        pass
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Return whether no process listens on a port of loopback."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        # Servers set this option: an ended connection does not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
