@@ -65,8 +65,8 @@ soak: $(STAMP) ## Random models, crashes, recorded runs and forecasts in full, w
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  tests/model tests/conformance tests/crash tests/queue tests/store $(PYTEST_ARGS)
 
-quick: $(STAMP) ## The tests that are not slow
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) $(PYTEST_ARGS)
+quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spark and Kafka
+	$(BIN)/python -m pytest -m "not slow and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)
 
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
