@@ -44,4 +44,4 @@ def test_what_makes_no_sense(mq: Terminal, queue: MessageQueue) -> None:
         assert mq("message", *words, code=2).err.startswith("error")
     one, other = f"default/{'0' * 32}/a:0:0", f"other/{'0' * 32}/a:0:0"
     assert "one ring at a time" in mq("message", "complete", one, other, code=2).err
-    assert "no such block" in mq("message", "complete", one, code=3).err
+    assert "Unknown block" in mq("message", "complete", one, code=3).err
