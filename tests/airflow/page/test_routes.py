@@ -33,7 +33,7 @@ def aside(queue: MessageQueue, origin: str, count: int = 1) -> None:
 def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue) -> None:
     for origin in ("b", "a", "c"):
         ring.enqueue_messages(origin, [b"12345"] * 10)
-    ring.pause("c", "for a while")
+    ring.admin.pause("c", "for a while")
     block = ring.blocks.plan(limit=Weight(1_000, 20))
     told = ask("viewer", "GET", f"{of(ring)}/overview").json()
     assert [one["origin"] for one in told["arcs"]] == ring.inspect.ring_order()
@@ -127,7 +127,7 @@ def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) ->
 def test_blocks_are_told_as_they_were(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
     block = ring.blocks.plan("orders/manual__2026-01-01T00:00:00+00:00/plan")
-    ring.report(block, [batch.answer() for batch in block.batches()])
+    ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
     (told,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
     assert (told["state"], told["messages"], told["processed"]) == ("settled", 30, 30)
@@ -157,7 +157,7 @@ def test_a_dry_run_is_what_the_queue_foresees_and_changes_nothing(ask: Ask, ring
 def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number % 3}", b"x%d" % number) for number in range(30))
     block = ring.blocks.plan()
-    ring.report(block, [batch.answer() for batch in block.batches()])
+    ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
     seen, after = [], ""
     while True:
