@@ -1,27 +1,15 @@
-"""The way from an Airflow connection to the queue.
-
-A connection of type `airflow_mq` names a store by its fields, and nothing but a store: the form is used inside the API
-server, where whoever may edit a connection must be able neither to run code nor to learn a secret. So the drivers and
-the keys of `extra` are closed sets, and what they name is checked as every address is (`airflow_mq.store.address`).
-
-    PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, and time-outs
-    SQLite       extra: path
-    both         extra: driver (told by host or path if left out), ring; origins and priority: who may send
-"""
+"""Hook of Airflow connections of type `airflow_mq`: the queue, its database, and a check of the connection."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -29,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_mq import failures, settings, tracing
+from airflow_mq.connections import Target, target_of
 from airflow_mq.core.errors import (
     AddressRefused,
     InvalidInput,
@@ -38,15 +27,10 @@ from airflow_mq.core.errors import (
     StoreError,
     StoreUnreachable,
 )
-from airflow_mq.provider import CONNECTION_TYPE, DRIVERS, HOOK_NAME, get_provider_info
+from airflow_mq.provider import CONNECTION_TYPE, HOOK_NAME, get_provider_info
 from airflow_mq.store.address import (
-    DEFAULT_PORT,
-    DEFAULT_SCHEMA,
-    NUMBERS,
-    PERMITTED,
     StoreAddress,
     refuse_network_file_system,
-    sqlite_address,
 )
 from airflow_mq.store.bounded import within
 from airflow_mq.store.postgres_errors import is_own_text
@@ -58,8 +42,6 @@ if TYPE_CHECKING:
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
 
-EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority")
-DEFAULT_RING = "default"
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
 BUSY_SECONDS = 60.0
@@ -73,7 +55,7 @@ class MessageQueueHook(BaseHook):
     """Open the message queue that a connection names.
 
     :param mq_conn_id: id of a connection of type `airflow_mq`
-    :param ring: name of the ring; without it the connection's, without that `default`
+    :param ring: name of the ring; the connection's if left out, or `default`
     """
 
     conn_name_attr = "mq_conn_id"
@@ -91,27 +73,27 @@ class MessageQueueHook(BaseHook):
         return self._target().address
 
     def place(self, ring: str | None = None) -> tuple[StoreAddress, str]:
-        """Return the store and the ring that would be opened; nothing is opened for it."""
+        """Return the store and the ring that `queue` would open, without opening them."""
         target = self._target()
         return target.address, ring or self.ring or target.ring
 
     def queue(self, ring: str | None = None) -> MessageQueue:
-        """Open the queue; it is a context manager and wants to be closed."""
+        """Open the queue, a context manager; the caller closes it."""
         from airflow_mq import MessageQueue
 
         target = self._target()
         queue = MessageQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
         queue.store.filesystem_of = object_storage
         if settings.flag("log_error_texts"):
-            # Drivers of Spark jobs inherit it.
+            # Drivers of Spark jobs inherit the variable.
             os.environ[failures.VARIABLE] = "1"
         return queue
 
     @contextmanager
     def commands(self, connection: Any, ring: str | None = None) -> Iterator[Commands]:
-        """Commands within the open transaction of a connection to the queue's own database, say of another hook.
+        """Open commands within the transaction of a connection to the queue's database, such as another hook's.
 
-        The connection is one of psycopg 3, `sqlite3` or SQLAlchemy; it stays the caller's, and so does its commit. ::
+        The connection is one of psycopg 3, `sqlite3` or SQLAlchemy; the caller commits and closes it. ::
 
             with MessageQueueHook().commands(connection) as commands:
                 connection.execute("INSERT INTO orders ...")
@@ -121,9 +103,9 @@ class MessageQueueHook(BaseHook):
             yield queue.commands(connection)
 
     def get_sqlalchemy_engine(self, engine_kwargs: Mapping[str, Any] | None = None) -> Engine:
-        """An engine of SQLAlchemy for the queue's own database: rows and commands of one transaction go over it.
+        """Return an SQLAlchemy engine for the queue's database: one transaction takes rows and commands.
 
-        It knows the address from nowhere but the connection, as the queue does, and does not tell it.
+        The engine reads the address from the connection, as the queue does, and does not show it.
         """
         from sqlalchemy import create_engine
 
@@ -138,13 +120,13 @@ class MessageQueueHook(BaseHook):
         )
 
     def get_conn(self) -> MessageQueue:
-        """Open the queue, by the name that every hook has for it."""
+        """Open the queue; every hook has this name for it."""
         return self.queue()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Look at the store, within seconds and without changing anything, and say what is there.
+        """Read the store, within seconds and without changing it, and return what it holds.
 
-        What went wrong is told in our own words: those of a driver may hold the whole address.
+        Errors are described in our own words: a driver's may quote the whole address.
         """
         where = "this connection"
         try:
@@ -161,14 +143,14 @@ class MessageQueueHook(BaseHook):
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return how the form's own fields are shown; only Airflow before 3.2 asks."""
-        told = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
-        return {name.replace("-", "_"): value for name, value in told.items()}
+        behaviour = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
+        return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's further fields; only Airflow before 3.2 asks."""
         forms: Any = import_module("wtforms")
-        # Where Airflow puts something in the place of wtforms, Python 3.10 finds the validators only this way.
+        # Airflow may replace wtforms; Python 3.10 finds the validators of a replacement only this way.
         rules: Any = forms.validators if sys.version_info < (3, 11) else import_module("wtforms.validators")
 
         def widget(label: str, description: str, schema: dict[str, Any]) -> Any:
@@ -180,112 +162,8 @@ class MessageQueueHook(BaseHook):
         return {name: widget(**field) for name, field in fields.items()}
 
 
-# -- from the connection's fields to an address --
-
-
-@dataclass(frozen=True)
-class Target:
-    """The store and the ring that a connection names."""
-
-    address: StoreAddress
-    ring: str
-
-
-def target_of(connection: Any) -> Target:
-    """What a connection names, within the folder that Airflow's configuration allows, or `AddressRefused`."""
-    return read_connection(connection, root=_sqlite_root())
-
-
-def read_connection(connection: Any, *, root: Path | None = None) -> Target:
-    """Return the store and the ring that a connection names, or raise `AddressRefused`."""
-    extra = _read_extra(connection.extra)
-    fields = {
-        **{name: _filled(getattr(connection, name)) for name in ("host", "port", "login", "password", "schema")},
-        **{key: _filled(extra.get(key)) for key in EXTRA_KEYS},
-    }
-    driver, ring = _driver(fields), fields.pop("ring") or DEFAULT_RING
-    if driver == "sqlite":
-        _refuse_filled(fields, driver, but=("driver", "path", *PERMITTED))
-        permitted = {name: fields[name] for name in PERMITTED}
-        return Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
-    _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
-    numbers: dict[str, Any] = {
-        name: _whole_number(name, fields[name], default) for name, (default, _, _) in NUMBERS.items()
-    }
-    address = StoreAddress(
-        "postgresql",
-        host=fields["host"],
-        port=_whole_number("port", fields["port"], DEFAULT_PORT),
-        user=fields["login"],
-        password=fields["password"],
-        database=fields["schema"],
-        schema=fields["db_schema"] or DEFAULT_SCHEMA,
-        sslmode=fields["sslmode"],
-        **numbers,
-        origins=fields["origins"],
-        priority=fields["priority"],
-    )
-    return Target(address, ring)
-
-
-def _read_extra(text: str | None) -> dict[str, Any]:
-    """The keys of `extra`; what is not known there is refused, and no value is repeated."""
-    try:
-        extra = json.loads(text or "{}", object_pairs_hook=_each_once)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, AddressRefused):
-            raise
-        raise AddressRefused("the extra of the connection is not JSON") from None
-    if not isinstance(extra, dict):
-        raise AddressRefused("the extra of the connection is not a JSON object")
-    for key, value in extra.items():
-        if key not in EXTRA_KEYS:
-            named = repr(key) if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}", key) else "a key"
-            raise AddressRefused(f"{named} in the extra of the connection is not known; it has {', '.join(EXTRA_KEYS)}")
-        if not (value is None or isinstance(value, str) or (key in NUMBERS and type(value) is int)):
-            raise AddressRefused(f"{key} in the extra of the connection is not text")
-    return extra
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise AddressRefused("the extra of the connection has a key twice")
-    return dict(pairs)
-
-
-def _driver(fields: dict[str, Any]) -> str:
-    told = fields["driver"] or ("sqlite" if fields["path"] and not fields["host"] else "postgresql")
-    if told not in DRIVERS:
-        raise AddressRefused(f"the driver of the connection is not known; it is one of {', '.join(DRIVERS)}")
-    return str(told)
-
-
-def _refuse_filled(fields: dict[str, Any], driver: str, *, but: tuple[str, ...]) -> None:
-    filled = [name for name, value in fields.items() if value is not None and name not in but]
-    if filled:
-        raise AddressRefused(f"a connection with the driver {driver} has no {', '.join(filled)}; leave that empty")
-
-
-def _filled(value: Any) -> Any:
-    """The form sends what was left empty as nothing, or as empty text."""
-    return None if value == "" else value
-
-
-def _whole_number(name: str, value: Any, default: int) -> int:
-    if value is None:
-        return default
-    if not re.fullmatch(r"[0-9]{1,5}", str(value)):
-        raise AddressRefused(f"the {name} of the connection is not a whole number, or too large")
-    return int(value)
-
-
-def _sqlite_root() -> Path | None:
-    folder = settings.text("sqlite_root")
-    return Path(folder) if folder else None
-
-
 def _traces() -> bool | None:
-    """Whether messages carry traces; where Airflow's configuration does not say so, the environment may."""
+    """Return whether messages carry traces; None leaves the decision to the environment."""
     if not settings.flag("traces"):
         return None
     if not tracing.is_provided():
@@ -294,15 +172,15 @@ def _traces() -> bool | None:
 
 
 def _provide_tracers() -> None:
-    """Airflow 3.1 gives its tasks no provider of tracers, and has its own way to say where spans go."""
+    """Provide tracers from Airflow's configuration: Airflow 3.1 gives its tasks no provider."""
     conf = settings.configuration()
     if not conf.getboolean("traces", "otel_on", fallback=False):
         return
     host, port = conf.get("traces", "otel_host", fallback=""), conf.get("traces", "otel_port", fallback="")
-    said = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
-    if host and port and not said:
+    is_set = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
+    if host and port and not is_set:
         scheme = "https" if conf.getboolean("traces", "otel_ssl_active", fallback=False) else "http"
-        # Drivers of Spark jobs inherit it.
+        # Drivers of Spark jobs inherit the variable.
         os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = f"{scheme}://{host}:{port}/v1/traces"
         os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
     os.environ.setdefault("OTEL_SERVICE_NAME", conf.get("traces", "otel_service", fallback="Airflow"))
@@ -310,7 +188,7 @@ def _provide_tracers() -> None:
 
 
 def object_storage(address: str) -> tuple[Any, str]:
-    """The file system of payloads kept apart, by Airflow's object storage: `s3://connection@bucket/folder`."""
+    """Return the file system of external payloads, by Airflow's object storage: `s3://connection@bucket/folder`."""
     from airflow.sdk import ObjectStoragePath
 
     from airflow_mq.store.blob_files import by_fsspec
@@ -319,12 +197,12 @@ def object_storage(address: str) -> tuple[Any, str]:
         path = ObjectStoragePath(address)
         return path.fs, path.path
     except ValueError:
-        # Airflow has no provider for it.
+        # Airflow has no provider for this scheme.
         return by_fsspec(address)
 
 
 def _open_file(address: StoreAddress) -> sqlite3.Connection:
-    """A connection to a store that is there; none is made by looking for it."""
+    """Open a connection to a store that exists; do not create one."""
     from airflow_mq.store.files import refuse_foreign_log
 
     assert address.path is not None
@@ -336,9 +214,9 @@ def _open_file(address: StoreAddress) -> sqlite3.Connection:
 
 
 def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | None = None) -> Any:
-    """A consumer of a connection of Airflow's Kafka provider, with the settings that exactly-once needs.
+    """Return a consumer of a connection of Airflow's Kafka provider, with the settings that exactly-once needs.
 
-    Making it asks no broker. The hook resolves what a connection may say: callbacks, tokens of clouds.
+    No broker is contacted. The provider's hook resolves callbacks and tokens of clouds.
     """
     from airflow_mq.adapters.kafka import consumer
 
@@ -350,7 +228,7 @@ def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | Non
         ) from None
 
     class Hook(base):
-        """The provider's hook, but for what a consumer is told of offsets."""
+        """The provider's hook, with a consumer whose offsets the queue commits."""
 
         def _get_client(self, config: dict[str, Any]) -> Any:
             return consumer({**config, **({"group.id": group} if group else {})})
@@ -359,11 +237,11 @@ def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | Non
     return made
 
 
-# -- looking at the store --
+# -- check of the store --
 
 
 def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
-    """Say what is in the store, which is only read."""
+    """Return whether the store can be used, and what it holds, without changing it."""
     from airflow_mq.store import schema_status
 
     if address.path is not None:
@@ -374,7 +252,7 @@ def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
     try:
         status = schema_status(hasty, timeout=CONNECT_SECONDS)
     except StoreError as error:
-        # Whether a file is missing, locked away or something else is nobody's business who may only edit connections.
+        # A person who may only edit connections must not learn whether a file is missing or unreadable.
         if address.path is None or isinstance(error, (AddressRefused, NetworkFileSystem, StoreBusy)):
             raise
         return False, f"{address.safe}: {NO_FILE_STORE}"
@@ -384,7 +262,7 @@ def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
 
 
 def _measured(address: StoreAddress, ring: str) -> str:
-    """The sum of the footprints of a ring's queues, as far as they can be added up quickly."""
+    """Return the sum of the footprints of a ring's first queues as text."""
     from airflow_mq import MessageQueue
 
     with MessageQueue(address.uri, ring, busy_timeout=CONNECT_SECONDS) as queue:
@@ -403,7 +281,7 @@ def _behind(address: StoreAddress, status: Any) -> str:
 
 
 def told_safely(error: Exception) -> str:
-    """What is safe to say of an error: our own words, which hold nothing of a driver's."""
+    """Return a description of an error that quotes no text of a driver's."""
     if isinstance(error, (AddressRefused, NetworkFileSystem)):
         return str(error)
     if isinstance(error, MessageQueueError):
@@ -414,7 +292,7 @@ def told_safely(error: Exception) -> str:
 
 
 def _within(seconds: float, look: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
-    """What `look` returns, but no later than this: neither a name server nor a disk has a timeout to set."""
+    """Return the result of `look` within `seconds`: name servers and disks have no timeout of their own."""
     answers: SimpleQueue[tuple[bool, str] | Exception] = SimpleQueue()
 
     def work() -> None:

@@ -1,9 +1,9 @@
-"""What Airflow loads in all of its processes: a listener that lets go of blocks nobody will settle, and the page.
+"""Airflow plugin: a listener that releases the blocks of ended runs, and the page.
 
-A run that fails, or that somebody marks as finished, leaves its block to its deadline. Where Airflow tells of
-it, the block is released at once, by a thread of its own, so that neither the scheduler nor the API server
-waits. Where it does not (a run that was deleted), the next plan finds out. Nothing else of this package is
-imported before there is something to do; the page is built by the API server, for its first visitor.
+A run that fails, or that a person marks as finished, leaves its block to its deadline. If Airflow reports the end, the
+listener releases the block at once, in a thread of its own, so that neither the scheduler nor the API server waits.
+Otherwise (for a run that was deleted) the next plan releases it. Airflow loads this module in all of its processes, so
+it imports the rest of the package when it is needed; the API server builds the page for the first visitor.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from airflow_mq.api import MountedLater
 hookimpl = HookimplMarker("airflow")
 log = logging.getLogger("airflow_mq.plugin")
 
-#: What a run says of itself that ended by its own tasks, all of them done.
+#: Message of a run that ended by its own tasks.
 ENDED_WELL = "success"
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: Any, msg: str) -> None:
-    """Release what a failed run holds."""
+    """Release the blocks of a failed run."""
     release_of(dag_run)
 
 
 @hookimpl
 def on_dag_run_success(dag_run: Any, msg: str) -> None:
-    """Release what a run holds that somebody marked as successful."""
+    """Release the blocks of a run that a person marked as successful."""
     if msg != ENDED_WELL:
         release_of(dag_run)
 
@@ -50,18 +50,19 @@ def release_of(dag_run: Any) -> None:
 
 
 def rings_of(dag: Any) -> set[tuple[str, str | None]]:
-    """The connections and rings on which the tasks of a DAG plan blocks."""
+    """Return the connections and rings on which the tasks of a DAG plan blocks."""
     found: set[tuple[str, str | None]] = set()
     for task in getattr(dag, "task_dict", {}).values():
         conn_id, ring = getattr(task, "mq_conn_id", None), getattr(task, "ring", None)
-        # A template says nothing before it is rendered; the next plan takes care of that one.
+        # A template has no value before it is rendered; the next plan releases such a block.
         if isinstance(conn_id, str) and hasattr(task, "lease") and "{{" not in f"{conn_id}{ring or ''}":
             found.add((conn_id, ring or None))
     return found
 
 
 def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int:
-    """Release the blocks that a run holds; tell how many there were."""
+    """Release the blocks of a run and return how many there were."""
+    from airflow_mq.block_keys import is_of_run
     from airflow_mq.core.errors import MessageQueueError
     from airflow_mq.hooks import MessageQueueHook
 
@@ -69,24 +70,23 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
     for conn_id, ring in rings:
         try:
             with MessageQueueHook(conn_id).queue(ring) as queue:
-                queue.session.actor = f"{dag_id} (its run is over)"
+                queue.session.actor = f"{dag_id} (its run has ended)"
                 for block in queue.blocks.list("planned", limit=1_000):
-                    if (block.key or "").startswith(f"{dag_id}/{run_id}/"):
+                    if is_of_run(block.key, dag_id, run_id):
                         queue.blocks.release(block)
                         released += 1
-                        log.info("Released block %d: the run %s of %s is over.", block.id, run_id, dag_id)
+                        log.info("Released block %d: the run %s of %s has ended.", block.id, run_id, dag_id)
         except MessageQueueError as error:
             log.warning(
-                "A block of %s could not be released (%s); it is when its lease is over.", dag_id, type(error).__name__
+                "A block of %s could not be released (%s); it ends with its lease.", dag_id, type(error).__name__
             )
         except Exception as error:
-            # A connection that is gone, say. What is told must hold no secret.
+            # For example a connection that was deleted. The log must hold no secret.
             log.warning("A queue of %s cannot be opened (%s).", dag_id, type(error).__name__)
     return released
 
 
-#: Where the files of the page are. Airflow 3.1 loads nothing by a path without a slash in front, so the prefix behind
-#: which Airflow may be is said, too.
+#: Path of the page's files, with the prefix of Airflow's base URL: Airflow 3.1 requires an absolute path.
 STATIC = f"{urlsplit(conf.get('api', 'base_url', fallback='') or '').path.rstrip('/')}/airflow-mq/static"
 #: The page in the UI's menu.
 PAGE = {
@@ -104,6 +104,6 @@ class AirflowMqPlugin(AirflowPlugin):
     """The listener and the page, registered."""
 
     name = "airflow_mq"
-    listeners = [sys.modules[__name__]]  # noqa: RUF012 - as every plugin has it
+    listeners = [sys.modules[__name__]]  # noqa: RUF012 - as Airflow's plugins declare it
     react_apps = [PAGE]  # noqa: RUF012
     fastapi_apps = [{"name": "airflow_mq", "url_prefix": "/airflow-mq", "app": MountedLater()}]  # noqa: RUF012

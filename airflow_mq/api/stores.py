@@ -17,6 +17,7 @@ from airflow.utils.session import create_session
 from fastapi import HTTPException
 from sqlalchemy import select
 
+from airflow_mq.connections import Target, target_of
 from airflow_mq.core.errors import (
     Busy,
     InvalidInput,
@@ -31,7 +32,7 @@ from airflow_mq.core.errors import (
     UnknownBlock,
     UnknownRing,
 )
-from airflow_mq.hooks import Target, target_of, told_safely
+from airflow_mq.hooks import told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
 from airflow_mq.store.bounded import within

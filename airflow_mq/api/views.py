@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from airflow.configuration import conf
 
+from airflow_mq import block_keys
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.events import Event
 from airflow_mq.core.message import message_id
@@ -51,11 +52,8 @@ def _shares(entries: Sequence[Entry]) -> list[schemas.BlockShare]:
 
 def run_of(key: str | None) -> schemas.Run | None:
     """Return the DAG run in a block's key, if Airflow planned the block."""
-    dag_id, first, rest = (key or "").partition("/")
-    run_id, last, task_id = rest.rpartition("/")
-    if not (first and last and dag_id and run_id and task_id):
-        return None
-    return schemas.Run(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id))
+    run = block_keys.run_of(key)
+    return run and schemas.Run(dag_id=run.dag_id, run_id=run.run_id, url=run_url(*run))
 
 
 def run_url(dag_id: str, run_id: str) -> str:

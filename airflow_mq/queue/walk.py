@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ..core import orders
 from ..core.characters import quoted
@@ -20,6 +17,7 @@ from ..store import codec
 from ..store.rows import BlockRow
 from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from ..ticker import Ticker
 from ..words import many
 from .session import SERVICE_LEASE, RingSession
 
@@ -77,24 +75,16 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
         unit.ledger.insert(ring, number, id_, data, now)
 
 
-@contextmanager
-def renewing(session: RingSession, token: bytes) -> Iterator[None]:
-    """Renew the hold on the ring from beside, as long as a message takes."""
-    stop = threading.Event()
+def renewing(session: RingSession, token: bytes) -> Ticker:
+    """Return a context in which a thread renews the hold on the ring."""
 
-    def renew() -> None:
-        while not stop.wait(SERVICE_LEASE / 3):
-            try:
-                with session.store.loose() as unit:
-                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                    unit.rings.renew_lease(session.ring_id, token, until)
-            except Exception:
-                log.exception("the hold on ring %r could not be renewed; trying again", session.ring)
+    def renew() -> float:
+        try:
+            with session.store.loose() as unit:
+                until = unit.now() + int(SERVICE_LEASE * 1_000_000)
+                unit.rings.renew_lease(session.ring_id, token, until)
+        except Exception:
+            log.exception("the hold on ring %r could not be renewed; trying again", session.ring)
+        return SERVICE_LEASE / 3
 
-    thread = threading.Thread(target=renew, name="airflow_mq lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return Ticker(renew, SERVICE_LEASE / 3, "airflow_mq lease")

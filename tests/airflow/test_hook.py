@@ -178,7 +178,7 @@ def test_another_key_is_refused_by_name(hook: Hook, key: str) -> None:
     ],
 )
 def test_another_extra_is_refused(extra: str, says: str) -> None:
-    from airflow_mq.hooks import read_connection
+    from airflow_mq.connections import read_connection
 
     connection = SimpleNamespace(port=None, extra=extra, **POSTGRES)
     with pytest.raises(AddressRefused) as caught:
@@ -203,7 +203,7 @@ def test_another_extra_is_refused(extra: str, says: str) -> None:
     ],
 )
 def test_other_fields_of_postgres_are_refused(fields: dict[str, Any], says: str) -> None:
-    from airflow_mq.hooks import read_connection
+    from airflow_mq.connections import read_connection
 
     connection = SimpleNamespace(**{**POSTGRES, "port": None, "extra": '{"driver": "postgresql"}', **fields})
     with pytest.raises(AddressRefused, match=says):

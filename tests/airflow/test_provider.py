@@ -71,7 +71,7 @@ def test_the_form_shows_our_fields() -> None:
 
 
 def test_the_form_has_the_keys_that_the_hook_takes() -> None:
-    from airflow_mq.hooks import EXTRA_KEYS
+    from airflow_mq.connections import EXTRA_KEYS
 
     assert tuple(get_provider_info()["connection-types"][0]["conn-fields"]) == EXTRA_KEYS
 
@@ -132,7 +132,7 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
 
 
 def test_the_setting_may_be_left_out_or_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_mq.hooks import _sqlite_root
+    from airflow_mq.connections import _sqlite_root
 
     assert _sqlite_root() is None
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "")

@@ -46,7 +46,7 @@ def timed(call: Callable[[], Any]) -> Any:
 def page(wire: Proxy, pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page's way to two stores: `silent` will be, and `alive` is a server that answers."""
     from airflow_mq.api import stores
-    from airflow_mq.hooks import Target
+    from airflow_mq.connections import Target
 
     there = {"silent": Target(parse(wire.uri), "default"), "alive": Target(parse(pg_uri), "default")}
     monkeypatch.setattr(stores, "target", lambda conn_id: there[conn_id])

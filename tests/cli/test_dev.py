@@ -71,7 +71,7 @@ def test_a_store_without_tables_gets_them_and_another_one_stays_as_it_is(empty: 
 def test_the_connection_leads_to_the_store(store_uri: str) -> None:
     from airflow.models import Connection
 
-    from airflow_mq.hooks import read_connection
+    from airflow_mq.connections import read_connection
 
     for uri in (
         store_uri,

@@ -181,7 +181,7 @@ def test_the_connections_of_a_page_are_connections(page: Path, tmp_path: Path) -
     """Airflow reads each of them; ours lead to a store, and those of Spark to a master."""
     from airflow.models import Connection
 
-    from airflow_mq.hooks import target_of
+    from airflow_mq.connections import target_of
 
     lines = re.findall(r"^export (AIRFLOW_CONN_[A-Z_]+)=(.*)$", page.read_text("utf-8"), re.MULTILINE)
     assert lines
