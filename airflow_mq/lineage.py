@@ -1,9 +1,9 @@
-"""Lineage: which queues a task wrote to, and which it took from, told to OpenLineage where its provider is on.
+"""Lineage for OpenLineage: which queues a task wrote to, and which it took messages from.
 
-A queue is a dataset: its store is the namespace, without who may open it, and its name is `ring/origin`. Of so many
-queues, and no more, for a block may have thousands. Nothing is looked at where nobody wants to know.
+A queue is a dataset: its store is the namespace, without credentials, and its name is `ring/origin`. A task names at
+most `MOST` queues, because a block may have thousands. If OpenLineage is off, nothing is read.
 
-When a task starts, it tells what it can say without asking the store; at its end, what it really touched.
+A task that starts reports what is known without the store; when it completes, what it used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from airflow_mq import MessageQueue
     from airflow_mq.store import StoreAddress
 
-#: How many queues a task names.
+#: Queues that a task names.
 MOST = 100
 
 
 def is_wanted() -> bool:
-    """Whether OpenLineage's provider is here, and on."""
+    """Return whether OpenLineage's provider is installed and on."""
     try:
         from airflow.providers.openlineage.conf import is_disabled
     except ImportError:
@@ -30,19 +30,19 @@ def is_wanted() -> bool:
     try:
         return not is_disabled()
     except Exception:
-        # How it is set up is for its own log to say.
+        # The provider logs errors of its configuration.
         return False
 
 
 class Source(NamedTuple):
-    """Where messages are received from, as OpenLineage names it."""
+    """A source of received messages, as OpenLineage names it."""
 
     namespace: str
     name: str
 
 
 def source_at(address: str) -> Source:
-    """A folder, or a prefix of an object store, as OpenLineage names it; a connection in it is left out."""
+    """Return a folder, or a prefix of an object store, without the connection in its address."""
     scheme, _, path = address.rpartition("://")
     if scheme in ("", "file"):
         return Source("file", path.rstrip("/") or "/")
@@ -52,28 +52,28 @@ def source_at(address: str) -> Source:
 
 @dataclass
 class Touched:
-    """The queues that a task wrote to, or took from, and how many messages of each."""
+    """The queues that a task wrote to or took messages from, with counts."""
 
     namespace: str
     ring: str
-    #: How the ring is set, as far as it tells a reader anything.
+    #: Settings of the ring that matter to a reader.
     settings: Mapping[str, Any]
     messages: Counter[str] = field(default_factory=Counter)
 
     def each(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Count what is sent, on its way."""
+        """Yield messages unchanged, and count them."""
         for origin, message in pairs:
             self.messages[origin] += 1
             yield origin, message
 
     @property
     def named(self) -> list[tuple[str, int]]:
-        """Those with the most messages."""
+        """The queues with the most messages."""
         return self.messages.most_common(MOST)
 
 
 def touched(queue: MessageQueue, messages: Iterable[tuple[str, int]] = ()) -> Touched | None:
-    """What a task touches of a ring; nothing, where nobody wants to know."""
+    """Return the record of a task's queues, or None if lineage is off."""
     if not is_wanted():
         return None
     weight, found = queue.config.service_weight, Counter[str]()
@@ -84,7 +84,7 @@ def touched(queue: MessageQueue, messages: Iterable[tuple[str, int]] = ()) -> To
 
 
 def namespace_of(address: StoreAddress) -> str:
-    """The name of a store, without who opens it."""
+    """Return the name of a store, without credentials."""
     if address.driver == "sqlite":
         return f"airflow_mq://{address.path}"
     return f"airflow_mq://{address.host}:{address.port}/{address.database}/{address.schema}"
@@ -93,16 +93,16 @@ def namespace_of(address: StoreAddress) -> str:
 def begun(
     address: StoreAddress, ring: str, sources: Iterable[Source] = (), origin: str | None = None
 ) -> Any:  # fmt: skip
-    """What OpenLineage is told of a task that starts: its ring, and which queue it will write to, if that is known."""
+    """Return the lineage of a task that starts: its ring, and the queue that it will write to, if known."""
     from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDataset
 
     outputs = [OutputDataset(namespace=namespace_of(address), name=f"{ring}/{origin}")] if origin else []
     inputs = [Dataset(namespace=one.namespace, name=one.name) for one in sources]
-    return _told({"ring": ring}, inputs=inputs, outputs=outputs)
+    return _operator_lineage({"ring": ring}, inputs=inputs, outputs=outputs)
 
 
 def written(what: Touched | None, sources: Iterable[Source] = ()) -> Any:
-    """What OpenLineage is told of a task that sent."""
+    """Return the lineage of a task that sent messages."""
     if what is None:
         return None
     from airflow.providers.common.compat.openlineage.facet import (
@@ -122,7 +122,7 @@ def written(what: Touched | None, sources: Iterable[Source] = ()) -> Any:
 
 
 def taken(what: Touched | None, block: Mapping[str, Any] | None = None) -> Any:
-    """What OpenLineage is told of a task that took messages; with what a block came to, by the one that settled it."""
+    """Return the lineage of a task that took messages, with the summary of a block that it settled."""
     if what is None:
         return None
     from airflow.providers.common.compat.openlineage.facet import Dataset, RunFacet
@@ -131,17 +131,17 @@ def taken(what: Touched | None, block: Mapping[str, Any] | None = None) -> Any:
         Dataset(namespace=what.namespace, name=f"{what.ring}/{origin}") for origin, _ in what.named
     ])  # fmt: skip
     if block is not None:
-        told = {_camel(name): value for name, value in block.items() if name not in ("ring", "origins")}
-        found.run_facets["airflow_mq_block"] = RunFacet().with_additional_properties(**told)
+        values = {_camel(name): value for name, value in block.items() if name not in ("ring", "origins")}
+        found.run_facets["airflow_mq_block"] = RunFacet().with_additional_properties(**values)
     return found
 
 
 def _lineage(what: Touched, **datasets: Any) -> Any:
     ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
-    return _told(ring, **datasets)
+    return _operator_lineage(ring, **datasets)
 
 
-def _told(ring: Mapping[str, Any], **datasets: Any) -> Any:
+def _operator_lineage(ring: Mapping[str, Any], **datasets: Any) -> Any:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import JobFacet
 
@@ -150,6 +150,6 @@ def _told(ring: Mapping[str, Any], **datasets: Any) -> Any:
 
 
 def _camel(name: str) -> str:
-    """A name as facets have it."""
+    """Return a name in camel case, as facets have it."""
     first, *rest = name.split("_")
     return first + "".join(part.title() for part in rest)

@@ -1,6 +1,6 @@
-"""What Airflow is told about this package: its connection, operators and what belongs to them, settings and commands.
+"""Provider information for Airflow: connection type, operators, triggers, settings and commands.
 
-Airflow reads this at every start, also where it only parses DAGs, so nothing is imported here.
+Airflow reads this at every start, also when it only parses DAGs, so the module imports nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def get_provider_info() -> dict[str, Any]:
             "airflow_mq.notifications.StarvingNotifier",
         ],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
-        # The listener is an entry point of the group airflow.plugins: said here as well, it would be loaded twice.
+        # The plugin is an entry point of the group airflow.plugins; listed here as well, it would be loaded twice.
         "cli": ["airflow_mq.cli.airflow.get_cli_commands"],
         "config": {"airflow_mq": _config_section()},
     }
@@ -83,17 +83,17 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _connection_fields() -> dict[str, Any]:
-    """The keys that `extra` may have; the hook refuses every other."""
+    """Return the keys that `extra` may have; the hook refuses all others."""
     return {
         "driver": _field(
             "Driver",
-            "Where the queue is kept. SQLite: only the file below counts. PostgreSQL: the fields above count.",
+            "Database of the queue. SQLite uses only the file below; PostgreSQL uses the fields above.",
             enum=list(DRIVERS),
             default="postgresql",
         ),
         "path": _field(
             "SQLite file",
-            "On a local disk of the machine that runs the tasks, say /var/lib/airflow-mq/store.db; "
+            "On a local disk of the machine that runs the tasks, such as /var/lib/airflow-mq/store.db; "
             "below [airflow_mq] sqlite_root if that is set.",
         ),
         "db_schema": _field(
@@ -103,7 +103,7 @@ def _connection_fields() -> dict[str, Any]:
         ),
         "sslmode": _field(
             "PostgreSQL SSL mode",
-            "What libpq means by it; left empty, the environment decides.",
+            "As in libpq; the environment decides if left empty.",
             enum=list(SSL_MODES),
         ),
         "connect_timeout": _seconds("PostgreSQL connect timeout", 10, 60),
@@ -113,14 +113,14 @@ def _connection_fields() -> dict[str, Any]:
         "keepalives_idle": _seconds("TCP keepalives idle", 30, 3_600),
         "keepalives_interval": _seconds("TCP keepalives interval", 10, 600),
         "keepalives_count": _seconds("TCP keepalives count", 3, 50, unit="Probes"),
-        "ring": _field("Ring", "The ring to use where none is named; default if left empty."),
+        "ring": _field("Ring", "Ring of operators that name none; default if left empty."),
         "origins": _field(
             "Origins to send with",
-            "Who uses this connection may send with origins that match, say acme|acme/*; with any if left empty.",
+            "Origins that users of this connection may send with, such as acme|acme/*; any if left empty.",
         ),
         "priority": _field(
             "Priority to send with",
-            "Whether who uses this connection may send messages of regular priority only; of any if left empty.",
+            "Priority that users of this connection may send with; any if left empty.",
             enum=["regular"],
         ),
     }
@@ -146,8 +146,8 @@ def _config_section() -> dict[str, Any]:
             "sqlite_root": {
                 "description": (
                     "Folder that SQLite stores named by connections have to be in. An address outside of it is "
-                    "refused, also by way of `..` or a symbolic link, and a relative one starts there. Left empty, "
-                    "any local file will do: set it wherever people who may edit connections should not be able "
+                    "refused, also through `..` or a symbolic link; a relative address starts there. If it is empty, "
+                    "any local file is accepted: set it if people who may edit connections must not be able "
                     "to point Airflow at other files."
                 ),
                 "version_added": "0.1.0",
@@ -157,8 +157,8 @@ def _config_section() -> dict[str, Any]:
             },
             "metrics_origins": {
                 "description": (
-                    "How many origins of a ring have metrics of their own: those with the most messages, and those "
-                    "that waited longest. A backend keeps each name for ever, so say a small number; 0 is none."
+                    "Number of origins of a ring that have their own metrics: those with the most messages, and those "
+                    "that waited longest. A backend stores each name for ever, so choose a small number; 0 is none."
                 ),
                 "version_added": "0.2.0",
                 "type": "integer",
@@ -166,7 +166,7 @@ def _config_section() -> dict[str, Any]:
                 "default": "0",
             },
             "metrics_blocks": {
-                "description": "Over how many of the latest blocks the metrics of fairness are told; 0 tells none.",
+                "description": "Number of latest blocks over which fairness metrics are computed; 0 disables them.",
                 "version_added": "0.2.0",
                 "type": "integer",
                 "example": "100",
@@ -175,7 +175,7 @@ def _config_section() -> dict[str, Any]:
             "traces": {
                 "description": (
                     "Whether messages that tasks send carry the trace of the task, and blocks are traced. Where "
-                    "traces go is said by [traces] of Airflow's configuration, and by OpenTelemetry's variables."
+                    "traces go is configured by [traces] of Airflow's configuration, and by OpenTelemetry's variables."
                 ),
                 "version_added": "0.2.0",
                 "type": "boolean",
@@ -185,7 +185,7 @@ def _config_section() -> dict[str, Any]:
             "log_error_texts": {
                 "description": (
                     "Whether the logs of tasks show the texts of exceptions that processors raise. Such a text may "
-                    "quote the payload of a message; events and lineage never have it."
+                    "quote the payload of a message; events and lineage never contain it."
                 ),
                 "version_added": "0.3.0",
                 "type": "boolean",
@@ -194,8 +194,8 @@ def _config_section() -> dict[str, Any]:
             },
             "connections": {
                 "description": (
-                    "Ids of connections that the page shows, with commas between them, beside those of Airflow's "
-                    "database and of the environment: those that a secrets backend keeps."
+                    "Ids of connections that the page shows, separated by commas, in addition to those of Airflow's "
+                    "database and of the environment: those in a secrets backend."
                 ),
                 "version_added": "0.2.0",
                 "type": "string",
@@ -204,7 +204,7 @@ def _config_section() -> dict[str, Any]:
             },
             "overweight_dag": {
                 "description": (
-                    "The DAG that the page starts to execute a message that was set aside; its params are those of "
+                    "The DAG that the page starts to execute a set-aside message; its params are those of "
                     "`dags/overweight_by_hand.py`."
                 ),
                 "version_added": "0.2.0",
@@ -213,7 +213,7 @@ def _config_section() -> dict[str, Any]:
                 "default": "overweight_by_hand",
             },
             "page_refresh_seconds": {
-                "description": "Seconds after which the page looks again.",
+                "description": "Seconds between two refreshes of the page.",
                 "version_added": "0.2.0",
                 "type": "integer",
                 "example": None,

@@ -1,8 +1,8 @@
 """## A block as soon as something is sent
 
 The trigger watches the ring and emits the asset; settling emits it again while anything is ready. Airflow may merge
-events and lose them, and that does no harm: an event says *that* there is something to do, the queue knows *what*. The
-time schedule is the safety net: with every event lost, each message waits for five minutes at most.
+or lose events without harm: an event is a hint that there is something to do, and the queue holds the truth. The time
+schedule is the safety net: if every event is lost, each message waits five minutes at most.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_mq.triggers import QueueReadyTrigger
 ready = Asset("airflow-mq-ready", watchers=[AssetWatcher(name="ring", trigger=QueueReadyTrigger())])
 schedule = AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(timedelta(minutes=5)), assets=[ready])
 
-# One run at a time is enough, and spares empty ones; no promise rests on it.
+# One run at a time is enough, and avoids empty runs; no guarantee depends on it.
 with DAG(
     "event_driven_block", schedule=schedule, catchup=False, max_active_runs=1, doc_md=__doc__, tags=["airflow_mq"]
 ):

@@ -1,8 +1,8 @@
-"""## What is to be done from time to time
+"""## Daily housekeeping
 
-Blocks that died are released (the next plan would do that, too), and what is kept no longer goes: events, keys,
-ledgers, and what was set aside too long ago, where the ring has a policy that says so. Once a day everything stored
-is looked over; the run fails if anything is not as it should be.
+The run releases dead blocks (the next plan would as well) and deletes expired events, keys and ledgers. Set-aside
+messages expire if the ring has a policy for it. The run checks everything that is stored, and fails on an integrity
+problem.
 """
 
 from __future__ import annotations

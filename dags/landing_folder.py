@@ -1,8 +1,8 @@
 """## Files that land become messages, and are processed at once
 
 Tenants drop files into folders of their own: `landing/acme/17.json` becomes a message of `acme`, once, and is moved to
-`landing/.received`. What is received is serviced in the same run, fairly and within the ring's weight. A run that is
-killed anywhere is gone on with by its retry, or by the next run.
+`landing/.received`. The same run services the messages, fairly and within the ring's weight. After a run is killed, its
+retry or the next run continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ with DAG(
     "landing_folder",
     schedule=timedelta(minutes=5),
     catchup=False,
-    params={"folder": Param("/var/lib/airflow-mq/landing", type="string", description="where files land")},
+    params={"folder": Param("/var/lib/airflow-mq/landing", type="string", description="Folder of the files")},
     doc_md=__doc__,
     tags=["airflow_mq"],
 ):

@@ -1,8 +1,8 @@
 """## Orders: files of many tenants become one data set, a block at a time
 
-Tenants drop files of orders (`airflow_mq/examples/orders.py` makes some). Each run takes in what was dropped, and then
-services one block: the queues of all tenants in turn, as much as fits the ring's service weight. Spark converts the
-files; what no block can carry is set aside, and waits for a person and `overweight_by_hand`.
+Tenants drop files of orders (`airflow_mq/examples/orders.py` makes some). Each run enqueues the new files, and then
+services one block: the queues of all tenants in turn, as much as fits the service weight of the ring. Spark converts
+the files. Messages that no block can carry are set aside; a person executes them with `overweight_by_hand`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_mq.block import block
 def orders() -> None:
     @task
     def take_in() -> int:
-        """Make a message of each file that was dropped since."""
+        """Enqueue each new file as a message."""
         from airflow_mq.examples.orders import enqueue_new_files, folder
         from airflow_mq.hooks import MessageQueueHook
 
@@ -26,7 +26,7 @@ def orders() -> None:
 
     @task
     def add_up() -> dict[str, dict[str, int]]:
-        """What each tenant has in the data set by now."""
+        """Return the totals of each tenant in the data set."""
         from airflow_mq.examples.orders import folder, totals
 
         return totals(folder())

@@ -1,8 +1,8 @@
 """## Rows and messages in one transaction, and two stages
 
-`order` writes rows of its own and enqueues in one transaction: both are there, or neither is. `verify` treats each
-message and hands it on, in one transaction with its verdict; `publish` ends it. At every commit a message is in exactly
-one place. A task that is killed holds one message for a minute; its retry, or the next run, goes on from there.
+`order` writes its rows and enqueues in one transaction: both are stored, or neither. `verify` processes each message
+and passes it on, in one transaction with its verdict; `publish` completes it. At every commit a message is in exactly
+one place. A task that is killed holds one message for a minute; its retry, or the next run, continues from there.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 FORM = {
-    "orders": Param(3, type="integer", minimum=0, title="Orders", description="So many are placed by a run."),
+    "orders": Param(3, type="integer", minimum=0, title="Orders", description="Orders that a run places."),
     "connection": Param("airflow_mq_default", type="string", title="Connection", description="Of the queue."),
 }
 
 
 @contextmanager
 def shop(conn_id: str) -> Iterator[tuple[Any, Any]]:
-    """The queue, and an engine for rows in the same database."""
+    """Open the queue, and an engine for rows in the same database."""
     from airflow_mq.hooks import MessageQueueHook
 
     hook = MessageQueueHook(conn_id)
@@ -37,7 +37,7 @@ def shop(conn_id: str) -> Iterator[tuple[Any, Any]]:
 def outbox() -> None:
     @task
     def order(params: Any = None, run_id: Any = None) -> None:
-        """Place orders; what an earlier try has placed is not placed again."""
+        """Place orders; a retry skips those that are placed."""
         from sqlalchemy import text
 
         insert = text("INSERT INTO shop_order VALUES (:run, :n) ON CONFLICT DO NOTHING")
@@ -51,7 +51,7 @@ def outbox() -> None:
 
     @task
     def stage(origin: str, rows: str, to: str | None, params: Any = None) -> None:
-        """Treat what waits: a row of ours, and the message handed on, or ended, in one transaction."""
+        """Write a row for each message, and pass it on or complete it, in one transaction."""
         from sqlalchemy import column, insert, table, text
 
         with shop(params["connection"]) as (queue, engine):

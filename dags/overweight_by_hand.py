@@ -1,7 +1,7 @@
-"""## Execute a message that is too heavy for any block
+"""## Execute a set-aside message
 
-`airflow-mq set-aside list` tells what waits, where it lies, and what it weighs. Trigger this DAG with its address and
-with what it may cost. A key that the form does not have is refused.
+`airflow-mq set-aside list` prints each message with its address and weight. Trigger this DAG with the address and the
+limit of its cost. The run fails for a key that the form does not have.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ FORM = {
     "address": Param(
         type="string",
         title="Message",
-        description="Where it lies, as ORIGIN:PAGE:INDEX; `airflow-mq set-aside list` prints it.",
+        description="Its address, ORIGIN:PAGE:INDEX; `airflow-mq set-aside list` prints it.",
         pattern="^.+:[0-9]+:[0-9]+(:high)?$",
     ),
-    "time_limit": Param(
-        600_000, type="integer", minimum=0, title="Time limit", description="In milliseconds: what it may cost."
-    ),
-    "size_limit": Param(
-        1 << 30, type="integer", minimum=0, title="Size limit", description="In bytes: what it may cost."
-    ),
+    "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit", description="In milliseconds."),
+    "size_limit": Param(1 << 30, type="integer", minimum=0, title="Size limit", description="In bytes."),
     "processor": Param(
         "",
         type="string",

@@ -1,7 +1,7 @@
-"""## Execute a message that is too heavy, once somebody has approved
+"""## Execute a set-aside message after an approval
 
-Whoever finds such a message triggers this DAG with its address; somebody else approves, and may change what it may
-cost. Kept out of the block on purpose: a run that waits for a person for days would hold up every block behind it.
+One person triggers this DAG with the message's address; another one approves, and may change the limit of its cost. The
+approval is not part of the block: a run that waits days for a person would delay every block behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRANTED = "ti.xcom_pull(task_ids='approve')['params_input']"
 def overweight_with_approval() -> None:
     @task(pre_execute=refuse_unknown_params)
     def describe(params: dict[str, str] | None = None) -> str:
-        """What is asked for; not what is in the message, which is the tenant's."""
+        """Describe the request without the message's content, which belongs to the tenant."""
         from airflow_mq import Address
         from airflow_mq.hooks import MessageQueueHook
 
@@ -36,8 +36,8 @@ def overweight_with_approval() -> None:
             waiting = queue.set_aside.list(address.origin, limit=10_000)
         for one in waiting:
             if one.address == address:
-                return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Set aside: {one.reason}."
-        raise ValueError(f"nothing is set aside at {address}; see `airflow-mq set-aside list`")
+                return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Reason: {one.reason}."
+        raise ValueError(f"no set-aside message at {address}: see `airflow-mq set-aside list`")
 
     described = describe()
     approve = ApprovalOperator(

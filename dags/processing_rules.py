@@ -1,6 +1,6 @@
-"""Who processes what: the rules that these DAGs share. No DAG is made here.
+"""Rules that these DAGs share: which processor takes which origin. This file makes no DAG.
 
-The first processor that matches an origin takes it. A function is named, and loaded where it runs.
+The first processor that matches an origin takes it. Functions are given by name, and loaded where they run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """## A block every five minutes
 
-The whole of it: whatever was enqueued, by whomever, is serviced fairly and within the ring's weight. Runs that overlap
-do no harm: one plans at a time, and each takes what is not in flight.
+Each run services the queues of all senders fairly, within the ring's weight. Runs may overlap: one plans at a time, and
+each claims messages that are not in flight.
 """
 
 from __future__ import annotations

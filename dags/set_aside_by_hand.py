@@ -1,8 +1,8 @@
-"""## Judge again, or discard, what is set aside
+"""## Requeue or discard set-aside messages
 
-After a limit was raised, trigger this DAG with *judge again*: what fits by now goes back into its queue. With *discard*
-what is meant goes for good, and its events keep the reason and who gave it. Leave a field empty where it does not
-matter; to discard, say at least one.
+After a limit was raised, trigger this DAG with *requeue*: messages that fit now go back to their queues. With *discard*
+the chosen messages are deleted, and events keep the reason and the actor. Leave a field empty to ignore it; to discard,
+set at least one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from airflow_mq.operators.forms import refuse_unknown_params
 from airflow_mq.operators.set_aside import DiscardSetAsideOperator, RequeueSetAsideOperator
 
 FORM = {
-    "decision": Param("judge again", type="string", enum=["judge again", "discard"], title="Decision"),
+    "decision": Param("requeue", type="string", enum=["requeue", "discard"], title="Decision"),
     "why": Param(type="string", minLength=1, title="Why", description="Kept with the event of each message."),
     "origin": Param("", type="string", title="Origin", description="Only what this origin sent."),
     "reason": Param(
         "",
         type="string",
         enum=["", *REASONS],
-        title="Set aside for",
+        title="Reason",
         description="As `airflow-mq set-aside list` prints it.",
     ),
     "older_than": Param(
@@ -45,10 +45,10 @@ with DAG("set_aside_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=[
 
     @task.branch(pre_execute=refuse_unknown_params)
     def decide(params: dict[str, str] | None = None) -> str:
-        """Which of the two."""
-        return "discard" if (params or {})["decision"] == "discard" else "judge_again"
+        """Return the task of the decision."""
+        return "discard" if (params or {})["decision"] == "discard" else "requeue"
 
     decide() >> [
-        RequeueSetAsideOperator(task_id="judge_again", **MEANT),
+        RequeueSetAsideOperator(task_id="requeue", **MEANT),
         DiscardSetAsideOperator(task_id="discard", **MEANT),
     ]

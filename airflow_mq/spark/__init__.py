@@ -1,17 +1,16 @@
-"""Where messages are processed.
+"""Processing of messages, on Spark and in place.
 
-A job (`airflow_mq.spark.job`, the file that `spark-submit` runs) gets a block's token and the store's
-address by its environment, asks the block for the origins that are its own, and hands their messages
-to the executors, where the processors' functions are called (`running`). What became of the messages is
-reported as it happens (`reporting`): the first answer for a message counts, so a task that is tried again,
-or twice at once, does no harm. A message that fails is an outcome; only a job that fails is a failure.
+A job (`airflow_mq.spark.job`, the file that `spark-submit` runs) reads a block's token and the store's address from its
+environment. It takes the origins of its part from the block, and sends their messages to the executors, which call the
+processors' functions (`share`, `attempts`). Outcomes are reported as they happen (`reports`). The first outcome of a
+message counts, so a task may be repeated, or run twice at once. A message that fails is an outcome; only a job fails.
 
-Where a cluster cannot reach the store, messages and outcomes are exchanged as Parquet below a path
-(`exchange`). `source` lets Spark read, write and stream a queue as any other format. `java` finds a Java, or
-makes do with the one that Python's package index has. `write_block` writes Parquet that a repeated block replaces.
+If a cluster cannot reach the store, messages and outcomes are exchanged as Parquet below a path (`exchange`). `source`
+lets Spark read, write and stream a queue as a format. `java` finds a Java, or uses the one of Python's package index.
+`write_block` writes Parquet that a repeated block replaces.
 
-The address and its password reach a job by the environment alone, and executors inside of what Spark
-ships to them as code; they are in no argument, no configuration and no log.
+Address and password reach a job by the environment alone, and executors within the code that Spark ships to them. They
+are in no argument, no configuration and no log.
 """
 
 from __future__ import annotations

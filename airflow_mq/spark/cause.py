@@ -17,7 +17,7 @@ _ERROR = re.compile(
 _PACKAGES = re.compile(r"^(?:[A-Za-z_][\w$]*\.)+(?=[A-Z])")
 #: The last lines of a JVM that did not start, behind the line with the cause.
 _NO_JVM = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has occurred")
-#: How Spark introduces a traceback of Python, whose last line has the error.
+#: Line before a Python traceback in Spark's output; the traceback's last line names the error.
 _TRACEBACK = "Traceback (most recent call last):"
 
 

@@ -1,4 +1,4 @@
-"""What a job does in its driver: cut the work, send it to executors, keep the lease, add up."""
+"""Driver of a job: divide the work, send it to executors, keep the lease, add up the counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..codecs import load_codec
 from ..core.errors import TokenRefused
 from ..processors import Part, Processors
-from .job import Arguments, say
+from .job import Arguments, print_line
 from .lease import keeping_lease
 from .share import Side, Tally, Task, load_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
@@ -19,12 +19,12 @@ from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark.job")
 
-#: Pieces of work for each core: small enough to even out, large enough to be worth a task.
+#: Pieces of work for each core: enough to balance the load, and few enough to be worth a task.
 PIECES = 3
 
 
 class Channel(Protocol):
-    """A way to messages that can be shipped to executors."""
+    """Access to messages that Spark can ship to executors."""
 
     def open(self, share: Any) -> Side:
         """Open a share."""
@@ -92,7 +92,7 @@ def _messages(tasks: Sequence[Task]) -> str:
 
 
 def load_functions(processors: Processors, part: Part) -> None:
-    """What cannot be loaded here would fail on every executor, and say so less clearly."""
+    """Load the functions and codecs of a part in the driver, where the error is clearer than on executors."""
     for name in part["processors"]:
         processor = processors[name]
         load_function(processor.function)
@@ -101,7 +101,7 @@ def load_functions(processors: Processors, part: Part) -> None:
 
 
 class Spark:
-    """The session of a job: what is the same whether the driver is here or a server."""
+    """The Spark session of a job."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -109,25 +109,25 @@ class Spark:
 
     @property
     def session(self) -> Any:
-        """The session, for DataFrames."""
+        """The session for DataFrames."""
         raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """How many pieces of work go well with this cluster."""
+        """Number of pieces of work that suit this cluster."""
         raise NotImplementedError
 
     @property
     def alive(self) -> bool:
-        """Whether it would do more work."""
+        """Whether the session accepts more work."""
         raise NotImplementedError
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        """Do each task somewhere on the cluster."""
+        """Run each task on the cluster."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Stop what runs: nobody wants it any more."""
+        """Cancel running work."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -135,7 +135,7 @@ class Spark:
         raise NotImplementedError
 
     def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
-        """Try everything; where a process dies of it, go on carefully with what has no answer yet."""
+        """Try all messages; if a process dies, continue carefully with those that have no outcome yet."""
         frames = [task for task in tasks if task.processor.shape == "dataframe"]
         plain = [task for task in tasks if task.processor.shape != "dataframe"]
         total = self._run_plain(channel, plain, terms, again) if plain else Tally()
@@ -151,17 +151,17 @@ class Spark:
         except Exception as error:
             if self.cancelled or not self.alive:
                 raise
-            log.warning("a process that tried messages died (%s); going on carefully", type(error).__name__)
+            log.warning("a process that tried messages died (%s); continuing carefully", type(error).__name__)
             return _sum(self.scatter(tasks, Executor(channel, terms, True, True)))
 
 
 def spark_for(part: Part) -> Spark:
-    """A session of this job's own, or one of the Spark Connect server that `SPARK_REMOTE` names."""
+    """Return the job's own session, or one of the Spark Connect server that `SPARK_REMOTE` names."""
     return RemoteSpark(part) if os.environ.get("SPARK_REMOTE") else OwnSpark(part)
 
 
 class OwnSpark(Spark):
-    """The driver is here: begun when there is something to do. It needs no more of Spark than its core."""
+    """Session of a driver in this process; started when there is work, and limited to Spark's core."""
 
     _context: Any = None
 
@@ -175,7 +175,7 @@ class OwnSpark(Spark):
             if conf.get("spark.app.name", "job.py") == "job.py":
                 conf.setAppName(f"airflow_mq {self.part['name']}")
             self._context = SparkContext.getOrCreate(conf)
-            say_application(self._context.applicationId, self._context.uiWebUrl)
+            print_application(self._context.applicationId, self._context.uiWebUrl)
             if self.cancelled:
                 self.cancel()
         return self._context
@@ -189,7 +189,7 @@ class OwnSpark(Spark):
 
     @property
     def width(self) -> int:
-        """So many for each core."""
+        """`PIECES` for each core."""
         return PIECES * int(self.context.defaultParallelism)
 
     @property
@@ -201,46 +201,46 @@ class OwnSpark(Spark):
             return False
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        """One partition for each task."""
+        """Run each task in one partition."""
         found: list[Tally] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
         return found
 
     def cancel(self) -> None:
-        """Stop what runs."""
+        """Cancel running work."""
         self.cancelled = True
         if self._context is not None:
             _quietly("the jobs could not be cancelled", self._context.cancelAllJobs)
 
     def stop(self) -> None:
-        """End the JVM's part."""
+        """Stop the Spark context."""
         if self._context is not None:
             _quietly("Spark did not stop cleanly", self._context.stop)
 
 
 class RemoteSpark(Spark):
-    """The driver is a Spark Connect server that is warm already: no JVM is started."""
+    """Session of a running Spark Connect server: no JVM is started."""
 
     _session: Any = None
     alive = True
 
     @property
     def session(self) -> Any:
-        """A session of the server's."""
+        """The server's session."""
         if self._session is None:
             from pyspark.sql import SparkSession
 
             self._session = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).create()
-            say_application(self._session.conf.get("spark.app.id", None), None)
+            print_application(self._session.conf.get("spark.app.id", None), None)
         return self._session
 
     @property
     def width(self) -> int:
-        """The server does not say how many cores it has; it says into how many pieces it likes to cut."""
-        told = self.session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
-        return PIECES * int(told or os.cpu_count() or 2)
+        """`PIECES` for each of the server's default partitions: a server does not report its cores."""
+        parallelism = self.session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+        return PIECES * int(parallelism or os.cpu_count() or 2)
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        """One row, and one partition, for each task."""
+        """Run each task as one row in one partition."""
         from .frames import TALLY, Numbered
 
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
@@ -248,7 +248,7 @@ class RemoteSpark(Spark):
         return [Tally(row.done, row.failed, row.back, row.before, row.refused) for row in rows]
 
     def cancel(self) -> None:
-        """Stop what runs."""
+        """Cancel running work."""
         self.cancelled = True
         if self._session is not None:
             _quietly("the jobs could not be cancelled", self._session.interruptAll)
@@ -259,10 +259,10 @@ class RemoteSpark(Spark):
             _quietly("the session did not end cleanly", self._session.stop)
 
 
-def say_application(id_: str | None, url: str | None) -> None:
-    """Tell whoever started the job which application it is: before any message has a word in what is printed."""
+def print_application(id_: str | None, url: str | None) -> None:
+    """Print the application's id and URL before any line that may quote a message."""
     if id_:
-        say(f"Spark application {id_}, at {url}" if url else f"Spark application {id_}")
+        print_line(f"Spark application {id_}, at {url}" if url else f"Spark application {id_}")
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:
@@ -280,7 +280,7 @@ def _quietly(what: str, act: Callable[[], Any]) -> None:
 
 
 class Executor:
-    """What runs on an executor: shipped there as code, with the way to the messages in it."""
+    """Work of an executor, shipped there as code, with its access to the messages."""
 
     def __init__(self, channel: Channel, terms: Terms, again: bool, careful: bool) -> None:
         self.channel, self.terms, self.again, self.careful = channel, terms, again, careful
@@ -289,7 +289,7 @@ class Executor:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        # What was tried before may have died of a message.
+        # An earlier attempt may have died of a message.
         careful = self.careful or bool(context and context.attemptNumber() > 0)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for task in tasks:

@@ -2,15 +2,15 @@
 
 The task, which reaches the store, writes the messages of its part (`hand_over`), submits the job with
 `--exchange FOLDER`, and reports what the job wrote there (`take_back`), while it keeps the block's lease
-(`reporting.keeping_lease`). The job reads and writes files, and knows neither address nor token. ::
+(`lease.keeping_lease`). The job reads and writes files, and knows neither address nor token. ::
 
-    <path>/block-17-<token's hash>/orders-1-of-2/manifest.json     what there is; written last
+    <path>/block-17-<token's hash>/orders-1-of-2/manifest.json     the contents; written last
                                                  messages/000000.parquet
                                                  outcomes/000000-<time>-<chance>.parquet
 
 A path is a local folder or an address that `pyarrow.fs` or `fsspec` knows: `s3://bucket/path`, `gs://…`,
-`abfs://…`, `hdfs://…`. Everything may be done twice: files of messages say the same, of outcomes the first
-answer counts. `sweep` removes the folders of blocks that have ended.
+`abfs://…`, `hdfs://…`. Every step may be repeated: files of messages are equal, and the first outcome of a message
+counts. `sweep` deletes the folders of blocks that have ended.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from .store_side import block_name, live_block, tasks_of, terms_of, with_payload
 from .tables import MESSAGES, batch_of
 from .terms import Terms
 
-#: Files of messages for each processor of a part: as many tasks work at once.
+#: Files of messages for each processor of a part: the number of tasks that run at once.
 FILES = 16
-#: Seconds after which a running task writes its answers down, however few.
+#: Seconds after which a running task writes its outcomes, however few.
 SECONDS = 10.0
 _OUTCOMES = pa.schema([
     pa.field("origin", pa.string()), pa.field("page", pa.int64()), pa.field("first", pa.int32()),
@@ -59,7 +59,7 @@ _READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
 
 
-# -- files, wherever they are --
+# -- files --
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,22 @@ class Folder:
                 data: bytes = stream.read()
                 return data
         except FileNotFoundError:
-            raise InvalidInput(f"there is no {name} in {self.path}; was it handed over, and not swept away?") from None
+            raise InvalidInput(f"missing file {name} in {self.path}: hand the part over again") from None
 
     def tables(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read a file of Parquet, by and by: all columns, or these."""
+        """Yield the record batches of a Parquet file: all columns, or these."""
         files, place = self._place()
         with files.open_input_file(f"{place}/{name}") as stream, pq.ParquetFile(stream) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=columns)
 
     def names(self) -> list[str]:
-        """What is in it, in order."""
+        """Return the names of the folder's files, in order."""
         files, place = self._place()
         found = files.get_file_info(pafs.FileSelector(place, allow_not_found=True))
         return sorted(info.base_name for info in found if not info.base_name.startswith("."))
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Delete the folder with its contents."""
         files, place = self._place()
         if files.get_file_info(place).type == pafs.FileType.Directory:
             files.delete_dir(place)
@@ -137,7 +137,7 @@ def _fsspec(path: str) -> tuple[Any, str]:
 
 
 def _block_folder(base: str, block: int, token: str) -> Folder:
-    # The token itself would let everybody who sees the folder report to the block.
+    # With the token itself, every reader of the folder could report to the block.
     return Folder(base) / f"block-{block_name(block, token)}"
 
 
@@ -151,9 +151,9 @@ def _part_folder(part: Part) -> str:
 
 
 def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Part, base: str) -> str:
-    """Write the messages of a part below a path; return the folder to give to the job as `--exchange`.
+    """Write the messages of a part below a path; return the folder for the job's `--exchange`.
 
-    Done again for the same block, what is there already is kept.
+    If it is repeated for the same block, the existing files stay.
     """
     block = live_block(queue, token)
     folder = _block_folder(base, block.id, token) / _part_folder(part)
@@ -176,20 +176,20 @@ def _plain_terms(terms: Terms) -> dict[str, Any]:
 
 
 def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
-    """The messages of a share, with the payloads that are kept apart: the job cannot reach the store."""
+    """Return the messages of a share with their external payloads: the job cannot reach the store."""
     return with_payloads(queue, queue.blocks.batches(share), lambda reports: queue.blocks.report(token, reports))
 
 
 def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
 ) -> None:
-    """All messages of a share but those that have an answer."""
+    """Write the messages of a share that have no outcome."""
     left = groups_of(left_of(batches, answered, terms, Tally()))
     folder.write_table(name, pa.Table.from_batches(map(batch_of, left), schema=MESSAGES))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:
-    """Report the outcomes that a job wrote; tell for how many messages. May be done while it runs, and again."""
+    """Report the outcomes that a job wrote, and return their number. It may be repeated, also while the job runs."""
     count = 0
     outcomes = Folder(folder) / "outcomes"
 
@@ -209,13 +209,13 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
 
 
 def sweep(queue: MessageQueue, base: str) -> int:
-    """Remove the folders of all blocks of this ring that have ended; tell how many there were."""
+    """Delete the folders of this ring's ended blocks, and return their number."""
     live = {_block_folder(base, block.id, block.token).path for block in queue.blocks.list("planned", limit=1 << 30)}
     ended = {_block_folder(base, b.id, b.token).path for b in queue.blocks.list(limit=10_000)} - live
     gone = 0
     for name in Folder(base).names():
         folder = Folder(base) / name
-        # What is not ours, or of another ring, stays.
+        # Other files, and folders of other rings, stay.
         if re.fullmatch(r"block-\d+-[0-9a-f]{16}", name) and folder.path in ended:
             folder.remove()
             gone += 1
@@ -223,7 +223,7 @@ def sweep(queue: MessageQueue, base: str) -> int:
 
 
 def clear(queue: MessageQueue, token: str, base: str) -> None:
-    """Remove the folder of one block, after it was settled."""
+    """Delete the folder of one settled block."""
     _block_folder(base, queue.blocks.get(token).id, token).remove()
 
 
@@ -232,12 +232,12 @@ def clear(queue: MessageQueue, token: str, base: str) -> None:
 
 @dataclass(frozen=True)
 class FolderChannel:
-    """The way to a folder; shipped to executors."""
+    """Access to a folder; Spark ships it to executors."""
 
     path: str
 
     def manifest(self) -> dict[str, Any]:
-        """What was handed over."""
+        """Return the manifest."""
         data = Folder(self.path).read("manifest.json")
         try:
             plain: dict[str, Any] = json.loads(data)
@@ -246,28 +246,28 @@ class FolderChannel:
             raise InvalidInput(f"the manifest in {self.path} cannot be read; hand the part over again") from None
 
     def terms(self) -> Terms:
-        """How its messages are to be tried."""
-        said = self.manifest()["manner"]
-        largest = said["largest"]
-        permit = Permit(**said.get("permit", {}))
-        # An earlier version wrote neither exceptions nor the weights of single origins.
-        exceptions = frozenset(said.get("exceptions", ()))
-        largest_of = {origin: Weight(*weight) for origin, weight in said.get("largest_of", {}).items()}
+        """Return the terms of the block."""
+        terms = self.manifest()["manner"]
+        largest = terms["largest"]
+        permit = Permit(**terms.get("permit", {}))
+        # Earlier versions wrote neither exceptions nor the weights of single origins.
+        exceptions = frozenset(terms.get("exceptions", ()))
+        largest_of = {origin: Weight(*weight) for origin, weight in terms.get("largest_of", {}).items()}
         return Terms(
-            said["ordered"],
-            said["most"],
+            terms["ordered"],
+            terms["most"],
             Weight(*largest) if largest else None,
             permit,
-            said.get("log_texts", False),
-            said.get("most_headers", MOST_HEADERS),
-            said.get("block"),
-            said.get("block_name", ""),
+            terms.get("log_texts", False),
+            terms.get("most_headers", MOST_HEADERS),
+            terms.get("block"),
+            terms.get("block_name", ""),
             exceptions,
             largest_of,
         )
 
     def tasks(self, processors: Processors) -> list[Task]:
-        """Its files."""
+        """Return a task for each file of messages."""
         return [
             Task(processors[share["processor"]], share["name"], share["messages"])
             for share in self.manifest()["shares"]
@@ -288,7 +288,7 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        """Write down that the messages are about to be tried."""
+        """Record that the messages are about to be tried."""
         places = zip(*(self._column(name) for name in ("origin", "page", "item")))
         reports = [Report(*first, last, BEGUN) for first, last in _rows_of(places)]
         if reports:
@@ -299,14 +299,14 @@ class FolderSide:
         return [value for table in tables for value in table.column(name).to_pylist()]
 
     def batches(self) -> Iterator[Batch]:
-        """The messages, neighbours together."""
+        """Yield the messages, neighbours together."""
         for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
             columns = [table.column(name) for name in _READ]
             sent = table.column("sent_at").cast(pa.int64())
             yield from _neighbours(zip(*(column.to_pylist() for column in (*columns, sent))))
 
     def report(self, reports: Sequence[Report]) -> None:
-        """Write down what became of some of them."""
+        """Write outcomes to a new file."""
         columns = zip(
             *(
                 (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)))
@@ -318,14 +318,14 @@ class FolderSide:
         (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
 
     def answered(self) -> Mapping[str, Answers]:
-        """What was written down before."""
+        """Return the outcomes written before, by book."""
         found: dict[str, Answers] = {}
         for report in _reports(self.folder / "outcomes", self.share):
             found.setdefault(report.book, Answers()).add(report.page, report.first, report.last, report.outcome)
         return found
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
 
 def _neighbours(rows: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
@@ -340,7 +340,7 @@ def _neighbours(rows: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
 
 
 def _rows_of(places: Iterable[tuple[str, int, int]]) -> Iterator[tuple[tuple[str, int, int], int]]:
-    """Neighbours of one page: the first place, and the index of the last."""
+    """Yield runs of neighbours in one page: the first place, and the index of the last."""
     first: tuple[str, int, int] | None = None
     last = 0
     for place in places:
@@ -354,14 +354,14 @@ def _rows_of(places: Iterable[tuple[str, int, int]]) -> Iterator[tuple[tuple[str
 
 def _batch(rows: Sequence[Any]) -> Batch:
     origin, page, first = rows[0][:3]
-    said = {row[2]: dict(row[4]) for row in rows if row[4]}
+    headers = {row[2]: dict(row[4]) for row in rows if row[4]}
     facts = Facts({row[2]: row[5] - 1 for row in rows}, {row[2]: row[7] for row in rows if row[7] is not None})
     payloads = [row[3] for row in rows]
-    return Batch(origin, payloads, page, first, lambda: said, block=rows[0][6], _facts=lambda: facts)
+    return Batch(origin, payloads, page, first, lambda: headers, block=rows[0][6], _facts=lambda: facts)
 
 
 def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
-    """The outcomes in a folder, of one file of messages or of all, the earliest first."""
+    """Yield the outcomes in a folder, of one file of messages or of all, earliest first."""
     names = [name for name in folder.names() if share is None or name.startswith(f"{share}-")]
     for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
         for table in folder.tables(name):

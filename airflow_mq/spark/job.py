@@ -1,15 +1,14 @@
-"""The file that `spark-submit` runs: it processes one part of a block, and reports.
+"""Script that `spark-submit` runs: process one part of a block, and report the outcomes.
 
     spark-submit .../airflow_mq/spark/job.py --ring default --routes '{"processors": [...]}'
         --processors orders,mail --part 0 --parts 2 [--lease SECONDS] [--exchange PATH]
 
-The store's address and the block's token are told by environment: `AIRFLOW_MQ_STORE` and `AIRFLOW_MQ_BLOCK`.
-With `--exchange` neither is: messages and outcomes travel through that folder. `TRACEPARENT` and `AIRFLOW_MQ_TRACES`
-have it go on with a trace (`airflow_mq.tracing`).
+The environment holds the store's address and the block's token: `AIRFLOW_MQ_STORE` and `AIRFLOW_MQ_BLOCK`. With
+`--exchange` it holds neither: messages and outcomes travel through that folder. `TRACEPARENT` and `AIRFLOW_MQ_TRACES`
+continue a trace (`airflow_mq.tracing`).
 
-It renews the block's lease while it runs. Exit codes: 0 everything was tried, whatever became of it;
-75 the block was settled or released meanwhile, so this job came too late and has stopped; 2 it was called
-wrongly; 1 the job itself failed.
+The job renews the block's lease while it runs. Exit codes: 0 every message was tried, whatever its outcome; 75 the
+block was settled or released meanwhile, so the job stopped; 2 invalid arguments; 1 the job itself failed.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-#: Where a job finds the address of its store, and the token of its block.
+#: Variables with the address of the store and the token of the block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
-#: The exit code of a job that came too late: "temporary failure, the user is invited to retry".
+#: Exit code of a job that came too late: "temporary failure, the user is invited to retry".
 REFUSED = 75
 NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")
 
-#: How each line begins that the job itself says.
+#: Prefix of the lines that the job itself prints.
 PREFIX = "airflow_mq: "
 
 log = logging.getLogger("airflow_mq.spark.job")
@@ -37,7 +36,7 @@ log = logging.getLogger("airflow_mq.spark.job")
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a job is told by its command line."""
+    """The command line of a job."""
 
     routes: str
     processors: Sequence[str]
@@ -49,27 +48,27 @@ class Arguments:
 
     @classmethod
     def read(cls, words: Sequence[str]) -> Arguments:
-        """Read `--name value` and `--name=value`; a value may begin with dashes, and say anything."""
-        said: dict[str, str] = {}
+        """Read `--name value` and `--name=value`; a value may begin with dashes."""
+        values: dict[str, str] = {}
         left = list(words)
         while left:
             name, is_whole, value = left.pop(0).partition("=")
             if not name.startswith("--") or name[2:] not in NAMES:
-                raise ValueError(f"{name[:40]!r} is not known; there are --{', --'.join(NAMES)}")
+                raise ValueError(f"unknown {name[:40]!r}: expected --{', --'.join(NAMES)}")
             if not is_whole and not left:
                 raise ValueError(f"{name} needs a value")
-            said[name[2:]] = value if is_whole else left.pop(0)
+            values[name[2:]] = value if is_whole else left.pop(0)
         for name in ("routes", "processors"):
-            if not said.get(name):
+            if not values.get(name):
                 raise ValueError(f"--{name} is missing")
         return cls(
-            said["routes"],
-            said["processors"].split(","),
-            said.get("ring", "default"),
-            int(said.get("part", 0)),
-            int(said.get("parts", 1)),
-            float(said["lease"]) if "lease" in said else None,
-            said.get("exchange"),
+            values["routes"],
+            values["processors"].split(","),
+            values.get("ring", "default"),
+            int(values.get("part", 0)),
+            int(values.get("parts", 1)),
+            float(values["lease"]) if "lease" in values else None,
+            values.get("exchange"),
         )
 
 
@@ -85,20 +84,20 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         arguments = Arguments.read(sys.argv[1:] if words is None else words)
     except ValueError as error:
-        return _say(2, f"invalid arguments: {error}")
+        return _end(2, f"invalid arguments: {error}")
     try:
         return run(arguments)
     except TokenRefused as error:
-        return _say(REFUSED, f"refused: {error}")
+        return _end(REFUSED, f"refused: {error}")
     except MessageQueueError as error:
-        return _say(1, f"failed: {error}")
+        return _end(1, f"failed: {error}")
     except Exception as error:
         log.error("the job failed", exc_info=error)
-        return _say(1, f"failed: {cause_of(error)}")
+        return _end(1, f"failed: {cause_of(error)}")
 
 
 def run(arguments: Arguments) -> int:
-    """Do what was asked for."""
+    """Process the part, print the tally, and return the exit code."""
     from airflow_mq import tracing
     from airflow_mq.processors import Part, Processors
     from airflow_mq.spark.driver import FolderJob, StoreJob
@@ -111,39 +110,39 @@ def run(arguments: Arguments) -> int:
     kind: type[StoreJob] | type[FolderJob] = FolderJob if arguments.exchange else StoreJob
     with tracing.job(f"spark {part['name']}", **{"messaging.destination.name": arguments.ring}):
         tally = kind(arguments, processors, part).run()
-    return _say(0, f"{part['name']}: {tally}")
+    return _end(0, f"{part['name']}: {tally}")
 
 
-def _say(code: int, text: str) -> int:
-    say(text)
+def _end(code: int, text: str) -> int:
+    print_line(text)
     return code
 
 
-def say(text: str) -> None:
-    """Say something to whoever started the job: one line, whatever is in it."""
+def print_line(text: str) -> None:
+    """Print a line of the job's own, with any line breaks in it removed."""
     print(f"{PREFIX}{' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def leave(code: int) -> NoReturn:
-    """End this process with a code, even where the JVM at its side does not answer."""
+    """Exit with a code, even if the JVM beside this process does not respond."""
     sys.stdout.flush()
     sys.stderr.flush()
     sys.exit(code)
 
 
-def unwind_when_told_to_end() -> None:
-    """A client of a server that is told to end tells the server so; a JVM of its own would end with it anyway."""
+def exit_on_terminate() -> None:
+    """Make SIGTERM raise in a client, so that it ends its session on the server; a JVM of its own ends anyway."""
     if os.environ.get("SPARK_REMOTE"):
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
 if __name__ == "__main__":
-    # Run as a file, Python looks for modules beside it first, where ours would hide others of the same name.
+    # Python searches the script's folder first, where our modules would hide others of the same name.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]
+    from airflow_mq.spark.job import exit_on_terminate
     from airflow_mq.spark.job import leave as leave_job
     from airflow_mq.spark.job import main as run_job
-    from airflow_mq.spark.job import unwind_when_told_to_end
 
-    unwind_when_told_to_end()
+    exit_on_terminate()
     leave_job(run_job())

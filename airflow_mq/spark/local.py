@@ -1,8 +1,8 @@
-"""A quick start on one machine: what to say to Spark for `local[*]`, and an archive of its classes.
+"""Fast start of Spark on one machine: settings for `local[*]`, and an archive of its classes.
 
-A small block is over in a second or two; starting a JVM with Spark takes ten times that. What helps, by what was
-measured (`tests/benchmarks/report/spark.md`): fewer compilations and a simple collector, and most of all an archive of
-the classes that Spark loads, made once for this Java and this Spark.
+A small block takes a second or two; starting a JVM with Spark takes ten times that. Measurements
+(`tests/benchmarks/report/spark.md`) show what helps: fewer compilations, a simple collector, and most of all an archive
+of the classes that Spark loads, made once for this Java and this Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from ..core.errors import MessageQueueError
 from .java import cache_folder, java_home, spark_environment, spark_home
 
-#: A driver that lives for seconds: compile quickly rather than well, collect with one thread.
+#: Options for a driver that lives for seconds: quick compilation, and a collector with one thread.
 QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _SECONDS = 300
 _WARM_UP = """
@@ -37,14 +37,14 @@ assert len(session.range(2).mapInArrow(lambda batches: batches, "id long").colle
 
 
 def local_conf(environment: Mapping[str, str] | None = None, *, small: bool = True) -> dict[str, str]:
-    """What to say to Spark (`--conf`) for a job on this machine alone.
+    """Return the settings (`--conf`) of a job on this machine alone.
 
-    :param small: for jobs of seconds; those that compute for minutes want the full compiler and collector.
+    :param small: for jobs of seconds; jobs of minutes need the full compiler and collector
     """
     options = list(QUICK_JAVA) if small else []
     archive = archive_path(environment)
     if archive.is_file():
-        # A Java that cannot use it says nothing, and starts without.
+        # A Java that cannot use the archive starts without it.
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     conf = {
         "spark.driver.host": "127.0.0.1",
@@ -59,17 +59,17 @@ def local_conf(environment: Mapping[str, str] | None = None, *, small: bool = Tr
 
 
 def archive_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the archive for this Java and this Spark is, or would be."""
+    """Return the path of the archive for this Java and this Spark."""
     home, spark = java_home(environment).resolve(), spark_home().resolve()
     jars = sorted(f"{jar.name} {jar.stat().st_size}" for jar in (spark / "jars").glob("*.jar"))
     release = home / "release"
-    said = release.read_text() if release.is_file() else (home / "bin" / "java").stat().st_size
-    name = hashlib.sha256("\n".join([str(home), str(spark), str(said), *jars]).encode()).hexdigest()[:16]
+    version = release.read_text() if release.is_file() else (home / "bin" / "java").stat().st_size
+    name = hashlib.sha256("\n".join([str(home), str(spark), str(version), *jars]).encode()).hexdigest()[:16]
     return cache_folder() / f"spark-{name}.jsa"
 
 
 def make_archive(environment: Mapping[str, str] | None = None) -> Path:
-    """Make the archive, unless it is there; takes half a minute, and about 150 MB in the user's cache."""
+    """Make the archive if it is missing; takes half a minute, and about 150 MB in the user's cache."""
     archive = archive_path(environment)
     if archive.is_file():
         return archive
@@ -78,7 +78,7 @@ def make_archive(environment: Mapping[str, str] | None = None) -> Path:
     with tempfile.TemporaryDirectory(prefix="airflow_mq_", dir=archive.parent) as folder:
         classes, script = Path(folder) / "classes", Path(folder) / "warm_up.py"
         script.write_text(_WARM_UP.format(frames=_FRAMES))
-        said = _run([
+        output = _run([
             str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]",
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
             "--conf", f"spark.driver.extraJavaOptions=-Xshare:off -XX:DumpLoadedClassList={classes}", str(script),
@@ -88,7 +88,7 @@ def make_archive(environment: Mapping[str, str] | None = None) -> Path:
             _run([
                 str(Path(known["JAVA_HOME"]) / "bin" / "java"), "-Xshare:dump", "-XX:+UseSerialGC",
                 f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}",
-                "--add-modules=jdk.incubator.vector", "-cp", _class_path(said),
+                "--add-modules=jdk.incubator.vector", "-cp", _class_path(output),
             ], known)  # fmt: skip
             os.replace(made, archive)
         finally:
@@ -96,11 +96,11 @@ def make_archive(environment: Mapping[str, str] | None = None) -> Path:
     return archive
 
 
-def _class_path(said: str) -> str:
-    """As Spark's launcher has it: an archive is good for the same class path only."""
-    found = re.search(r"^Spark Command: .*? -cp (.+?) -X", said, re.MULTILINE)
+def _class_path(output: str) -> str:
+    """Return the class path of Spark's launcher: an archive is valid for the same class path only."""
+    found = re.search(r"^Spark Command: .*? -cp (.+?) -X", output, re.MULTILINE)
     if not found:
-        raise MessageQueueError("the archive of Spark's classes could not be made: Spark does not tell its class path")
+        raise MessageQueueError("the archive of Spark's classes could not be made: Spark prints no class path")
     return found[1]
 
 
@@ -114,6 +114,6 @@ def _run(command: list[str], environment: Mapping[str, str]) -> str:
         raise MessageQueueError(f"the archive of Spark's classes could not be made: {error}") from None
     if ran.returncode:
         raise MessageQueueError(
-            f"the archive of Spark's classes could not be made; {Path(command[0]).name} said: {ran.stdout[-500:]}"
+            f"the archive of Spark's classes could not be made; {Path(command[0]).name} printed: {ran.stdout[-500:]}"
         )
     return ran.stdout

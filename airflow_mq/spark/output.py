@@ -2,9 +2,9 @@
 
     <path>/mq_block=17-<hash>/mq_part=orders-1-of-3/<partition columns>/part-….parquet
 
-Each part of a block writes to a folder of its own, so that the jobs of a block do not share Spark's `_temporary`. It is
-written aside, below `<path>/_staging`, and renamed when it is complete: a reader sees all of a part or nothing. Done
-again for the same block and part, the new folder takes the place of the old one.
+Each part of a block writes to its own folder, so that the jobs of a block do not share Spark's `_temporary`. The folder
+is written below `<path>/_staging` and renamed when it is complete: a reader sees all of a part or nothing. If the same
+part of the same block is repeated, the new folder replaces the old one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 from ..core.errors import InvalidInput, StoreError
 
-#: Columns that the folders' names give to a reader.
+#: Columns that a reader derives from folder names.
 BLOCK, PART = "mq_block", "mq_part"
-#: Below a path: what is not complete. Readers of Parquet skip names that begin with an underscore.
+#: Folder of incomplete output. Readers of Parquet skip names that begin with an underscore.
 STAGING = "_staging"
 
 
 @dataclass(frozen=True)
 class Output:
-    """The names of what is written now, and the folders that were written already."""
+    """The names of the current output, and the folders written so far."""
 
     block: str
     part: str
@@ -38,7 +38,7 @@ _current: ContextVar[Output | None] = ContextVar("airflow_mq_output", default=No
 
 @contextmanager
 def writing_for(block: str, part: str) -> Iterator[None]:
-    """Have `write_block` write for this part of a block while this is open."""
+    """Make `write_block` write for this part of a block while the context is open."""
     mark = _current.set(Output(block, part))
     try:
         yield
@@ -50,17 +50,17 @@ def write_block(
     df: Any, path: str, partition_by: str | Sequence[str] = (), *, block: str | None = None, part: str | None = None,
     **options: Any,
 ) -> str:  # fmt: skip
-    """Write a DataFrame as Parquet, for the part of the block that is processed now; return the folder.
+    """Write a DataFrame as Parquet, for the part of the block that is being processed; return the folder.
 
-    Once for each path in a part: a second call would replace what the first wrote. Where Spark gives no way to rename
-    (Spark Connect), the part is overwritten in its place, and complete when `_SUCCESS` is in its folder.
+    Call it once for each path in a part: a second call would replace the first output. If Spark cannot rename (Spark
+    Connect), the part is overwritten in place, and is complete when `_SUCCESS` is in its folder.
 
     :param df: the rows, of any columns but `mq_block` and `mq_part`
     :param path: a folder that Spark can write, the same for all blocks
-    :param partition_by: columns that become folders below the part's, as `partitionBy` has it
+    :param partition_by: columns that become folders below the part's, as in `partitionBy`
     :param block: outside of a `dataframe` processor: a name of the block, the same when it is repeated
     :param part: outside of a `dataframe` processor: a name of the part within the block
-    :param options: of Spark's Parquet writer, say `compression="zstd"`
+    :param options: of Spark's Parquet writer, such as `compression="zstd"`
     """
     output = _output(block, part)
     columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
@@ -104,7 +104,7 @@ def _output(block: str | None, part: str | None) -> Output:
 
 
 def _replace(session: Any, staging: str, final: str, aside: str) -> None:
-    """Rename a complete folder to its place, and remove the one that was there."""
+    """Rename a complete folder to its place, and delete the one that was there."""
     place = session._jvm.org.apache.hadoop.fs.Path
     files = place(final).getFileSystem(session._jsc.hadoopConfiguration())
     files.mkdirs(place(final).getParent())
@@ -114,5 +114,5 @@ def _replace(session: Any, staging: str, final: str, aside: str) -> None:
         raise StoreError(
             f"output could not be renamed to {final!r}: another attempt writes the same part; retry the task"
         )
-    # With what attempts that were killed left there.
+    # Including the leftovers of attempts that were killed.
     files.delete(place(aside), True)

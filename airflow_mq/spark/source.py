@@ -1,32 +1,30 @@
-"""The format `airflow_mq` for Spark: read a queue, write to it, stream from it.
+"""Spark format `airflow_mq`: read a queue, write to it, stream from it.
 
     register(spark)
-    spark.read.format("airflow_mq").option("origins", "acme/").load()          # a look: nothing is touched
+    spark.read.format("airflow_mq").option("origins", "acme/").load()          # reads waiting messages, changes nothing
     spark.read.format("airflow_mq").option("block", "environment").load()      # the messages of a block
     df.write.format("airflow_mq").mode("append").option("job", run_id).save()  # enqueues every row
     spark.readStream.format("airflow_mq").option("stream", "orders").load()    # micro-batches are blocks
 
-The store's address is in the environment of the driver, `AIRFLOW_MQ_STORE`, and nowhere else: options are
-shown in plans and in Spark's UI. `ring` names the ring (`default` if left out), `partitions` how many there are
-to be at most.
+The environment of the driver holds the store's address, `AIRFLOW_MQ_STORE`: plans and Spark's UI show options. `ring`
+names the ring (`default` if left out), `partitions` is the largest number of partitions.
 
-**Reading** gives the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. With
-`origins` it looks at the waiting messages of all origins that begin so, up to `limit` of each. With `block` it reads
-what a block claimed, for `report`: the block's token, or better `environment`, which means that it is in
-`AIRFLOW_MQ_BLOCK`.
+**Reading** returns the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. With
+`origins` it returns the waiting messages of all origins with that prefix, up to `limit` of each. With `block` it
+returns the messages that a block claimed, for `report`: the value is the block's token, or better `environment`, which
+reads the token from `AIRFLOW_MQ_BLOCK`.
 
-**Writing** takes the columns origin and payload, and key, headers and priority if it likes; the option
-`priority` counts for rows that say none. Rows are committed task by
-task, as they come, not all at once at the end: a job that fails has enqueued a part. So each row without a
-key is given one, made of the option `job`, the row's partition and its content: what a task repeats is accepted once.
-With `job` left out, each write is a job of its own; named after, say, the DAG run, a whole write may be
-repeated too. A stream is written with `foreachBatch`, and the batch's number in the job's name.
+**Writing** takes the columns origin and payload, and optionally key, headers and priority; the option `priority`
+applies to rows without one. Rows are committed task by task, not all at the end: a job that fails has enqueued a part.
+So each row without a key gets one, made of the option `job`, the row's partition and its content: repeated rows are
+accepted once. If `job` is left out, each write is a job of its own; if it names the DAG run, a whole write may be
+repeated. A stream is written with `foreachBatch`, and the batch's number in the job's name.
 
-**Streaming** serves the queue: each micro-batch is a block of the ring, planned within its weight, fair
-between origins, and settled as done when Spark is through with it. Spark may repeat a micro-batch, so a
-message is processed at least once. The block's lease is kept while the query lives; one that was stopped and
-begins again later than that finds its last micro-batch back in the queue. `stream` names the query: it makes the
-keys of its blocks, and each ring has one stream of a name.
+**Streaming** services the queue: each micro-batch is a block of the ring, planned within its weight, fair between
+origins, and settled as done when Spark has committed it. Spark may repeat a micro-batch, so a message is processed at
+least once. The block's lease is kept while the query lives. A query that restarts after its lease finds its last
+micro-batch back in the queue. `stream` names the query and makes the keys of its blocks; a ring has one stream of a
+name.
 """
 
 from __future__ import annotations
@@ -75,42 +73,44 @@ _ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, wh
 
 
 def register(session: Any) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session."""
     session.dataSource.register(MessageQueueSource)
 
 
 class Options:
-    """What was said by options, checked."""
+    """The options of the format, checked."""
 
-    def __init__(self, said: Any) -> None:
-        unknown = [name for name in said if name.lower() not in OPTIONS]
+    def __init__(self, given: Any) -> None:
+        unknown = [name for name in given if name.lower() not in OPTIONS]
         if unknown:
-            raise InvalidInput(f"the format airflow_mq has no option {unknown[0][:40]!r}; it has {', '.join(OPTIONS)}")
-        if said.get("path"):
-            raise InvalidInput("the format airflow_mq has no path: where the store is, the environment says")
-        self.ring = said.get("ring") or "default"
-        self.block = said.get("block")
-        self.origins = said.get("origins") or ""
-        self.job, self.stream = said.get("job"), said.get("stream") or "stream"
-        self.priority = check_priority(said.get("priority") or REGULAR)
-        self.limit = self._number(said, "limit", 100_000)
-        self.partitions = self._number(said, "partitions", 8)
-        self.lease = float(said["lease"]) if said.get("lease") else None
+            raise InvalidInput(
+                f"unknown option {unknown[0][:40]!r} of the format airflow_mq: expected one of {', '.join(OPTIONS)}"
+            )
+        if given.get("path"):
+            raise InvalidInput("the format airflow_mq has no path: set AIRFLOW_MQ_STORE in the driver's environment")
+        self.ring = given.get("ring") or "default"
+        self.block = given.get("block")
+        self.origins = given.get("origins") or ""
+        self.job, self.stream = given.get("job"), given.get("stream") or "stream"
+        self.priority = check_priority(given.get("priority") or REGULAR)
+        self.limit = self._number(given, "limit", 100_000)
+        self.partitions = self._number(given, "partitions", 8)
+        self.lease = float(given["lease"]) if given.get("lease") else None
 
-    def _number(self, said: Any, name: str, default: int) -> int:
-        text = str(said.get(name) or default)
+    def _number(self, given: Any, name: str, default: int) -> int:
+        text = str(given.get(name) or default)
         number = read_number(text, 1 << 31)
         if not number:
-            raise InvalidInput(f"the option {name} is a whole number of at least 1, not {text[:40]!r}")
+            raise InvalidInput(f"invalid option {name} {text[:40]!r}: expected a whole number of at least 1")
         return number
 
     def channel(self, token: str = "") -> StoreChannel:
-        """The way to the store, whose address the environment says."""
+        """Return the access to the store that the environment names."""
         return StoreChannel(from_environment(STORE), self.ring, token)
 
 
 class MessageQueueSource(DataSource):
-    """The format."""
+    """The format `airflow_mq`."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -118,28 +118,28 @@ class MessageQueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What it is called after `format`."""
+        """Return the name of the format."""
         return "airflow_mq"
 
     def schema(self) -> str:
-        """The columns of a message."""
+        """Return the columns of a message."""
         return MESSAGES_DDL
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Read a block, or look at what waits."""
-        return BlockReader(self.said) if self.said.block else LookReader(self.said)
+        """Return a reader of a block, or of waiting messages."""
+        return BlockReader(self.said) if self.said.block else WaitingReader(self.said)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Enqueue."""
+        """Return a writer that enqueues."""
         return QueueWriter(self.said, schema.names, overwrite)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Serve the queue, block by block."""
+        """Return a stream that services the queue, block by block."""
         return BlockStream(self.said)
 
 
 class Share(InputPartition):
-    """What one task reads."""
+    """The share of one task."""
 
     def __init__(self, share: Any, block: int | None = None, token: str = "") -> None:
         super().__init__(None)
@@ -153,19 +153,19 @@ class Share(InputPartition):
 
 
 class BlockReader(DataSourceReader):
-    """Reads what a block claimed."""
+    """Reader of a block's claims."""
 
     def __init__(self, said: Options) -> None:
         token = from_environment(BLOCK) if said.block == "environment" else str(said.block)
         self.channel, self.most = said.channel(token), said.partitions
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Pieces of the block; an ordered origin is never cut."""
+        """Return pieces of the block; an ordered origin is never divided."""
         with self.channel.connect() as queue:
             return _shares(queue, self.channel.token, self.most)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The messages of a piece."""
+        """Yield the messages of a piece."""
         yield from _read(self.channel, partition)
 
 
@@ -186,14 +186,14 @@ def _read(channel: StoreChannel, partition: Any) -> Iterator[pa.RecordBatch]:
         side.close()
 
 
-class LookReader(DataSourceReader):
-    """Looks at what waits, and touches nothing."""
+class WaitingReader(DataSourceReader):
+    """Reader of waiting messages, which changes nothing."""
 
     def __init__(self, said: Options) -> None:
         self.channel, self.said = said.channel(), said
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Origins, in groups of about the same number of messages."""
+        """Return groups of origins with about equal numbers of messages."""
         groups: list[list[str]] = [[] for _ in range(self.said.partitions)]
         loads = [0] * self.said.partitions
         with self.channel.connect() as queue:
@@ -207,7 +207,7 @@ class LookReader(DataSourceReader):
         return [Share(group) for group in groups if group]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The waiting messages of some origins."""
+        """Yield the waiting messages of some origins."""
         with self.channel.connect() as queue:
             yield from record_batches(
                 Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
@@ -223,14 +223,14 @@ class LookReader(DataSourceReader):
 
 
 class Sent(WriterCommitMessage):
-    """How many rows a task enqueued, and how many had been before."""
+    """Counts of a task: rows enqueued, and rows enqueued before."""
 
     def __init__(self, count: int, repeated: int) -> None:
         self.count, self.repeated = count, repeated
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """Enqueues rows, a few thousand to a transaction, each once."""
+    """Writer that enqueues each row once, a few thousand to a transaction."""
 
     def __init__(self, said: Options, names: Sequence[str], overwrite: bool) -> None:
         if overwrite:
@@ -254,34 +254,34 @@ class QueueWriter(DataSourceArrowWriter):
             for batch in iterator:
                 for start in range(0, batch.num_rows, ROWS):
                     pairs = [keys.message(row) for row in batch.slice(start, ROWS).to_pylist()]
-                    told = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs, priority=self.priority))  # type: ignore[misc]
-                    sent, repeated = sent + told.count, repeated + told.repeated
+                    result = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs, priority=self.priority))  # type: ignore[misc]
+                    sent, repeated = sent + result.count, repeated + result.repeated
         return Sent(sent, repeated)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Everything is enqueued already."""
+        """Log the counts: every row is enqueued already."""
         known = [message for message in messages if message]
         log.info(
             "enqueued %d messages; %d had been before", sum(m.count for m in known), sum(m.repeated for m in known)
         )
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """What was enqueued stays; the same job, written again, enqueues the rest."""
+        """Log the counts: enqueued rows stay, and the same job, written again, enqueues the rest."""
         log.warning(
-            "the write did not get to its end, and %d messages are enqueued; written again under the same "
-            "job (%s) these are not enqueued twice", sum(m.count for m in messages if m), self.job,
+            "the write failed after %d messages; written again under the same job (%s), these are not enqueued "
+            "twice", sum(m.count for m in messages if m), self.job,
         )  # fmt: skip
 
 
 class RowKeys:
-    """Names each row of a partition by its content, so that a repeated task says the same again in any order."""
+    """Keys of a partition's rows, made of their content: a repeated task makes the same keys in any order."""
 
     def __init__(self, job: str, partition: int) -> None:
         self.start = f"{job}/{partition}/"
         self.seen: dict[bytes, int] = {}
 
     def message(self, row: dict[str, Any]) -> tuple[str, Message]:
-        """A row as a message with a key."""
+        """Return a row as a message with a key."""
         origin, payload, headers = row["origin"], row["payload"], dict(row.get("headers") or {})
         if isinstance(payload, str):
             payload = payload.encode()
@@ -299,7 +299,7 @@ class RowKeys:
 
 
 class BlockStream(DataSourceStreamReader):
-    """Serves the queue: offsets count blocks."""
+    """Stream that services the queue; offsets count blocks."""
 
     def __init__(self, said: Options) -> None:
         self.said, self.channel = said, said.channel()
@@ -311,23 +311,23 @@ class BlockStream(DataSourceStreamReader):
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue, held open while the query lives."""
+        """The queue, open while the query lives."""
         if self._queue is None:
             self._queue = self.channel.connect()
         return self._queue
 
     def initialOffset(self) -> dict[str, int]:
-        """Before the first block."""
+        """Return the offset before the first block."""
         return {"block": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
-        """Settle the micro-batch that is done, and plan the next if anything is ready."""
+        """Settle the committed micro-batch, and plan the next if anything is ready."""
         self.commit(start)
         if not self.queue.inspect.pulse():
             return start
         block = self.queue.blocks.plan(self._key(start["block"] + 1), lease=self.said.lease)
         if not block.messages:
-            # It may still hold what is to be set aside or has expired.
+            # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)
             return start
         self._keeper = LeaseKeeper(self.queue, block.token, self.said.lease)
@@ -335,20 +335,20 @@ class BlockStream(DataSourceStreamReader):
         return {"block": start["block"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """What the blocks between two offsets hold."""
+        """Return the shares of the blocks between two offsets."""
         found: list[InputPartition] = []
         for number in range(start["block"] + 1, end["block"] + 1):
-            # One whose lease ran out is planned anew: what came back is served again.
+            # A block whose lease ran out is planned again: its messages are serviced again.
             block = self.queue.blocks.plan(self._key(number), lease=self.said.lease)
             found += _shares(self.queue, block.token, self.said.partitions)
         return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The messages of a piece of a block."""
+        """Yield the messages of a piece of a block."""
         yield from _read(self.channel, partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Settle what Spark is through with."""
+        """Settle the blocks that Spark has committed."""
         done = {self._key(number) for number in range(max(1, end["block"] - 1), end["block"] + 1)}
         for block in self.queue.blocks.list("planned"):
             if block.key not in done:
@@ -360,10 +360,13 @@ class BlockStream(DataSourceStreamReader):
                 self.queue.blocks.report(block, [batch.answer() for batch in whole.batches()])
                 self.queue.blocks.settle(block)
             except (TokenRefused, UnknownBlock) as error:
-                log.warning("a micro-batch was done after its lease ran out (%s); it will come again", error)
+                log.warning(
+                    "a micro-batch was committed after its lease ran out (%s); its messages will be serviced again",
+                    error,
+                )
 
     def stop(self) -> None:
-        """Let the store go."""
+        """Close the queue."""
         if self._keeper:
             self._keeper.stop()
         if self._queue is not None:

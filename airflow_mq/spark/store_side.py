@@ -1,4 +1,4 @@
-"""A job's way to the store: what is its own of a block, and where answers go."""
+"""A job's access to the store: its share of a block, and the reports of outcomes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .reports import CHUNK_SECONDS, patiently
 from .share import Tally, Task, load_function, run_share
 from .terms import Terms
 
-#: Seconds to wait for somebody else who writes.
+#: Seconds to wait for another writer.
 BUSY_TIMEOUT = 30.0
 
 
 def from_environment(name: str) -> str:
-    """A value that is told by environment alone."""
+    """Return a variable that only the environment may hold."""
     value = os.environ.get(name)
     if not value:
         raise InvalidInput(
-            f"{name} is not set; it is told by environment, which neither command lines nor logs show "
+            f"{name} is not set: pass it in the environment, which neither command lines nor logs show "
             "(see airflow_mq.spark.job)"
         )
     return value
@@ -43,7 +43,7 @@ def from_environment(name: str) -> str:
 
 @dataclass(frozen=True)
 class StoreChannel:
-    """The way to a block in its store. It is shipped to executors as part of the code, so it holds the address."""
+    """Access to a block in its store. Spark ships it to executors as code, so it holds the address."""
 
     uri: str = field(repr=False)
     ring: str
@@ -51,7 +51,7 @@ class StoreChannel:
 
     @classmethod
     def of_environment(cls, ring: str) -> StoreChannel:
-        """The block that this process was told of by its environment."""
+        """Return the access to the block that the environment names."""
         return cls(from_environment(STORE), ring, from_environment(BLOCK))
 
     def connect(self) -> MessageQueue:
@@ -64,7 +64,7 @@ class StoreChannel:
 
 
 class StoreSide:
-    """A share of a block: some of its claims."""
+    """A share of a block in the store: some of its claims."""
 
     seconds = CHUNK_SECONDS
 
@@ -76,15 +76,15 @@ class StoreSide:
         patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share))
 
     def batches(self) -> Iterable[Batch]:
-        """The messages, in the order of service."""
+        """Return the messages in the order of service."""
         return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
-        """Say what became of some of them; the first answer counts, so it may be said twice."""
+        """Report outcomes; the first one of a message counts, so a report may be repeated."""
         patiently(lambda: self.queue.blocks.report(self.token, reports))
 
     def answered(self) -> Mapping[str, Answers]:
-        """What was answered before, by origin."""
+        """Return the outcomes reported before, by book."""
         return patiently(lambda: self.queue.blocks.reported(self.token))
 
     def close(self) -> None:
@@ -112,16 +112,16 @@ def _report_not_begun(queue: MessageQueue, token: str, processors: Processors, p
     # Once a processor was called, the error's text may quote a message.
     quotes = any(answered[claim.origin].any_begun for claim in claims if claim.origin in answered)
     first_line = "" if quotes else str(error).strip().partition("\n")[0]
-    told = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
-    queue.blocks.mark_not_begun(token, claims, told)
+    text = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
+    queue.blocks.mark_not_begun(token, claims, text)
 
 
 def with_payloads(
     queue: MessageQueue, batches: Iterable[Batch], report: Callable[[Sequence[Report]], None]
 ) -> Iterator[Batch]:
-    """Batches with payloads in the place of references to what is kept apart, one by one, as memory is bounded.
+    """Yield batches with external payloads in place of their references, one by one to bound memory.
 
-    One larger than `whole_payloads` of the ring stays one; the message of one that is not there is *unsupported*.
+    A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
     """
     for batch in batches:
         if not any(isinstance(payload, Reference) for payload in batch.payloads):
@@ -143,15 +143,15 @@ def _payload(queue: MessageQueue, payload: bytes) -> bytes:
 
 
 def live_block(queue: MessageQueue, token: str) -> Block:
-    """The block, or the reason why it takes no answers any more."""
+    """Return the block. Raises `TokenRefused` if it takes no more outcomes."""
     block = queue.blocks.get(token)
     if block.state != "planned":
-        raise TokenRefused(f"block {block.id} is {block.state}; it is too late to work on it, and nothing was changed")
+        raise TokenRefused(f"block {block.id} is {block.state}: too late to process it. Nothing was changed")
     return block
 
 
 def terms_of(queue: MessageQueue, block: Block) -> Terms:
-    """How the messages of a block are to be tried: as their claims record it."""
+    """Return the terms of a block, as its claims record them."""
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
     bounds = bounds_of(config, max_message_weight(limit, config.costs) or ZERO)
@@ -164,7 +164,7 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
 
 
 def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
-    # A claim that was planned before claims recorded it goes by what is set now.
+    # Claims of older versions do not record it; the present setting applies.
     return bool(queue.inspect.origin_settings(claim.whose).ordered) if claim.ordered is None else claim.ordered
 
 
@@ -174,7 +174,7 @@ def block_name(block: int, token: str) -> str:
 
 
 def tasks_of(block: Block, terms: Terms, processors: Processors, part: Part, width: int) -> list[Task]:
-    """A part of a block in about so many pieces for each processor, of about the same number of messages.
+    """Divide a part of a block into about `width` pieces for each processor, of about equal numbers of messages.
 
     An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
     """
@@ -200,7 +200,7 @@ def _pieces(processor: Processor, claims: Sequence[Claim], terms: Terms, width: 
 
 
 def _units(claims: Iterable[Claim], terms: Terms) -> list[list[Claim]]:
-    """What one executor takes at least: all claims of an ordered origin, one run of a relaxed one."""
+    """Return the smallest pieces: all claims of an ordered origin, one run of a relaxed one."""
     units: list[list[Claim]] = []
     whole: dict[str, list[Claim]] = {}
     for claim in map(_light, claims):
@@ -214,7 +214,7 @@ def _units(claims: Iterable[Claim], terms: Terms) -> list[list[Claim]]:
 
 
 def _light(claim: Claim) -> Claim:
-    """A claim without what only settling needs."""
+    """Return a claim without the weights, which only settling needs."""
     runs: list[ClaimRun] = [replace(run, weights=[]) for run in claim.runs]
     return Claim(claim.origin, runs, ordered=claim.ordered)
 
@@ -223,9 +223,9 @@ def run_in_place(
     queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None,
     function: Callable[..., Any] | None = None,
 ) -> Tally:  # fmt: skip
-    """Try a part of a block in this very process, without Spark; the block's lease is kept meanwhile.
+    """Try a part of a block in this process, without Spark, while the block's lease is kept.
 
-    :param function: called message by message, in the place of those that the processors name.
+    :param function: called message by message, in place of the processors' functions
 
     Raises `TokenRefused` if the block was settled or released before the end.
     """

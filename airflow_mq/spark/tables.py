@@ -52,7 +52,7 @@ NAMES = (*_WRONG, "yield", "overweight")
 
 
 def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
-    """Messages as a record batch."""
+    """Return messages as a record batch."""
     origins, pages, indices, payloads, headers = zip(*(item[:5] for item in items)) if items else ((),) * 5
     columns = [
         origins, pages, indices, payloads, [list(said.items()) for said in headers], message_ids(payloads),
@@ -65,7 +65,7 @@ def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
 
 
 def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, int], Outcome]]:
-    """The outcomes in a record batch of a user's: where each message lies, and what became of it."""
+    """Yield the place of each message in a processor's record batch, with its outcome."""
     names = set(batch.schema.names)
     missing = [name for name in ("origin", "page", "item", "outcome") if name not in names]
     if missing:
@@ -79,7 +79,7 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, int], Ou
 
 
 def read_outcome(name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None) -> Any:
-    """An outcome from the columns of a table."""
+    """Return the outcome in a row of a table."""
     weight = None if time is None and size is None else Weight.of((int(time or 0), int(size or 0)))
     if name == "yield":
         return Yield(reason or "")

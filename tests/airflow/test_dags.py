@@ -93,14 +93,14 @@ def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_qu
     dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
 
     run = dag.test(run_conf={"connection": "mq_stage", "decision": "discard", "why": "too big", "origin": "b"})
-    assert states(run) == {"decide": "success", "judge_again": "skipped", "discard": "success"}
+    assert states(run) == {"decide": "success", "requeue": "skipped", "discard": "success"}
     assert [one.address.origin for one in sqlite_queue.set_aside.list()] == ["a"]
 
     sqlite_queue.admin.change_ring(service_weight=Weight(10**10, 1 << 30))
     # What one run was given is the next one's default here.
-    said = {"decision": "judge again", "why": "the limit was raised", "origin": "", "older_than": 0}
+    said = {"decision": "requeue", "why": "the limit was raised", "origin": "", "older_than": 0}
     run = dag.test(run_conf={"connection": "mq_stage", **said})
-    assert states(run) == {"decide": "success", "judge_again": "success", "discard": "skipped"}
+    assert states(run) == {"decide": "success", "requeue": "success", "discard": "skipped"}
     assert sqlite_queue.set_aside.list() == []
     assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Rejudged")} == {
         "the limit was raised"

@@ -128,7 +128,7 @@ def test_a_notifier_gives_up(wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_trigger_gives_up_and_its_loop_goes_on(wire: Proxy, monkeypatch: pytest.MonkeyPatch, word: bytes) -> None:
     from airflow_mq import triggers
 
-    monkeypatch.setattr(triggers, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(triggers, "READ_SECONDS", 1.0)
 
     async def look() -> int:
         poller = triggers.Poller("mq_stage", None)
@@ -176,7 +176,7 @@ def test_a_trigger_logs_why_it_cannot_look(
     monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", json.dumps({**fields, "password": "c4n4ry"}))
 
     async def look() -> None:
-        looking = triggers.looks("mq_stage", None, 5.0)
+        looking = triggers.readings_of("mq_stage", None, 5.0)
         waiting = asyncio.ensure_future(anext(looking))
         while not caplog.records:
             await asyncio.sleep(0.05)

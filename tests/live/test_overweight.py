@@ -59,7 +59,7 @@ def test_a_message_is_executed_by_hand(world: World) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"adress": "x"}, "this DAG has no param 'adress'"),
+        ({"adress": "x"}, "unknown param 'adress'"),
         ({"time_limit": 1}, "weighs 700,000/10, and the limit is 1/"),
     ],
     ids=["a key that the form has not", "too little weight"],
