@@ -46,7 +46,7 @@ def make_ring(tmp_path: Path) -> Iterator[Callable[..., MessageQueue]]:
         address = uri or f"sqlite:///{tmp_path / 'store.db'}"
         upgrade(parse(address))
         with MessageQueue(address) as first:
-            if ring not in first.rings():
+            if ring not in first.admin.rings():
                 first.admin.create_ring(ring, RingConfig(**settings))
         opened.append(MessageQueue(address, ring))
         return opened[-1]

@@ -174,7 +174,7 @@ def test_object_storage_by_its_address(make_ring: MakeRing) -> None:
 
 
 def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"no manifest\.json"):
+    with pytest.raises(InvalidInput, match=r"missing file manifest\.json"):
         exchange.FolderChannel(str(tmp_path)).manifest()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InvalidInput, match="hand the part over again"):
