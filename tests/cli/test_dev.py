@@ -86,6 +86,6 @@ def test_a_folder_keeps_its_password_and_its_keys(place: Path) -> None:
     first, second = (LiveAirflow(place / "home", place / "dags") for _ in range(2))
 
     assert first.login == second.login
-    assert first.settings()["core.fernet_key"] == second.settings()["core.fernet_key"]
+    assert first._home.settings()["core.fernet_key"] == second._home.settings()["core.fernet_key"]
     assert (place / "home" / "secrets.json").stat().st_mode & 0o777 == 0o600
     assert LiveAirflow(place / "other", place / "dags").login != first.login
