@@ -88,9 +88,9 @@ def test_a_silent_server_does_not_block_the_page_for_other_stores(page: Any, wir
 
 def test_the_list_of_stores_does_not_wait_for_a_silent_one(page: Any, wire: Proxy) -> None:
     wire.fall_silent(b"search_path")
-    told = timed(lambda: page.told_of("silent"))
-    assert "does not answer" in told["error"] and told["rings"] == []
-    assert page.told_of("alive")["rings"] == ["default"]
+    told = timed(lambda: page.described("silent"))
+    assert "does not answer" in told.error and told.rings == []
+    assert page.described("alive").rings == ["default"]
 
 
 def test_a_slow_statement_is_cancelled_for_the_page(page: Any) -> None:

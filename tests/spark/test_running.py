@@ -373,7 +373,7 @@ def test_a_store_that_does_not_answer_is_asked_again() -> None:
 
 @pytest.mark.parametrize("name", ["nowhere:f", "tests.spark.functions:nothing", "tests.spark.functions:NO_FUNCTION"])
 def test_functions_that_cannot_be_loaded(name: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot be loaded|no function"):
+    with pytest.raises(InvalidInput, match="cannot load|expected a function"):
         load_function(name)
 
 
@@ -388,20 +388,20 @@ def test_functions_that_cannot_be_loaded(name: str) -> None:
     ],
 )
 def test_a_misspelled_function_or_module_suggests_the_near_name(name: str, near: str) -> None:
-    with pytest.raises(InvalidInput, match=f"the function {name} cannot be loaded .*; did you mean '{near}'[?]"):
+    with pytest.raises(InvalidInput, match=f"cannot load function {name} .*; did you mean '{near}'[?]"):
         load_function(name)
 
 
 @pytest.mark.parametrize("name", ["tests.spark.functions:unlike_all", "unlike_all_others_there_are:process"])
 def test_a_name_that_is_near_to_none_suggests_none(name: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot be loaded") as caught:
+    with pytest.raises(InvalidInput, match="cannot load") as caught:
         load_function(name)
     assert "did you mean" not in str(caught.value)
 
 
 def test_a_job_whose_codec_cannot_be_loaded_fails_in_its_driver() -> None:
     rules = processors(Processor("typed", "tests.spark.functions:process", codec="tests.spark.functions:Ordr"))
-    with pytest.raises(InvalidInput, match="the codec tests.spark.functions:Ordr cannot be loaded"):
+    with pytest.raises(InvalidInput, match="cannot load codec tests.spark.functions:Ordr"):
         load_functions(rules, whole(rules))
 
 
