@@ -74,7 +74,7 @@ bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
 
 page: $(STAMP) ## Build the page in Airflow's UI from its sources and the API's description (needs Node 18 or later)
-	@home=$$(mktemp -d); AIRFLOW_HOME=$$home $(BIN)/python -m airflow_mq.api.description > airflow_mq/page/openapi.json; \
+	@home=$$(mktemp -d); AIRFLOW_HOME=$$home $(BIN)/python -m airflow_mq.api > airflow_mq/page/openapi.json; \
 	  status=$$?; rm -rf "$$home"; exit $$status
 	cd airflow_mq/page && npm ci --no-audit --no-fund && npm run build
 

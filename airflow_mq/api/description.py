@@ -1,8 +1,7 @@
-"""OpenAPI description of the API; run as a program, it prints the part that the page's types are made of."""
+"""OpenAPI description of the API, and the part of it from which the page's types are made."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fastapi import FastAPI
@@ -26,9 +25,3 @@ def response_schemas(app: FastAPI) -> dict[str, Any]:
         "paths": {},
         "components": {"schemas": ours},
     }
-
-
-if __name__ == "__main__":
-    from .app import create_app
-
-    print(json.dumps(response_schemas(create_app()), indent=1, ensure_ascii=False))
