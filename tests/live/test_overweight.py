@@ -60,7 +60,7 @@ def test_a_message_is_executed_by_hand(world: World) -> None:
     ("said", "told"),
     [
         ({"adress": "x"}, "unknown param 'adress'"),
-        ({"time_limit": 1}, "weighs 700,000/10, and the limit is 1/"),
+        ({"time_limit": 1}, "it weighs 700,000/10; raise the limit"),
     ],
     ids=["a key that the form has not", "too little weight"],
 )
