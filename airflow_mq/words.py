@@ -1,4 +1,4 @@
-"""Texts for people: counts and times."""
+"""Texts for people: counts, parts and times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from datetime import datetime
 def many(count: int, noun: str) -> str:
     """Return a count with its noun: `1 message`, `1,234 messages`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(part: float | None, sign: str = "") -> str | None:
+    """Return a part as a percentage."""
+    return None if part is None else f"{part:{sign}.1%}"
 
 
 def when(moment: datetime) -> str:

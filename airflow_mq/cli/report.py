@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.fairness import Fairness
 from ..core.priority import queue_name
+from ..words import percent
 from .arguments import limit
 from .command import Group, command, option
 from .forecast import as_percent
@@ -15,7 +16,6 @@ from .output import Columns
 from .serialisation import record
 from .session import Session
 from .simulate import simulate
-from .tables import percent
 from .values import count, positive, words
 from .weights import weights
 

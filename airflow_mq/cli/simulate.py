@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.config import ORDERS
 from ..core.weight import Weight
+from ..words import percent
 from .command import UsageError, command, option
 from .serialisation import record
 from .session import Session
-from .tables import percent
 from .values import count, positive, setting, weight, words
 
 if TYPE_CHECKING:

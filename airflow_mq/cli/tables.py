@@ -85,8 +85,3 @@ def _record(columns: Sequence[_Column], place: int) -> Table:
     if place < len(columns[0].cells) - 1:
         table.add_row()
     return table
-
-
-def percent(part: float | None, sign: str = "") -> str | None:
-    """Return a part as a percentage."""
-    return None if part is None else f"{part:{sign}.1%}"

@@ -162,7 +162,7 @@ def test_a_block_does_not_fail_with_its_metrics(
     with caplog.at_level(logging.WARNING, logger="airflow_mq.metrics"):
         assert run.whole()["processed"] == 1
 
-    assert "are not told (RuntimeError)" in caplog.text
+    assert "cannot send the metrics of ring 'default' (RuntimeError)" in caplog.text
     assert "hunter2" not in caplog.text
 
 

@@ -145,7 +145,7 @@ def test_a_trigger_gives_up_and_its_loop_goes_on(wire: Proxy, monkeypatch: pytes
         try:
             with pytest.raises(StoreUnreachable):
                 async with poller:
-                    await poller.look()
+                    await poller.read()
         finally:
             turning.cancel()
             poller.close()

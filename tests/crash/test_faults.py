@@ -314,7 +314,7 @@ def test_a_commit_whose_answer_was_lost(pg_uri: str, single: bool) -> None:
             for number in range(2):
                 key = f"{cut.__name__} {number}"
                 payload = key.encode()
-                with pytest.raises(CommitInDoubt, match="may or may not"), at_commit(queue, "claim_key", cut):
+                with pytest.raises(CommitInDoubt, match="result is unknown"), at_commit(queue, "claim_key", cut):
                     queue.enqueue_message("a", payload, key=key)
                 again = queue.enqueue_message("a", payload, key=key)
                 assert again.count + again.repeated == 1

@@ -203,7 +203,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(
         (
             ["--routes", processors().routes_json(), "--processors", "all", "--exchange", str(tmp_path)],
             1,
-            "no manifest.json",
+            "missing file manifest.json",
         ),
     ):
         with pytest.MonkeyPatch.context() as patch:
