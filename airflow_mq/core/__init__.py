@@ -48,12 +48,12 @@ Promises
 
 Modules
 -------
-`weight` and `config` define costs and the settings of a ring. `page`, `book` and `ring` are the data; `shelf` is the
-working set on which the rules operate. `service` is the ladder (queue, page, item), `judging` bounds the weight of a
-message, and `orders` decides whose turn it is (`deficit` and `paths` for these orders). `claims` plans, `settle`
-settles, and `overweight` handles messages behind the window. `events` records the fate of every message, `fairness`
-computes figures from the ledger, and `invariants` checks stored data. The core neither waits, nor reads a clock, nor
-does I/O; `airflow_mq.store` stores it.
+`weight` and `config` define costs and the settings of a ring. `page`, `book` and `ring` are the data; `working_set` is
+the part of a ring on which the rules operate, and `changes` records their changes. `service` is the ladder (queue,
+page, item), `judging` bounds the weight of a message, and `orders` decides whose turn it is (`deficit` and `paths` for
+these orders). `claims` plans, `settle` settles, and `overweight` handles messages behind the window. `events` records
+the fate of every message, `fairness` computes figures from the ledger, and `invariants` checks stored data. The core
+neither waits, nor reads a clock, nor does I/O; `airflow_mq.store` stores it.
 """
 
 from __future__ import annotations

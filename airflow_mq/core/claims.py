@@ -20,9 +20,9 @@ from .outcome import PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
 from .service import Ladder
-from .shelf import Shelf
 from .weigher import LinearWeigher, Weighed, WeighPayloads
 from .weight import UNLIMITED, Weight, total_weight
+from .working_set import WorkingSet
 
 #: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
 FIRST_PULL = 16
@@ -110,7 +110,7 @@ class _ByLength(dict[int, Weight]):
 class Scales:
     """Weights of the items of pages: the noted one of a message, or the weigher's."""
 
-    def __init__(self, shelf: Shelf, weigh: WeighPayloads | None = None) -> None:
+    def __init__(self, shelf: WorkingSet, weigh: WeighPayloads | None = None) -> None:
         self.shelf = shelf
         self.linear: LinearWeigher = shelf.config.weigher
         self.weigh = weigh

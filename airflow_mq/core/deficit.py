@@ -136,7 +136,7 @@ class DeficitRounds:
         for origin, parts in self.lent.items():
             book = self.ladder.shelf.book(origin)
             book.deficit -= parts
-            self.ladder.shelf.changed_books.add(origin)
+            self.ladder.shelf.changes.books.add(origin)
             self.ledger.entry(origin).deficit = book.deficit
         self.ring.favour([origin for origin in self.owed if origin in self.ring])
 
@@ -178,7 +178,7 @@ class DeficitRounds:
 
     def _give(self, book: Book, parts: int) -> None:
         book.deficit += parts
-        self.ladder.shelf.changed_books.add(book.origin)
+        self.ladder.shelf.changes.books.add(book.origin)
         if self.lending:
             self.lent[book.origin] = self.lent.get(book.origin, 0) + parts
 
@@ -242,7 +242,7 @@ class DeficitRounds:
             quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
             if missing > 0:
                 book.deficit += min(rounds, -(-missing // quantum)) * quantum
-                self.ladder.shelf.changed_books.add(origin)
+                self.ladder.shelf.changes.books.add(origin)
                 entry = self.ledger.entry(origin)
                 entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
             if book.deficit >= self._front(book):

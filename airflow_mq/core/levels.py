@@ -22,8 +22,8 @@ from .paths import PathRounds
 from .priority import MARK
 from .ring import Ring
 from .service import Ladder
-from .shelf import Shelf
 from .weight import Meter, Weight
+from .working_set import WorkingSet
 
 
 class Turns:
@@ -130,12 +130,12 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
     return part
 
 
-def _owed(shelf: Shelf) -> int:
+def _owed(shelf: WorkingSet) -> int:
     """Return the parts that high owes to regular."""
     return shelf.book(MARK).deficit if shelf.own_debt is None else shelf.own_debt
 
 
-def _owe(shelf: Shelf, parts: int) -> None:
+def _owe(shelf: WorkingSet, parts: int) -> None:
     """Store the parts that high owes to regular."""
     if shelf.own_debt is not None:
         shelf.own_debt = parts
@@ -143,4 +143,4 @@ def _owe(shelf: Shelf, parts: int) -> None:
     book = shelf.book(MARK)
     if book.deficit != parts:
         book.deficit = parts
-        shelf.changed_books.add(MARK)
+        shelf.changes.books.add(MARK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .book import Book
+from .changes import Aside
 from .claims import Scales
 from .errors import (
     AlreadyProcessed,
@@ -23,8 +24,8 @@ from .outcome import Outcome, Overweight, StackLimitReached, Yield
 from .page import PROCESSED, WAITING, Page
 from .priority import told as named
 from .service import apply_outcome, mark_gone, skip_gone
-from .shelf import Aside, Shelf
 from .weight import Weight
+from .working_set import WorkingSet
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Judged:
     why: str
 
 
-def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
+def find_set_aside(shelf: WorkingSet, address: Address) -> tuple[Book, Page]:
     """Return the book and page of a message that may be executed or discarded by hand, or raise the refusal."""
     book = shelf.book(address.book)
     if book.passed_by == "paused":
@@ -65,7 +66,7 @@ def find_set_aside(shelf: Shelf, address: Address) -> tuple[Book, Page]:
 
 
 def settle_execution(
-    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
+    shelf: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
 ) -> Weight:
     """Record the outcome of an execution by hand and return its cost. Pallet: `do_execute_overweight`."""
     if isinstance(outcome, Overweight):
@@ -85,15 +86,15 @@ def settle_execution(
             "the processor reached its stack limit; retry from a call that is nested less deeply"
         )
     apply_outcome(shelf, book, page, item, outcome, used, Bounds())
-    id_ = shelf.events[-1].ids[-1]
+    id_ = shelf.changes.events[-1].ids[-1]
     shelf.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=who)
     return after_removal(shelf, book, page, item)
 
 
-def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
+def after_removal(shelf: WorkingSet, book: Book, page: Page, item: int) -> Weight:
     """Delete the set-aside record of a message, and its page if the message was its last one."""
     costs = shelf.config.costs
-    shelf.asides[Address(book.origin, page.index, item)] = None
+    shelf.changes.asides[Address(book.origin, page.index, item)] = None
     if page.is_complete and book.is_ready and page.index == book.end - 1:
         # Messages sent meanwhile went into this page, if they fitted.
         shelf.pull(book)
@@ -104,7 +105,7 @@ def after_removal(shelf: Shelf, book: Book, page: Page, item: int) -> Weight:
     return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
 
 
-def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
+def _close_hollow_window(shelf: WorkingSet, book: Book, page: Page) -> None:
     """Move the window past a removed page that was its first: a window never has a hole."""
     if page.index == book.begin and book.is_ready:
         skip_gone(shelf, book)
@@ -112,7 +113,7 @@ def _close_hollow_window(shelf: Shelf, book: Book, page: Page) -> None:
             shelf.unknit(book)
 
 
-def forget_attempts(shelf: Shelf, address: Address) -> None:
+def forget_attempts(shelf: WorkingSet, address: Address) -> None:
     """Reset the attempts of a set-aside message to zero."""
     book, page = find_set_aside(shelf, address)
     page.notes[address.index] = page.note(address.index)._replace(attempts=0)
@@ -120,7 +121,14 @@ def forget_attempts(shelf: Shelf, address: Address) -> None:
 
 
 def judge_again(
-    shelf: Shelf, address: Address, aside: Aside | None, full: Weight, who: str, why: str = "", *, weigh: bool = False
+    shelf: WorkingSet,
+    address: Address,
+    aside: Aside | None,
+    full: Weight,
+    who: str,
+    why: str = "",
+    *,
+    weigh: bool = False,
 ) -> Judged:
     """Requeue a set-aside message behind all sent messages, if it fits now.
 
@@ -149,7 +157,9 @@ def judge_again(
     return Judged(address, moved, why)
 
 
-def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None) -> None:
+def discard(
+    shelf: WorkingSet, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None
+) -> None:
     """Delete a set-aside message on the decision of a person or, if it expired, of a policy."""
     book, page = find_set_aside(shelf, address)
     name = id_ or shelf.id_of(address.book, page, address.index)
@@ -158,7 +168,7 @@ def discard(shelf: Shelf, address: Address, why: str, fate: Fate = Fate.DISCARDE
     after_removal(shelf, book, page, address.index)
 
 
-def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "") -> None:
+def reap_page(shelf: WorkingSet, origin: str, index: int, why: str = "", who: str = "") -> None:
     """Remove an old page with the messages that it still holds. Pallet: `do_reap_page`."""
     book = shelf.book(origin)
     if index >= book.begin:
@@ -182,7 +192,7 @@ def reap_page(shelf: Shelf, origin: str, index: int, why: str = "", who: str = "
     shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
 
 
-def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:
+def _record_culled(shelf: WorkingSet, book: Book, page: Page, why: str) -> None:
     """Record an event for each message that is deleted with its page."""
     if not page.remaining:
         return
@@ -192,7 +202,7 @@ def _record_culled(shelf: Shelf, book: Book, page: Page, why: str) -> None:
             shelf.emit(
                 Fate.DISCARDED, book.origin, page.index, item, message_id(payloads[item]), detail=why or "page reaped"
             )
-            shelf.asides[Address(book.origin, page.index, item)] = None
+            shelf.changes.asides[Address(book.origin, page.index, item)] = None
 
 
 def watermark(book: Book, max_stale: int) -> int:

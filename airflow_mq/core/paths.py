@@ -23,9 +23,9 @@ from .groups import SEPARATOR, groups_of, head_of
 from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
 from .priority import is_high
 from .service import Ladder
-from .shelf import Shelf
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
 from .weight import Meter, Weight
+from .working_set import WorkingSet
 
 #: Number of queues that are loaded at once.
 LOADED = 128
@@ -159,7 +159,7 @@ class PathRounds:
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""
         member = self.tree.below(path)
-        least = self.shelf.standing(path).least
+        least = self.shelf.loader.standing(path).least
         if member is None or least is None or member.state is State.OUT:
             return
         meter, stopped = Meter(least), []
@@ -209,14 +209,14 @@ class PathRounds:
             if member.is_group:
                 self._keep_group(member)
         book.deficit = queue.deficit
-        self.shelf.changed_books.add(book.origin)
+        self.shelf.changes.books.add(book.origin)
 
     def _load(self, queue: Member) -> Book:
         """Return the book of a queue; load it together with those whose turns come soon."""
         if queue.name not in self._loaded:
             soon = dict.fromkeys([queue.name, *self.tree.soon(LOADED)])
             self._loaded.update(soon)
-            self.shelf.load_books(soon)
+            self.shelf.loader.load_books(soon)
             for origin in soon:
                 if self.shelf.book(origin).is_ready:
                     self.ring.meet(origin)
@@ -224,14 +224,14 @@ class PathRounds:
         book = self.shelf.book(queue.name)
         for member in self.tree.path(queue):
             if not member.known:
-                standing = DEFAULT_STANDING if member.is_own else self.shelf.standing(member.standing_of)
+                standing = DEFAULT_STANDING if member.is_own else self.shelf.loader.standing(member.standing_of)
                 member.known, member.share = True, standing.share
                 member.meter = Meter(standing.most) if standing.most else None
         return book
 
     def _keep_group(self, group: Member) -> None:
         self.shelf.branches[group.name] = Branch(group.name, group.deficit, group.level)
-        self.shelf.changed_branches.add(group.name)
+        self.shelf.changes.branches.add(group.name)
 
     def _keep(self) -> None:
         """Store the deficits and levels of all visited groups; levels only ever fall."""
@@ -250,7 +250,7 @@ class PathRounds:
             self._keep_group(self.tree.root)
 
 
-def charge_overrun(shelf: Shelf, book: Book, parts: int) -> None:
+def charge_overrun(shelf: WorkingSet, book: Book, parts: int) -> None:
     """Charge the weight used beyond the plan when a block settles, in any deficit order."""
     if not shelf.config.paths or is_high(book.origin):
         book.deficit -= parts
@@ -259,13 +259,13 @@ def charge_overrun(shelf: Shelf, book: Book, parts: int) -> None:
         return
     if not parts:
         return
-    shelf.load_branches()
+    shelf.loader.load_branches()
     own = book.origin + SEPARATOR
     nested = own in shelf.branches
-    book.deficit -= units_of(parts, 1 if nested else shelf.standing(book.origin).share)
-    shelf.changed_books.add(book.origin)
+    book.deficit -= units_of(parts, 1 if nested else shelf.loader.standing(book.origin).share)
+    shelf.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
         branch = shelf.branches.get(path)
         if branch is not None:
-            branch.deficit -= units_of(parts, shelf.standing(path.removesuffix(SEPARATOR)).share)
-            shelf.changed_branches.add(path)
+            branch.deficit -= units_of(parts, shelf.loader.standing(path.removesuffix(SEPARATOR)).share)
+            shelf.changes.branches.add(path)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .book import Book
+from .changes import Aside
 from .events import WRONG, EventRun, Fate, with_error
 from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
 from .page import ASIDE, Page
-from .shelf import Aside, Shelf
 from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
+from .working_set import WorkingSet
 
 
 class Credit(Protocol):
@@ -72,7 +73,7 @@ class Visited:
 class Ladder:
     """One call of servicing: its working set, its meter and the bounds of message weights."""
 
-    def __init__(self, shelf: Shelf, meter: Meter, limit: Weight, attempt: Attempt) -> None:
+    def __init__(self, shelf: WorkingSet, meter: Meter, limit: Weight, attempt: Attempt) -> None:
         self.shelf = shelf
         self.meter = meter
         #: Bounds of message weights, for the ring and for the origin being visited.
@@ -133,7 +134,7 @@ class Ladder:
             if status is not PageStatus.NO_MORE:
                 break
             book.begin += 1
-            self.shelf.changed_books.add(book.origin)
+            self.shelf.changes.books.add(book.origin)
         return total, status
 
     def service_page(self, book: Book) -> tuple[int, PageStatus]:
@@ -241,7 +242,7 @@ class OneByOne:
 
 
 def apply_outcome(
-    shelf: Shelf, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
+    shelf: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
     """Record a processor's outcome: true, processed; false, set aside; None, it goes back.
 
@@ -272,28 +273,28 @@ def apply_outcome(
     return True
 
 
-def done_run(shelf: Shelf, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
+def done_run(shelf: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
     """Record that a row of messages was processed with equal outcomes."""
     count = len(weights)
     payloads = shelf.payloads(book.origin, page)[first : first + count]
     ids = message_ids(payloads)
-    shelf.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
+    shelf.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     book.message_count -= count
     book.size -= page.mark_all_processed(first, count)
     shelf.touch(book, page)
 
 
-def skip_gone(shelf: Shelf, book: Book) -> None:
+def skip_gone(shelf: WorkingSet, book: Book) -> None:
     """Move the window past pages that were settled and removed before the page in front of them."""
     while book.is_ready and shelf.page(book.origin, book.begin) is None:
         if book.begin == book.end - 1:
             # Messages sent since that page was removed open the next one.
             shelf.pull(book)
         book.begin += 1
-        shelf.changed_books.add(book.origin)
+        shelf.changes.books.add(book.origin)
 
 
-def note_loan(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+def note_loan(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Note in every page that holds a part of an item's inbox row that its bytes are lent.
 
     The process that removes such a page looks for loans. An inbox row is at most a page of messages, so it lies in at
@@ -308,7 +309,7 @@ def note_loan(shelf: Shelf, book: Book, page: Page, item: int) -> None:
             shelf.touch(book, neighbour)
 
 
-def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+def mark_gone(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Count a message as processed."""
     book.message_count -= 1
     book.size -= page.mark_processed(item)
@@ -316,14 +317,14 @@ def mark_gone(shelf: Shelf, book: Book, page: Page, item: int) -> None:
 
 
 def aside_of(
-    shelf: Shelf, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
+    shelf: WorkingSet, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
 ) -> Aside:
     """Return the record of a message that is set aside."""
     name = id_ or shelf.id_of(book.origin, page, item)
     return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
 
 
-def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
+def put_aside(shelf: WorkingSet, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
     """Set a message aside until a person or a policy decides.
 
     :param error: error of its last attempt, if its attempts are exhausted.
@@ -337,14 +338,14 @@ def put_aside(shelf: Shelf, book: Book, page: Page, item: int, aside: Aside, err
     shelf.set_aside(book, page, item, aside)
 
 
-def drop_expired(shelf: Shelf, book: Book, page: Page, item: int) -> None:
+def drop_expired(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Delete an expired message."""
     id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
     mark_gone(shelf, book, page, item)
 
 
-def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") -> bool | None:
+def went_back(shelf: WorkingSet, book: Book, page: Page, item: int, why: str = "") -> bool | None:
     """Count an attempt without an outcome; set the message aside if its attempts are exhausted."""
     config = shelf.config
     note = page.note(item)
@@ -358,24 +359,24 @@ def went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str = "") ->
     record_went_back(shelf, book, page, item, why)
     if config.backoff:
         seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
-        shelf.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
+        shelf.changes.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
         book.passed_by = "backoff"
     return None
 
 
-def record_went_back(shelf: Shelf, book: Book, page: Page, item: int, why: str) -> None:
+def record_went_back(shelf: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried and went back."""
     id_ = shelf.id_of(book.origin, page, item)
     shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 
-def remember_weight(shelf: Shelf, book: Book, page: Page, item: int, weight: Weight) -> None:
+def remember_weight(shelf: WorkingSet, book: Book, page: Page, item: int, weight: Weight) -> None:
     """Store the weight that a processor requested for a message."""
     page.notes[item] = page.note(item)._replace(weight=weight)
     shelf.touch(book, page)
 
 
-def overweight_limit(shelf: Shelf, limit: Weight) -> Weight:
+def overweight_limit(shelf: WorkingSet, limit: Weight) -> Weight:
     """Return the weight above which a message is set aside: by the ring's limit or, as configured, by this one."""
     configured = shelf.config.service_weight if shelf.config.set_aside_above == "ring" else None
     return max_message_weight(configured if configured is not None else limit, shelf.config.costs) or ZERO

@@ -35,8 +35,8 @@ from .service import (
     remember_weight,
     skip_gone,
 )
-from .shelf import Shelf
 from .weight import ZERO, Weight, total_weight
+from .working_set import WorkingSet
 
 
 class Answers:
@@ -131,7 +131,7 @@ class ClaimSettler:
     """Settler of the claims that one block has on one ring."""
 
     def __init__(
-        self, shelf: Shelf, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
+        self, shelf: WorkingSet, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
     ) -> None:
         self.shelf, self.bounds = shelf, bounds_of(shelf.config, limit)
         #: Whether the block's workers report what they begin. A message that none began was not tried.
@@ -264,7 +264,7 @@ class ClaimSettler:
         self.left.add(book.origin)
         last = self.ends.get(book.origin, (0, 0))
         if self.ordered and last > (page.index, item):
-            event = self.shelf.events[-1]
+            event = self.shelf.changes.events[-1]
             event.detail = with_untried(event.detail, *last)
 
     def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:

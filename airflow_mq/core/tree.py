@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from .book import Branch
 from .config import BLOCK_PARTS
 from .groups import ROOT, SEPARATOR, group_of, groups_of, home_of
-from .shelf import Shelf
 from .weight import Meter
+from .working_set import WorkingSet
 
 #: Unit of members' deficits: this many parts of a block. Deficits only ever fall, and must not overflow.
 GRAIN = 1 << 10
@@ -163,9 +163,9 @@ class Member:
 class Tree:
     """All ready queues in their groups."""
 
-    def __init__(self, shelf: Shelf, guaranteed: Iterable[str] = ()) -> None:
+    def __init__(self, shelf: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
         self.shelf = shelf
-        line = [(origin, deficit) for origin, deficit in shelf.line() if shelf.takes(origin)]
+        line = [(origin, deficit) for origin, deficit in shelf.loader.line() if shelf.takes(origin)]
         branches = shelf.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)

@@ -19,8 +19,8 @@ from ..core.priority import REGULAR, book_name, books_of, check_priority, is_hig
 from ..core.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
-from ..store.shelf import SqlShelf, level_of, ticket_of
 from ..store.unit import Unit
+from ..store.working_set import StoredSet, level_of, ticket_of
 from .blocks.settlement import BlockSettler
 from .sending.call import When
 from .session import RingSession
@@ -40,7 +40,7 @@ class Admin:
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             refuse_claimed_page(unit, self.ring_id, name, page)
             rules.reap_page(shelf, name, page, why, self.session.actor)
 
@@ -81,17 +81,17 @@ class Admin:
     def sweep_queue(self, origin: str) -> int:
         """Move the windows past everything: what is left waits for a person. Tell how much that is."""
         check_origin(origin)
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             names = books_of(origin) if shelf.config.high else (origin,)
             if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(shelf, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
             return sum(self._sweep(unit, shelf, name) for name in names)
 
-    def _is_in_flight(self, shelf: SqlShelf, origin: str) -> bool:
+    def _is_in_flight(self, shelf: StoredSet, origin: str) -> bool:
         shelf.book(origin)
-        return shelf.origins[origin].row.in_flight
+        return shelf.stored[origin].row.in_flight
 
-    def _sweep(self, unit: Unit, shelf: SqlShelf, name: str) -> int:
+    def _sweep(self, unit: Unit, shelf: StoredSet, name: str) -> int:
         book = shelf.book(name)
         while shelf.pull(book):
             pass
@@ -113,7 +113,7 @@ class Admin:
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
             ring = shelf.circle(name)
             found = ring.head()
@@ -156,11 +156,11 @@ class Admin:
 
     def change_ring(self, **changes: Any) -> RingConfig:
         """Set the ring differently, for everybody; checked against what is stored."""
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             config = shelf.config.changed(**changes)
             if config.heap_size != shelf.config.heap_size:
                 # What was sent before lies in pages of the old size, whether it was cut yet or not.
-                shelf.cut_everything()
+                shelf.loader.inboxes.cut_everything()
             if config.paths != shelf.config.paths:
                 self._refuse_paused_groups(unit, shelf.now)
                 # Deficits count otherwise now; nobody has used anything yet.
@@ -203,15 +203,15 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
 
 
-def _force(unit: Unit, ring: int, shelf: SqlShelf, origin: str) -> None:
+def _force(unit: Unit, ring: int, shelf: StoredSet, origin: str) -> None:
     """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
 
     Who has yet to enter the ring stands behind all others, and goes nowhere: then those before the head move.
     """
-    ticket = shelf.origins[origin].ticket
+    ticket = shelf.stored[origin].ticket
     low, top = level_of(origin)
     before, count, lowest, highest = unit.books.count(ring, ticket, low, top)
-    if before <= count - before or (not is_high(origin) and shelf.news_left()):
+    if before <= count - before or (not is_high(origin) and shelf.loader.ring.news_left()):
         moved = unit.books.before(ring, ticket, low)
         if moved:
             tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]

@@ -18,9 +18,9 @@ from ..core.judging import Exceeded
 from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..core.page import Page
 from ..core.service import Ladder, apply_outcome, aside_of, done_run, drop_expired, put_aside
-from ..core.shelf import Shelf
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
+from ..core.working_set import WorkingSet
 from .session import current_delivery
 from .values import Batch, Delivery, Facts
 
@@ -60,7 +60,7 @@ def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> Batc
     return BatchProcessor(process)
 
 
-def deliver(processor: Processor, delivery: Delivery, shelf: Shelf) -> Outcome:
+def deliver(processor: Processor, delivery: Delivery, shelf: WorkingSet) -> Outcome:
     """Call a processor, and enqueue what it sent if the message is done."""
     processor = traced(processor) if shelf.traces else processor
     mark = current_delivery.set(delivery)
@@ -91,7 +91,7 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
     return Unsupported() if gone else Yield(failures.reason_of(error))
 
 
-def checked(answer: Answer, delivery: Delivery, shelf: Shelf) -> Outcome:
+def checked(answer: Answer, delivery: Delivery, shelf: WorkingSet) -> Outcome:
     """What an answer means, and that all of it can be stored."""
     bounds = shelf.config.max_message_len, shelf.permit, shelf.config.max_headers
     delivery.sent = [check_sent(entry, *bounds) for entry in delivery.sent]
@@ -220,7 +220,7 @@ class Calling(InPlace):
         finally:
             current_delivery.reset(mark)
 
-    def _done(self, shelf: Shelf, book: Book, page: Page, stop: int, weights: list[Weight], first: int) -> int:
+    def _done(self, shelf: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int) -> int:
         """Write down the plain successes since the last time."""
         start = page.first_index
         if stop > start:
@@ -244,10 +244,9 @@ class Calling(InPlace):
             ladder.credit.refund(total)
 
 
-def _facts_of(shelf: Shelf, name: str, page: Page) -> Facts:
-    reader = getattr(shelf, "sent_at", None)
+def _facts_of(shelf: WorkingSet, name: str, page: Page) -> Facts:
     attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-    return Facts(attempts, reader(name, page) if reader else {})
+    return Facts(attempts, shelf.loader.sent_at(name, page))
 
 
 class Batching(InPlace):
@@ -266,7 +265,8 @@ class Batching(InPlace):
         shelf = ladder.shelf
         payloads = shelf.payloads(book.origin, page)[first : first + count]
         batch = Batch(
-            book.origin, payloads, page.index, first, partial(shelf.headers, book.origin, page, first, first + count),
+            book.origin, payloads, page.index, first,
+            partial(shelf.loader.headers, book.origin, page, first, first + count),
             _facts=partial(_facts_of, shelf, book.origin, page),
         )  # fmt: skip
         answers, sent = self._process(batch, shelf)
@@ -279,7 +279,7 @@ class Batching(InPlace):
             return count, None
         return self._apply(ladder, book, page, weights, answers)
 
-    def _process(self, batch: Batch, shelf: Shelf) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
+    def _process(self, batch: Batch, shelf: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
         delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:

@@ -17,7 +17,7 @@ from ..core.message import Address, check_address
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
-from ..store.shelf import SqlShelf
+from ..store.working_set import LoadOptions, StoredSet
 from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
 from .session import RingSession
@@ -57,9 +57,9 @@ class Execution:
         locked = self.session.take_lease(token, "a message executed by hand")
         try:
             with self.store.loose() as unit, renewing(self.session, token):
-                shelf = self.session.shelf(unit, locked, passes_in_flight=False)
+                shelf = self.session.shelf(unit, locked, LoadOptions(skip_in_flight=False))
                 if self.session.listeners:
-                    shelf.cut_everything()
+                    shelf.loader.inboxes.cut_everything()
                 _, page = rules.find_set_aside(shelf, address)
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 meter = Meter(limit)
@@ -69,25 +69,23 @@ class Execution:
             with self.session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
                     raise InFlight("the ring was taken over while the message was executed; look before you repeat")
-                if locked.state.version != shelf.state.version:
+                if locked.state.version != shelf.loader.state.version:
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
-                    shelf = self.session.shelf(unit, locked, passes_in_flight=False)
+                    shelf = self.session.shelf(unit, locked, LoadOptions(skip_in_flight=False))
                     shelf.book(address.book).passed_by = ""
                     shelf.post_all(sent)
                     cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
-                shelf.unit, shelf.state = unit, locked.state
-                hooks = shelf.hooks
-                shelf.save()
+                shelf.save_in(unit, locked)
         finally:
             self.session.release_lease(token)
         self.session.sweep_payloads(shelf)
-        self.session.notify(hooks)
+        self.session.notify(shelf.take_hooks())
         if refusal:
             raise refusal
         return meter.consumed.plus(cost)
 
     def _settle_execution(
-        self, shelf: SqlShelf, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
+        self, shelf: StoredSet, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
     ) -> tuple[Weight, Refused | None]:
         book, page = rules.find_set_aside(shelf, address)
         try:
@@ -95,12 +93,12 @@ class Execution:
                 shelf, book, page, address.index, outcome, used, limit, self.session.actor
             ), None
         except TemporarilyUnprocessable as error:
-            if not (keep_refusal and shelf.events):
+            if not (keep_refusal and shelf.changes.events):
                 raise
             # Nothing changed, but the event that gives the reason is kept.
             return ZERO, error
 
-    def _run(self, shelf: SqlShelf, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
+    def _run(self, shelf: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
         if not getattr(processor, "meters_itself", False):
             weight = Scales(shelf).weight(address.book, page, address.index)
             if not meter.consume(weight):

@@ -16,10 +16,10 @@ from ..core.priority import books_of
 from ..core.service import Ladder, overweight_limit
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import PLANNED, BlockRow
-from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from ..store.working_set import StoredSet
 from .blocks.blocks import Blocks
-from .blocks.plan import VIEWED, new_block
+from .blocks.plan import VIEWED, claim_rows, new_block
 from .blocks.settlement import BlockSettler, refusal
 from .inspect.reading import Footprints
 from .sending.commands import Commands
@@ -58,12 +58,11 @@ class View:
         session = self._leases.session
         session.refuse_nested()
         self._leases.settle_completed()
-        with session.try_transaction(passes_in_flight=False) as held:
+        with session.try_transaction(skip_in_flight=False, planning=True) as held:
             if held is None:
                 return None
             unit, shelf = held
             claim = self._next_claim(shelf)
-            shelf.forget_plan()
             return None if claim is None else self._write(unit, shelf, claim)
 
     def pop(self) -> ReferenceToken | None:
@@ -83,8 +82,7 @@ class View:
         while token := self.try_next():
             yield token
 
-    def _next_claim(self, shelf: SqlShelf) -> Claim | None:
-        shelf.planning = True
+    def _next_claim(self, shelf: StoredSet) -> Claim | None:
         limit = shelf.config.service_weight or UNLIMITED
         claiming = Claiming(Scales(shelf), merge=False)
         ladder = Ladder(shelf, Meter(UNLIMITED), overweight_limit(shelf, limit), claiming)
@@ -99,7 +97,7 @@ class View:
                 return claim
         return None
 
-    def _books(self, shelf: SqlShelf) -> Iterator[str]:
+    def _books(self, shelf: StoredSet) -> Iterator[str]:
         """Those that may give something, in turn: high ones first."""
         if self.origin is not None:
             for mine in books_of(self.origin) if shelf.config.high else (self.origin,):
@@ -117,14 +115,14 @@ class View:
                 if not shelf.book(name).passed_by:
                     yield name
 
-    def _write(self, unit: Unit, shelf: SqlShelf, claim: Claim) -> ReferenceToken:
+    def _write(self, unit: Unit, shelf: StoredSet, claim: Claim) -> ReferenceToken:
         session = self._leases.session
         lease = shelf.config.lease if self._lease is None else self._lease
         row = new_block(unit, session.ring_id, None, lease, shelf.now, by_hand=False, details={
             "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
             "by": session.actor,
         })  # fmt: skip
-        unit.blocks.insert(session.ring_id, row, shelf.claims([claim]))
+        unit.blocks.insert(session.ring_id, row, claim_rows([claim]))
         return self._leases.token_of(row, claim)
 
 
@@ -144,7 +142,7 @@ class _One:
         self.left = 1
 
 
-def _move_to_the_end(shelf: SqlShelf, name: str) -> None:
+def _move_to_the_end(shelf: StoredSet, name: str) -> None:
     ring = shelf.circle(name)
     if name in ring:
         ring.bump(name)
@@ -203,7 +201,7 @@ class Leases:
         mine = self.token(token)
         with self.session.snapshot() as (unit, shelf):
             page = self._leased_page(unit, shelf, mine, "fetch a message by")
-            return shelf.payload(mine.address.book, page, mine.address.index)
+            return shelf.loader.payloads.one(mine.address.book, page, mine.address.index)
 
     def fetch_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
         """What the sender said beside the message that a token leases."""
@@ -211,7 +209,7 @@ class Leases:
         with self.session.snapshot() as (unit, shelf):
             page = self._leased_page(unit, shelf, mine, "look at a message by")
             index = mine.address.index
-            return dict(shelf.headers(mine.address.book, page, index, index + 1).get(index, {}))
+            return dict(shelf.loader.headers(mine.address.book, page, index, index + 1).get(index, {}))
 
     def give_back(self, token: str | ReferenceToken) -> None:
         """Let the message that a token leases go back to its place."""
@@ -269,7 +267,7 @@ class Leases:
         if only_address(unit, row) != token.address:
             raise TokenRefused(f"this token is not that of message {token.address}; take it as it was given")
 
-    def _leased_page(self, unit: Unit, shelf: SqlShelf, token: ReferenceToken, what: str) -> Page:
+    def _leased_page(self, unit: Unit, shelf: StoredSet, token: ReferenceToken, what: str) -> Page:
         self._live(unit, token, what)
         page = shelf.page(token.address.book, token.address.page)
         assert page is not None, "what is claimed is stored"

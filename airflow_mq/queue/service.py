@@ -23,6 +23,7 @@ from ..core.outcome import Outcome
 from ..core.page import Page
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
+from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .blocks.settlement import BlockSettler
 from .servers import server_record
@@ -71,6 +72,9 @@ class InPlace:
 class Service:
     """One call of servicing in place."""
 
+    #: What the loader fetches for the call.
+    options = LoadOptions(with_payloads=True)
+
     def __init__(
         self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight,
         slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None,
@@ -97,10 +101,11 @@ class Service:
             with session.store.loose() as unit:
                 # What was looked at so far need not be looked at again by whoever comes next.
                 unit.last_id = locked.horizon - 1
-                self.shelf = session.shelf(unit, locked)
-                self.shelf.state = locked.state._replace(lease_token=self.token)
+                state = locked.state._replace(lease_token=self.token)
+                self.shelf = session.shelf(unit, locked._replace(state=state), self.options)
+                self.cache = self.shelf.loader.payloads.cache
                 if session.listeners:
-                    self.shelf.cut_everything()
+                    self.shelf.loader.inboxes.cut_everything()
                 with renewing(session, self.token):
                     yield
             self._save(last=True)
@@ -112,7 +117,6 @@ class Service:
         """Walk the ring in its order."""
         shelf, config = self.shelf, self.shelf.config
         scales = Scales(shelf, getattr(self.processor, "weigher", None))
-        shelf.wants_payloads = True
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
@@ -130,7 +134,7 @@ class Service:
 
     def met_in_flight(self) -> bool:
         """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""
-        return any(known.row.in_flight for known in self.shelf.origins.values())
+        return any(known.row.in_flight for known in self.shelf.stored.values())
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
@@ -155,7 +159,7 @@ class Service:
             self._tried + more > self.slice_messages
             or milliseconds >= self.slice_seconds * 1_000
             or time.monotonic() - self._slice_began > self.slice_seconds
-            or self.shelf.fetched > HELD
+            or self.cache.fetched > HELD
         ):
             return True
         self._tried += more
@@ -170,21 +174,14 @@ class Service:
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
         session, shelf = self.session, self.shelf
-        hooks = shelf.hooks
         with session.hold(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
                 raise TokenRefused(
                     "the ring was taken over while a message was being processed for longer than the lease; "
                     "what was answered since the last commit is not settled and will be tried again"
                 )
-            loose, shelf.unit = shelf.unit, unit
-            if locked.state.version != shelf.state.version:
-                shelf.refresh(locked.state, self.current)
-            shelf.state = locked.state
             self._count()
-            shelf.save()
-            shelf.unit, shelf.horizon, shelf.now = loose, locked.horizon, locked.now
-            shelf.state = locked.state._replace(version=locked.state.version + 1)
+            shelf.save_in(unit, locked, self.current)
             if last:
                 session.forget_old(unit, locked.now)
                 write_ledger(unit, session.ring_id, self.ledger, locked.now)
@@ -194,7 +191,7 @@ class Service:
                 unit.rings.renew_lease(session.ring_id, self.token, until)
         session.store.rest()
         session.sweep_payloads(shelf)
-        session.notify(hooks)
+        session.notify(shelf.take_hooks())
         self._tried, self._slice_began = 0, time.monotonic()
         if self.progress:
             self.progress(self.result)
@@ -214,7 +211,7 @@ class Service:
         self.session.release_lease(self.token)
 
     def _count(self) -> None:
-        for run in self.shelf.events:
+        for run in self.shelf.changes.events:
             count = len(run.ids)
             if run.fate in (Fate.PROCESSED, Fate.DECLINED):
                 self.result.processed += count

@@ -20,8 +20,8 @@ from ..core.weight import Weight
 from ..store import Store, StoreAddress, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
-from ..store.shelf import MEET_IN_ALL, SqlShelf
 from ..store.unit import Unit
+from ..store.working_set import MEET_IN_ALL, LoadOptions, Source, StoredSet, StoreLoader
 from .values import Delivery
 
 #: Called after a commit for each queue that changed, with its new footprint.
@@ -103,23 +103,24 @@ class RingSession:
 
     @contextmanager
     def transaction(
-        self, *, beside_lease: bool = False, passes_in_flight: bool = True, patience: float | None = None
-    ) -> Iterator[tuple[Unit, SqlShelf]]:
+        self, *, beside_lease: bool = False, skip_in_flight: bool = True, planning: bool = False,
+        patience: float | None = None,
+    ) -> Iterator[tuple[Unit, StoredSet]]:  # fmt: skip
         """One transaction that holds the ring; what the shelf changed is saved at its end."""
         self.refuse_nested()
         with (
             self.hold(beside_lease, patience=patience) as (unit, locked),
-            self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf,
+            self._saved(unit, locked, beside_lease, skip_in_flight, planning) as shelf,
         ):
             yield unit, shelf
         self.store.rest()
         self.sweep_payloads(shelf)
-        self.notify(shelf.hooks)
+        self.notify(shelf.take_hooks())
 
     @contextmanager
     def try_transaction(
-        self, *, beside_lease: bool = False, passes_in_flight: bool = True
-    ) -> Iterator[tuple[Unit, SqlShelf] | None]:
+        self, *, beside_lease: bool = False, skip_in_flight: bool = True, planning: bool = False
+    ) -> Iterator[tuple[Unit, StoredSet] | None]:
         """The same without ever waiting: nothing, where somebody else holds the ring at the moment."""
         self.refuse_nested()
         with ExitStack() as stack:
@@ -129,9 +130,9 @@ class RingSession:
                 yield None
                 return
             self._take(unit, locked, beside_lease, None)
-            with self._shelved(unit, locked, beside_lease, passes_in_flight) as shelf:
+            with self._saved(unit, locked, beside_lease, skip_in_flight, planning) as shelf:
                 yield unit, shelf
-        self.notify(shelf.hooks)
+        self.notify(shelf.take_hooks())
 
     def _writing_at_once(self, stack: ExitStack) -> Unit | None:
         try:
@@ -140,16 +141,17 @@ class RingSession:
             return None
 
     @contextmanager
-    def _shelved(self, unit: Unit, locked: Locked, beside_lease: bool, passes_in_flight: bool) -> Iterator[SqlShelf]:
-        """A shelf over a ring that is held; what it changed is saved."""
-        shelf = self.shelf(unit, locked, passes_in_flight)
-        shelf.beside = beside_lease and locked.state.lease_token is not None
+    def _saved(
+        self, unit: Unit, locked: Locked, beside_lease: bool, skip_in_flight: bool, planning: bool
+    ) -> Iterator[StoredSet]:
+        """Yield the working set of a ring that is held; save it at the end."""
+        beside = beside_lease and locked.state.lease_token is not None
+        options = LoadOptions(skip_in_flight=skip_in_flight)
+        shelf = self.shelf(unit, locked, options, planning=planning, beside=beside)
         if self.listeners and not beside_lease:
-            shelf.cut_everything()
+            shelf.loader.inboxes.cut_everything()
         yield shelf
-        hooks = shelf.hooks
         shelf.save()
-        shelf.hooks = hooks
 
     @contextmanager
     def hold(
@@ -212,27 +214,32 @@ class RingSession:
             return None
         return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
 
-    def shelf(self, unit: Unit, locked: Locked, passes_in_flight: bool = True) -> SqlShelf:
-        shelf = SqlShelf(
-            unit, self.ring_id, self.remember_config(locked.config), locked.state,
-            now=locked.now, horizon=locked.horizon, listening=bool(self.listeners), passes_in_flight=passes_in_flight,
+    def shelf(
+        self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False, beside: bool = False
+    ) -> StoredSet:
+        """Return the working set of an operation that holds the ring.
+
+        :param planning: the operation only claims: what it does to books and pages is not saved.
+        :param beside: another process holds the ring on lease.
+        """
+        loader = StoreLoader(Source(unit, self.ring_id), locked.state, locked.horizon, options)
+        return StoredSet(
+            self.remember_config(locked.config), locked.now, loader, planning=planning,
+            listening=bool(self.listeners), beside=beside, permit=self.permit, traces=self.traces,
         )  # fmt: skip
-        shelf.permit, shelf.traces = self.permit, self.traces
-        return shelf
 
     @contextmanager
-    def snapshot(self) -> Iterator[tuple[Unit, SqlShelf]]:
+    def snapshot(self) -> Iterator[tuple[Unit, StoredSet]]:
         """Reads of one moment, through a shelf that is never saved."""
         with self.store.reading() as unit:
             yield unit, self.fresh_shelf(unit)
 
-    def fresh_shelf(self, unit: Unit) -> SqlShelf:
-        """A shelf that only looks."""
+    def fresh_shelf(self, unit: Unit) -> StoredSet:
+        """Return a working set for looking only: it is never saved."""
         ring = unit.rings.named(self.ring)
-        shelf = SqlShelf(unit, self.ring_id, self.remember_config(ring.config), _UNKNOWN, now=ring.now, horizon=0)
-        shelf.looking = True
         unit.last_id = 0
-        return shelf
+        loader = StoreLoader(Source(unit, self.ring_id), _UNKNOWN, 0, LoadOptions(with_due=True))
+        return StoredSet(self.remember_config(ring.config), ring.now, loader)
 
     def forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
         """Let go of what a ring does not keep any longer; now and then is often enough."""
@@ -252,8 +259,8 @@ class RingSession:
         """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
         config = self.config
         while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
-            with self.transaction(passes_in_flight=False) as (_, shelf):
-                more = shelf.meet_newcomers()
+            with self.transaction(skip_in_flight=False) as (_, shelf):
+                more = shelf.loader.ring.meet_newcomers()
             self.store.rest()
             if not more:
                 return
@@ -263,10 +270,10 @@ class RingSession:
             after = unit.rings.floors(self.ring_id).look_floor - 1
             return len(unit.inbox.next_queues(self.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
-    def sweep_payloads(self, shelf: SqlShelf) -> None:
+    def sweep_payloads(self, shelf: StoredSet) -> None:
         """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""
-        if shelf.let_go_blobs:
-            shelf.let_go_blobs = False
+        if shelf.released_payloads:
+            shelf.released_payloads = False
             with suppress(StoreError, Refused):
                 sweep(self.store)
 

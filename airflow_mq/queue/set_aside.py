@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from ..core import overweight as rules
+from ..core.changes import Aside
 from ..core.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
 from ..core.events import Fate, decided
 from ..core.judging import ATTEMPTS, REASONS, SIZE, SWEPT
@@ -17,13 +18,12 @@ from ..core.overweight import Judged
 from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import LAST, books_of, told
 from ..core.service import overweight_limit
-from ..core.shelf import Aside
 from ..core.weight import Weight
 from ..store import codec
 from ..store.rows import LATEST
 from ..store.set_aside import AsideRow
-from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from ..store.working_set import StoredSet
 from .blocks.blocks import refuse_claimed_by_hand
 from .session import RingSession, limit_of
 from .values import SetAside, moment
@@ -137,7 +137,7 @@ class SetAsides:
         chosen = _chosen(addresses)
         check_text(why, "a reason")
         result = Judgement()
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             full = self._full(shelf, limit)
             self._prepare(unit, shelf, chosen)
             known = _known(unit, shelf, chosen)
@@ -163,7 +163,7 @@ class SetAsides:
         check_text(why, "a reason")
         result = Judgement()
 
-        def judge(shelf: SqlShelf, one: SetAside) -> None:
+        def judge(shelf: StoredSet, one: SetAside) -> None:
             full = self._full(shelf, limit)
             if anew:
                 rules.forget_attempts(shelf, one.address)
@@ -179,8 +179,8 @@ class SetAsides:
         """Drop set-aside messages, with a recorded reason; tell how many there were. All of one call, or none."""
         chosen = _chosen(addresses)
         _check_why(why)
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
-            shelf.fetch_pages((at.book, at.page) for at in chosen)
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+            shelf.loader.pages.fetch((at.book, at.page) for at in chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
                 rules.discard(shelf, at, decided(why, self.session.actor))
@@ -222,7 +222,7 @@ class SetAsides:
             for origin, page in pages:
                 last = Address(origin, page + 1, -1)
                 try:
-                    with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+                    with self.session.transaction(skip_in_flight=False) as (unit, shelf):
                         refuse_claimed_page(unit, self.ring_id, origin, page)
                         rules.reap_page(shelf, origin, page, why, self.session.actor)
                     reaped += 1
@@ -241,7 +241,7 @@ class SetAsides:
     def _drop(self, wanted: Wanted, fate: Fate, why: str, who: str) -> int:
         dropped: list[Address] = []
 
-        def drop(shelf: SqlShelf, one: SetAside) -> None:
+        def drop(shelf: StoredSet, one: SetAside) -> None:
             rules.discard(shelf, one.address, decided(why, who), fate, one.id)
             dropped.append(one.address)
 
@@ -250,7 +250,7 @@ class SetAsides:
         return len(dropped)
 
     def _each(
-        self, wanted: Wanted, act: Callable[[SqlShelf, SetAside], None], means: Callable[[SetAside], bool]
+        self, wanted: Wanted, act: Callable[[StoredSet, SetAside], None], means: Callable[[SetAside], bool]
     ) -> Iterator[tuple[Address, Refused]]:
         """Decide about all that are meant, some hundred in a transaction; tell which refused, and why."""
         after: Address | None = None
@@ -261,7 +261,7 @@ class SetAsides:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
-            with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+            with self.session.transaction(skip_in_flight=False) as (unit, shelf):
                 chosen = [one for one in found if means(one)]
                 self._prepare(unit, shelf, [one.address for one in chosen])
                 for one in chosen:
@@ -277,14 +277,14 @@ class SetAsides:
             if len(found) < AT_ONCE:
                 return
 
-    def _prepare(self, unit: Unit, shelf: SqlShelf, addresses: Sequence[Address]) -> None:
+    def _prepare(self, unit: Unit, shelf: StoredSet, addresses: Sequence[Address]) -> None:
         """Fetch what deciding about these will need, in a few statements."""
         keys = list(dict.fromkeys((at.book, at.page) for at in addresses))
-        shelf.fetch_pages(keys)
-        shelf.fetch_payloads((origin, page) for origin, at in keys if (page := shelf.pages.get((origin, at))))
-        shelf.arrivals(at for at in addresses if _is_there(shelf, at))
+        shelf.loader.pages.fetch(keys)
+        shelf.loader.payloads.fetch((origin, page) for origin, at in keys if (page := shelf.pages.get((origin, at))))
+        shelf.loader.pages.arrivals(at for at in addresses if _is_there(shelf, at))
 
-    def _full(self, shelf: SqlShelf, limit: Weight | None) -> Weight:
+    def _full(self, shelf: StoredSet, limit: Weight | None) -> Weight:
         """What a full block leaves for a message."""
         return overweight_limit(shelf, limit_of(shelf.config, limit, "by which to judge"))
 
@@ -317,7 +317,7 @@ def _sort(result: Judgement, judged: Judged) -> None:
     (result.stayed if judged.moved is None else result.moved).append(judged)
 
 
-def _is_there(shelf: SqlShelf, at: Address) -> bool:
+def _is_there(shelf: StoredSet, at: Address) -> bool:
     page = shelf.pages.get((at.book, at.page))
     return page is not None and at.index < len(page.lengths)
 
@@ -331,7 +331,7 @@ def _aside(one: SetAside) -> Aside | None:
 # Finding them: what blocks set aside has a row each; what was swept is told by its pages.
 
 
-def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
+def _found(unit: Unit, shelf: StoredSet, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
     if wanted.error is None:
         return _found_there(unit, shelf, wanted, after, limit)
     found: list[SetAside] = []
@@ -344,7 +344,7 @@ def _found(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, l
     return found[:limit]
 
 
-def _with_errors(unit: Unit, shelf: SqlShelf, some: Sequence[SetAside]) -> list[SetAside]:
+def _with_errors(unit: Unit, shelf: StoredSet, some: Sequence[SetAside]) -> list[SetAside]:
     """Return these messages with the last error of each that was tried too often."""
     settled = {
         (one.address.book, (one.at - _EPOCH) // _MICROSECOND) for one in some if one.reason == ATTEMPTS and one.at
@@ -372,7 +372,7 @@ def _errors_at(unit: Unit, ring: int, book: str, at: int) -> dict[Address, str]:
     return errors
 
 
-def _found_there(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
+def _found_there(unit: Unit, shelf: StoredSet, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
     if wanted.origin is None:
         return _found_in(unit, shelf, wanted, ("", LAST), after, limit)
     found: list[SetAside] = []
@@ -383,7 +383,7 @@ def _found_there(unit: Unit, shelf: SqlShelf, wanted: Wanted, after: Address | N
 
 
 def _found_in(
-    unit: Unit, shelf: SqlShelf, wanted: Wanted, books: tuple[str, str], after: Address | None, limit: int
+    unit: Unit, shelf: StoredSet, wanted: Wanted, books: tuple[str, str], after: Address | None, limit: int
 ) -> list[SetAside]:
     """What is meant of the books with these names, and of those between."""
     start = after if after is not None and after.book >= books[0] else Address(books[0], 0, -1)
@@ -401,7 +401,7 @@ def _found_in(
     return found[:limit]
 
 
-def _known(unit: Unit, shelf: SqlShelf, chosen: Sequence[Address]) -> dict[Address, Aside]:
+def _known(unit: Unit, shelf: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:
     """Why these were set aside."""
     pages = list(dict.fromkeys((at.book, at.page) for at in chosen))
     rows = unit.set_aside.of_pages(shelf.ring_id, pages)
@@ -422,13 +422,13 @@ def _set_aside(now: int, row: AsideRow) -> SetAside:
     )  # fmt: skip
 
 
-def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, last: str, start: Address, limit: int) -> list[SetAside]:
+def _swept(unit: Unit, shelf: StoredSet, wanted: Wanted, last: str, start: Address, limit: int) -> list[SetAside]:
     found: list[SetAside] = []
     origin, page, before = start.book, start.page, wanted.before(shelf.now)
     while len(found) < limit:
         rows = unit.pages.swept(shelf.ring_id, origin, page, last, 64)
-        swept = [one for its in shelf.keep(rows) for one in _left_behind(shelf, *its) if one > start]
-        arrivals = shelf.arrivals(swept)
+        swept = [one for its in shelf.loader.pages.keep(rows) for one in _left_behind(shelf, *its) if one > start]
+        arrivals = shelf.loader.pages.arrivals(swept)
         for one in swept:
             arrival, its_page = arrivals.get(one), shelf.pages[one.book, one.page]
             assert its_page is not None
@@ -444,7 +444,7 @@ def _swept(unit: Unit, shelf: SqlShelf, wanted: Wanted, last: str, start: Addres
     return found
 
 
-def _left_behind(shelf: SqlShelf, origin: str, page: Page) -> Iterator[Address]:
+def _left_behind(shelf: StoredSet, origin: str, page: Page) -> Iterator[Address]:
     if page.index < shelf.book(origin).begin:
         for item, mark in enumerate(page.marks):
             if mark not in (PROCESSED, ASIDE):

@@ -15,9 +15,9 @@ from ..core.message import Address, check_origin, message_id, message_ids
 from ..core.outcome import DONE, Mark, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
-from ..core.shelf import Shelf
 from ..core.taking import OriginPatterns
 from ..core.weight import ZERO, Meter, Weight, total_weight
+from ..core.working_set import WorkingSet
 
 _LAST_MOMENT = 253_402_300_799_000_000
 
@@ -40,7 +40,7 @@ class Delivery:
     __slots__ = ("_page", "_shelf", "book", "index", "meter", "payload", "sent")
 
     def __init__(
-        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: Shelf | None = None
+        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: WorkingSet | None = None
     ) -> None:
         self.book = book
         self.payload = payload
@@ -84,8 +84,8 @@ class Delivery:
     @property
     def sent_at(self) -> datetime | None:
         """Time at which the message was enqueued; none where the same service enqueues and processes it."""
-        reader = getattr(self._shelf, "sent_at", None)
-        sent = reader(self.book, self._page).get(self.index) if reader else None
+        known = {} if self._shelf is None else self._shelf.loader.sent_at(self.book, self._page)
+        sent = known.get(self.index)
         return None if sent is None else moment(sent)
 
     @property
@@ -93,7 +93,7 @@ class Delivery:
         """What its sender said beside the payload."""
         if self._shelf is None:
             return {}
-        return self._shelf.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
+        return self._shelf.loader.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
 
     @property
     def address(self) -> Address:
@@ -117,11 +117,9 @@ class Delivery:
         """
         if not isinstance(self.payload, Reference):
             return BytesIO(self.payload)
-        opener = getattr(self._shelf, "open_blob", None)
-        if opener is None:
+        if self._shelf is None:
             raise BlobMissing(self.payload.hash)
-        opened: IO[bytes] = opener(self.payload)
-        return opened
+        return self._shelf.loader.open_blob(self.payload)
 
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"

@@ -1,4 +1,4 @@
-"""What all ways of servicing share: the walk in a ring's order, its page of the ledger, the hold on the ring."""
+"""Parts that all ways of servicing share: the walk in a ring's order, its ledger page, the renewal of the lease."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..core.priority import origin_of, priority_of, queue_name
 from ..core.service import Ladder
 from ..store import codec
 from ..store.rows import BlockRow
-from ..store.shelf import SqlShelf
 from ..store.unit import Unit
+from ..store.working_set import StoredSet
 from ..ticker import Ticker
 from ..words import many
 from .session import SERVICE_LEASE, RingSession
@@ -27,14 +27,14 @@ log = logging.getLogger("airflow_mq.service")
 NAMED = 5
 
 
-def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: SqlShelf) -> bytes | None:
-    """Service in a ring's order; tell the seed, where there was one."""
+def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: StoredSet) -> bytes | None:
+    """Service in a ring's order; return the seed of a shuffled order."""
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
     guaranteed: list[str] = []
     if order == "deficit":
-        names = shelf.unit.books.guaranteed(shelf.ring_id)
+        names = shelf.loader.source.guaranteed()
         guaranteed = [name for name in names if shelf.takes(name) or shelf.config.paths]
-        shelf.load_books(guaranteed)
+        shelf.loader.load_books(guaranteed)
     if shelf.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)
     elif seed is not None:
@@ -65,7 +65,7 @@ def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> Non
 
 
 def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRow | None = None) -> None:
-    """Keep what was offered and granted; a round in which nobody was ready leaves no page.
+    """Store the offered and granted weights; a round without a ready queue leaves no page.
 
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
@@ -76,7 +76,7 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
 
 
 def renewing(session: RingSession, token: bytes) -> Ticker:
-    """Return a context in which a thread renews the hold on the ring."""
+    """Return a context in which a thread renews the lease of the ring."""
 
     def renew() -> float:
         try:

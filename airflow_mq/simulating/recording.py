@@ -24,7 +24,7 @@ from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
 from ..queue.inspect.reading import SEQ_BITS, all_origins, ledger_pages
-from ..store.shelf import SqlShelf
+from ..store.working_set import StoredSet
 from .scenario import Arrival, Scenario
 
 #: Fates of messages that a block had room for.
@@ -104,7 +104,7 @@ def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
     return first
 
 
-def _waiting(shelf: SqlShelf, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
+def _waiting(shelf: StoredSet, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
     """Yield the waiting and claimed messages of a queue, each before the block planned next after it was sent."""
     book = shelf.book(origin)
     while shelf.pull(book):
@@ -128,12 +128,12 @@ def _mails(page: Page) -> Iterator[int]:
             yield part.mail
 
 
-def _standings(shelf: SqlShelf, origins: Sequence[str]) -> dict[str, Standing]:
+def _standings(shelf: StoredSet, origins: Sequence[str]) -> dict[str, Standing]:
     if not shelf.config.paths:
         found = {origin: shelf.book(origin).standing for origin in origins}
     else:
         names = {name for origin in origins for name in (origin, *names_above(origin))}
-        found = {name: shelf.standing(name) for name in sorted(names)}
+        found = {name: shelf.loader.standing(name) for name in sorted(names)}
     return {origin: standing for origin, standing in found.items() if standing != DEFAULT_STANDING}
 
 

@@ -144,7 +144,7 @@ def _simulate(scenario: Scenario, policy: Policy, report: Callable[[float], None
             report((number - 1) / scenario.blocks)
             arrivals = run.arriving(number)
             if arrivals:
-                future.unit.arrive(row for arrival in arrivals for row in rows_of(arrival, config))
+                future.overlay.arrive(row for arrival in arrivals for row in rows_of(arrival, config))
             run.note(future.step(scenario.block_seed(number)))
     return run.simulated(policy, standings)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.changes import Posted
 from ..core.events import EventRun, Fate, with_arrival
 from ..core.message import Address
-from ..core.page import Note
+from ..core.page import NO_NOTE
 from . import codec
 from .inbox import blob_attributes
 from .rows import Arrival
@@ -17,24 +18,17 @@ from .rows import Arrival
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Said(NamedTuple):
-    """Attributes of a message beside its bytes."""
-
-    note: Note
-    headers: Mapping[str, str]
-    sent_at: int
-
-    def row(self, id_: int, origin: str, payload: bytes) -> tuple[int, str, int, bytes, bytes, int]:
-        """Return the message as an inbox row."""
-        note = self.note
-        said: dict[str, Any] = {
-            "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": note.arrived,
-            "headers": dict(self.headers),
-        }  # fmt: skip
-        kept = {name: value for name, value in said.items() if value}
-        plain = {**({"each": {"0": kept}} if kept else {}), **blob_attributes([payload])}
-        attributes = codec.write_json(plain) if plain else b""
-        return id_, origin, len(payload), attributes, bytes(payload), self.sent_at
+def rejoined_row(id_: int, posted: Posted) -> tuple[int, str, int, bytes, bytes, int]:
+    """Return the inbox row of a message that comes with more than its bytes."""
+    note, origin, payload = posted.note or NO_NOTE, posted.origin, posted.payload
+    facts: dict[str, Any] = {
+        "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": note.arrived,
+        "headers": dict(posted.headers),
+    }  # fmt: skip
+    kept = {name: value for name, value in facts.items() if value}
+    plain = {**({"each": {"0": kept}} if kept else {}), **blob_attributes([payload])}
+    attributes = codec.write_json(plain) if plain else b""
+    return id_, origin, len(payload), attributes, bytes(payload), posted.sent_at or 0
 
 
 def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..core.changes import Aside
 from ..core.message import Address
-from ..core.shelf import Aside
 from . import codec
 from .primitives import Repository
 from .rows import LATEST, Arrival

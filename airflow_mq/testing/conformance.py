@@ -236,14 +236,14 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
     books: dict[str, Any] = {}
     with queue.session.snapshot() as (unit, shelf):
         origins = list(all_origins(unit, queue.session.ring_id))
-        shelf.look_at(origins)
+        shelf.loader.inboxes.look_at(origins)
         for origin in origins:
             book = shelf.book(origin)
             while shelf.pull(book):
                 pass
         # All stored pages of any age, in one statement.
         stored = unit.pages.between(queue.session.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
-        list(shelf.keep(stored))
+        list(shelf.loader.pages.keep(stored))
         for origin in origins:
             book = shelf.book(origin)
             pages = {index: page for (name, index), page in shelf.pages.items() if name == origin and page}

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
-from airflow_mq.store.shelf import ring as ring_of_shelf
+from airflow_mq.store.working_set import ring as ring_of_shelf
 from airflow_mq.testing.conformance import observe
 from tests.concurrency.test_late import send
 

@@ -1,16 +1,19 @@
-"""A shelf without any database, and a scene on it: small words for messages, a check at the end."""
+"""A working set without any database, and a scene on it: small words for messages, a check at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 from airflow_mq.core import orders
+from airflow_mq.core.blob import Reference
 from airflow_mq.core.book import Book, Standing
+from airflow_mq.core.changes import Changes, Posted
 from airflow_mq.core.claims import Claim, Claiming, Scales
 from airflow_mq.core.config import RingConfig
 from airflow_mq.core.deficit import DeficitRounds
+from airflow_mq.core.errors import BlobMissing
 from airflow_mq.core.events import Event
 from airflow_mq.core.invariants import check_book
 from airflow_mq.core.message import Address
@@ -19,57 +22,94 @@ from airflow_mq.core.overweight import find_set_aside, settle_execution
 from airflow_mq.core.page import Mail, Note, Page
 from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
 from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
-from airflow_mq.core.shelf import Shelf
 from airflow_mq.core.weigher import LinearWeigher
 from airflow_mq.core.weight import UNLIMITED, Meter, Weight
+from airflow_mq.core.working_set import WorkingSet
 
 
-class MemoryShelf(Shelf):
-    """Everything in memory; nothing is fetched and nothing is saved."""
+class MemoryLoader:
+    """A loader that has nothing to fetch: all is in memory."""
 
-    def __init__(self, config: RingConfig, now: int = 1_000_000) -> None:
-        super().__init__(config, now, listening=True)
-        self.mail: dict[str, list[Mail]] = {}
+    def __init__(self) -> None:
+        self.inboxes: dict[str, list[Mail]] = {}
         self.heaps: dict[int, list[bytes]] = {}
 
-    def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
-        """Enqueue a call, and cut it at once."""
-        mail = Mail(len(self.heaps) + 1, [len(payload) for payload in payloads], notes or {})
-        self.heaps[mail.id] = list(payloads)
-        self.mail.setdefault(origin, []).append(mail)
-        while self.pull(self.book(origin)):
-            pass
+    def attach(self, working_set: WorkingSet) -> None:
+        self.working_set = working_set
 
     def more_ready(self) -> list[str]:
         return []
 
-    def fetch_book(self, origin: str) -> Book:
-        return Book(origin)
+    def more_high(self) -> list[str]:
+        return []
 
-    def fetch_page(self, origin: str, index: int) -> Page | None:
-        return None
+    def load_books(self, origins: Iterable[str]) -> None:
+        for origin in origins:
+            self.working_set.books.setdefault(origin, Book(origin))
 
-    def next_mail(self, origin: str) -> Mail | None:
-        waiting = self.mail.get(origin)
-        return waiting.pop(0) if waiting else None
+    def load_page(self, origin: str, index: int) -> None:
+        return
 
-    def payloads(self, origin: str, page: Page) -> list[bytes]:
-        return [self.heaps[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)]
+    def load_payloads(self, origin: str, page: Page) -> None:
+        page.payloads = [
+            self.heaps[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)
+        ]
+        page.resolved = len(page.slices)
 
     def headers(
         self, origin: str, page: Page, first: int = 0, stop: int | None = None
     ) -> Mapping[int, Mapping[str, str]]:
         return {}
 
-    def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.send(origin, [payload])
+    def next_mail(self, origin: str) -> Mail | None:
+        waiting = self.inboxes.get(origin)
+        return waiting.pop(0) if waiting else None
 
-    def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
-        note = page.note(item)._replace(weight=weight)
-        self.send(book.origin, [self.payloads(book.origin, page)[item]], {0: note})
-        last = self.page(book.origin, book.end - 1)
-        assert last is not None
-        return Address(book.origin, last.index, len(last.lengths) - 1)
+    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
+        return [], []
+
+    def ticket_for(self, origin: str, mail: int) -> int | None:
+        return None
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        return {}
+
+    def open_blob(self, reference: Reference) -> IO[bytes]:
+        raise BlobMissing(reference.hash)
+
+    def load_branches(self) -> None:
+        return
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        self.keep(posted.origin, posted.mail(id_), [posted.payload])
+
+    def keep(self, origin: str, mail: Mail, payloads: list[bytes]) -> None:
+        self.heaps[mail.id] = payloads
+        self.inboxes.setdefault(origin, []).append(mail)
+
+    def arrival(self, address: Address) -> tuple[int, int | None]:
+        return self.working_set.now, None
+
+    def line(self) -> list[tuple[str, int]]:
+        return [(origin, self.working_set.book(origin).deficit) for origin in self.working_set.ring]
+
+    def standing(self, name: str) -> Standing:
+        return self.working_set.book(name).standing
+
+
+class MemorySet(WorkingSet):
+    """Everything in memory; nothing is fetched and nothing is saved."""
+
+    loader: MemoryLoader
+
+    def __init__(self, config: RingConfig, now: int = 1_000_000) -> None:
+        super().__init__(config, now, MemoryLoader(), listening=True)
+
+    def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
+        """Enqueue a call, and cut it at once."""
+        mail = Mail(len(self.loader.heaps) + 1, [len(payload) for payload in payloads], notes or {})
+        self.loader.keep(origin, mail, list(payloads))
+        self.pull_all(self.book(origin))
 
 
 #: What the words of a message mean to its processor.
@@ -83,14 +123,14 @@ SMALL = RingConfig(
 
 
 class Scene:
-    """What a test sees: a queue, a processor that remembers, and a check at the end.
+    """A queue, a processor that remembers, and a check at the end.
 
     A message is a word: `weight=4` needs that much time, `yield`, `bad`, `stack` and `failure`
     are answers; anything else is done at a weight of 1.
     """
 
     def __init__(self, **settings: Any) -> None:
-        self.shelf = MemoryShelf(replace(SMALL, **settings))
+        self.shelf = MemorySet(replace(SMALL, **settings))
         #: What was tried, and what of it was done.
         self.seen: list[str] = []
         self.done: list[str] = []
@@ -141,9 +181,7 @@ class Scene:
             for key, page in shelf.pages.items() if page
         }  # fmt: skip
         order = [origin for origin in self.ring()]
-        shelf.planning = True
         self._walk(self._ladder(Meter(Weight(time, size)), claiming), orders.Ledger())
-        shelf.planning = False
         for origin, values in kept.items():
             shelf.books[origin].__dict__.update({**values, "deficit": shelf.books[origin].deficit})
         for key, (page, first, marks, remaining, remaining_size) in pages.items():
@@ -157,12 +195,13 @@ class Scene:
         for origin in order:
             if origin not in shelf.ring:
                 shelf.ring.knit(origin)
-        shelf.forget_changes()
+        shelf.changes = Changes()
+        shelf.take_hooks()
         self.check()
         return [claim for claim in claiming.claims if any(run.count or run.closed for run in claim.runs)]
 
     def settle(self, claims: Sequence[Claim], *, silent: Sequence[str] = ()) -> Settlement:
-        """Answer as the words say, but for those that nobody answers."""
+        """Answer by the words; leave those in `silent` without an answer."""
         settler, total = ClaimSettler(self.shelf, overweight_limit(self.shelf, UNLIMITED)), Settlement()
         for claim in claims:
             answers = Answers()
@@ -217,7 +256,7 @@ class Scene:
         return [f"{event.name} {event.origin}:{event.page}:{event.index}" for event in self.events()]
 
     def events(self) -> list[Event]:
-        return [event for run in self.shelf.events for event in run.unroll()]
+        return [event for run in self.shelf.changes.events for event in run.unroll()]
 
     def footprint(self, origin: str) -> tuple[int, int, int, int]:
         one = self.shelf.book(origin).footprint

@@ -147,7 +147,7 @@ def test_backoff_doubles_up_to_the_most() -> None:
     waits = []
     for _ in range(4):
         scene.service()
-        waits.append((scene.shelf.waits["a"] - scene.shelf.now) / 1_000_000)
+        waits.append((scene.shelf.changes.waits["a"] - scene.shelf.now) / 1_000_000)
         scene.shelf.book("a").passed_by = ""
     assert waits == [2.0, 4.0, 5.0, 5.0]
 
@@ -198,7 +198,7 @@ def test_a_message_above_its_origins_most_is_overweight() -> None:
     scene.enqueue("a", "weight=6", *["x"] * 10)
     scene.service()
     assert scene.told()[0] == "OverweightEnqueued a:0:0"
-    (aside,) = scene.shelf.asides.values()
+    (aside,) = scene.shelf.changes.asides.values()
     assert aside is not None and aside.limit == Weight(5, 100)
     assert scene.done.count("x") == 5
 

@@ -35,7 +35,7 @@ from airflow_mq.core.errors import (
     TemporarilyUnprocessable,
     UnknownRing,
 )
-from airflow_mq.store.shelf import ring as ring_of_shelf
+from airflow_mq.store.working_set import ring as ring_of_shelf
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, serve, told
 

@@ -12,8 +12,7 @@ from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import Busy
 from airflow_mq.queue import session
 from airflow_mq.queue.inspect import forecast as foreseeing
-from airflow_mq.store.shelf import SqlShelf
-from airflow_mq.store.shelf import ring as shelf_ring
+from airflow_mq.store.working_set import ring as ring_loader
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker
 
@@ -39,7 +38,7 @@ def story(queue: MessageQueue, chance: random.Random, at_once: list[int]) -> lis
         limit = Weight(chance.choice([1, 5, 20, 1_000]), 1 << 20)
         act = chance.randrange(5)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shelf_ring, "MEET_AT_ONCE", at_once[step % len(at_once)])
+            patch.setattr(ring_loader, "MEET_AT_ONCE", at_once[step % len(at_once)])
             if act < 3:
                 block = queue.blocks.plan(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
                 told.append([(claim.origin, claim.messages) for claim in block.claims])
@@ -108,27 +107,27 @@ def test_a_plan_meets_no_more_newcomers_than_it_needs(make_queue: Maker) -> None
     queue.blocks.release(block)
     with queue.store.reading() as unit:
         met = unit.rows("all_books", ring=queue.session.ring_id, after="", limit=100_000)
-    assert len(met) <= 2 * shelf_ring.MEET_AT_ONCE
+    assert len(met) <= 2 * ring_loader.MEET_AT_ONCE
 
 
 @pytest.mark.parametrize("kind", ["shuffle", "paths"])
 def test_newcomers_of_a_ring_that_is_looked_at_as_a_whole_enter_it_in_bounded_transactions(
     kind: str, make_queue: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf_ring, "MEET_AT_ONCE", 10)
+    monkeypatch.setattr(ring_loader, "MEET_AT_ONCE", 10)
     monkeypatch.setattr(session, "MEET_IN_ALL", 30)
     queue = make_queue(**KINDS[kind])
     names = [f"g/o{number:03}" for number in range(200)]
     queue.enqueue_messages([(name, b"x") for name in names])
     met: list[int] = []
-    real = SqlShelf.meet_newcomers
+    real = ring_loader.RingLoader.meet_newcomers
 
-    def counted(shelf: SqlShelf) -> bool:
-        more = real(shelf, 30)
-        met.append(len(shelf.books))
+    def counted(loader: ring_loader.RingLoader) -> bool:
+        more = real(loader, 30)
+        met.append(len(loader.working_set.books))
         return more
 
-    monkeypatch.setattr(SqlShelf, "meet_newcomers", counted)
+    monkeypatch.setattr(ring_loader.RingLoader, "meet_newcomers", counted)
     block = queue.blocks.plan(seed=b"seed")
     assert block.messages == 200
     assert len(met) >= 6 and max(met) <= 40

@@ -323,7 +323,7 @@ def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: Mess
 
     queue.service_queues(process)
     with queue.session.snapshot() as (_, shelf):
-        shelf.load_branches()
+        shelf.loader.load_branches()
         charged = {path: -branch.deficit / 2**30 for path, branch in shelf.branches.items()}
     # Twelve of the service, one that was planned and twelve beyond it: a group has its own, and what its sibling has not.
     assert sum(charged[path] for path in ("a/", "b/")) == pytest.approx(25 / 12, rel=0.01)

@@ -13,7 +13,7 @@ from airflow_mq.core.errors import StoreCorrupt
 from airflow_mq.queue.values import Report
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store.postgres import PostgresUnit
-from airflow_mq.store.shelf.inbox import Cut, Inbox
+from airflow_mq.store.working_set.inbox import Cut, Inbox
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from airflow_mq.store.postgres import horizon_of
 from airflow_mq.store.rows import MailRow
-from airflow_mq.store.shelf.inbox import Cut, Inbox
+from airflow_mq.store.working_set.inbox import Cut, Inbox
 
 #: The step of an actor that has nothing left to do.
 ENDED = -1

@@ -30,7 +30,7 @@ from ...store.rows import RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ..session import RingSession
 from ..values import Batch, Facts, Report, Serviced, moment
-from .plan import Planned, Planner, claims_of, new_block, planned_under
+from .plan import Planned, Planner, claim_rows, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
 from .settlement import STATES, BlockSettler, refusal
 
@@ -219,7 +219,7 @@ class Blocks:
         check_address(address)
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
                 return self._block(*known)
@@ -230,7 +230,7 @@ class Blocks:
             row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.session.actor,
             })  # fmt: skip
-            unit.blocks.insert(self.ring_id, row, shelf.claims([claim]))
+            unit.blocks.insert(self.ring_id, row, claim_rows([claim]))
             return self._block(row, [claim])
 
     # Reading a block.
@@ -249,7 +249,7 @@ class Blocks:
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
             with self.session.snapshot() as (_, shelf):
-                shelf.fetch_pages([(origin, run.page) for origin, run in runs[:256]])
+                shelf.loader.pages.fetch([(origin, run.page) for origin, run in runs[:256]])
                 now: list[tuple[str, ClaimRun, Page]] = []
                 later, size = [], 0
                 for origin, run in runs:
@@ -259,9 +259,9 @@ class Blocks:
                         size += page.held(run.first, run.first + run.count)
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
-                shelf.fetch_payloads((origin, page) for origin, _, page in now)
-                headers = [shelf.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
-                sent = shelf.sent_of((origin, page) for origin, _, page in now)
+                shelf.loader.payloads.fetch((origin, page) for origin, _, page in now)
+                headers = [shelf.loader.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
+                sent = shelf.loader.payloads.sent_of((origin, page) for origin, _, page in now)
                 scales = Scales(shelf)
             for (origin, run, page), said in zip(now, headers):
                 attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}

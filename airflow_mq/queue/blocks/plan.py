@@ -1,9 +1,9 @@
-"""One plan: the ladder claims what fits, and one short write keeps the claims."""
+"""Plan of a block: a walk claims the messages that fit, and one short transaction stores the claims."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.claims import Claim, Claiming, Scales
@@ -15,25 +15,25 @@ from ...core.weigher import WeighPayloads
 from ...core.weight import ZERO, Meter, Weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import LoadOptions, StoredSet
 from ..servers import server_record, servers_of
 from ..session import RingSession, limit_of
 from ..walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
-#: The order of a block that is one message on lease to who has its token.
+#: The order of a block that is one message on lease, held by a token.
 VIEWED = "view"
 
 
 class Planned(NamedTuple):
-    """A block as it was written, and what it holds."""
+    """A block as it was written, and its claims."""
 
     row: BlockRow
     claims: Sequence[Claim]
 
 
 class Planner:
-    """One plan: the ladder with a weigher, then one short write."""
+    """One plan: a walk with a weigher, then one short write."""
 
     def __init__(
         self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
@@ -44,69 +44,65 @@ class Planner:
         self.session, self.key, self.lease, self.weigher, self.seed = session, key, lease, weigher, seed
         self.patterns = patterns
         self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
-        #: What high messages of a block of these origins owe to regular ones; none: it is to be looked up.
+        #: The debt of high messages of these origins to regular ones; None until it is looked up.
         self.debt: int | None = None
         self.meter = Meter(limit_of(session.config, limit, "what the block may cost"))
 
     def plan_at_once(self) -> Planned:
-        """The ring's own weigher: everything in one transaction."""
-        with self.session.transaction(passes_in_flight=False) as (unit, shelf):
+        """Plan with the ring's own weigher, in one transaction."""
+        with self.session.transaction(skip_in_flight=False, planning=True) as (unit, shelf):
             twin = planned_under(unit, self.session.ring_id, self.key)
             if twin is not None:
                 return twin
-            self.walk(shelf)
+            self.walk(shelf, unit)
             return self._write(unit, shelf)
 
     def plan_holding(self) -> Planned:
-        """A weigher of the user's: it runs while the ring is held on lease, outside of any transaction."""
+        """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
         session, token = self.session, secrets.token_bytes(16)
         locked = session.take_lease(token, "planned")
         try:
             with session.store.loose() as unit, renewing(session, token):
-                shelf = session.shelf(unit, locked, passes_in_flight=False)
-                self.walk(shelf)
+                shelf = session.shelf(unit, locked, LoadOptions(skip_in_flight=False), planning=True)
+                self.walk(shelf, unit)
             with session.hold(token=token) as (unit, locked):
-                if locked.state.lease_token != token or locked.state.version != shelf.state.version:
+                if locked.state.lease_token != token or locked.state.version != shelf.loader.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
-                shelf.unit, shelf.state = unit, locked.state
-                planned, hooks = self._write(unit, shelf), shelf.hooks
-                shelf.save()
-            session.notify(hooks)
+                planned = self._write(unit, shelf)
+                shelf.save_in(unit, locked)
+            session.notify(shelf.take_hooks())
             return planned
         finally:
             session.release_lease(token)
 
-    def walk(self, shelf: SqlShelf) -> None:
-        """Claim what fits, in the ring's order; what lies on the shelf is as before then."""
+    def walk(self, shelf: StoredSet, unit: Unit) -> None:
+        """Claim what fits, in the ring's order."""
         config = shelf.config
-        shelf.planning = True
         if self.patterns is not None:
-            shelf.only(self.patterns)
-            shelf.own_debt = self._debt(shelf) if config.high else None
+            shelf.only(self.patterns, self._debt(unit) if config.high else None)
         self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
         self.ledger = Ledger()
         ladder = self.ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
         ladder.most_queues = config.max_block_queues
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
-        shelf.forget_plan()
         if shelf.own_debt is not None:
             self.debt = self.server["debt"] = shelf.own_debt
 
-    def _debt(self, shelf: SqlShelf) -> int:
+    def _debt(self, unit: Unit) -> int:
         """Return what high messages owe to regular ones, by the latest block of this server."""
         if self.debt is None:
-            servers = servers_of(shelf.unit, shelf.ring_id)
+            servers = servers_of(unit, self.session.ring_id)
             self.debt = next((one.debt for one in servers if one.name == self.server["name"]), 0)
         return self.debt
 
     def held(self) -> tuple[list[Claim], Weight, Weight]:
-        """What the walk came to: the claims, what is planned for them, and what servicing itself costs."""
+        """Return the claims of the walk, their planned weight, and the weight of servicing itself."""
         for claim in self.claiming.claims:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
-        # A queue that was only looked at, because its next message did not fit, is not in flight.
+        # A queue whose next message did not fit is not in flight.
         claims = [claim for claim in self.claiming.claims if claim.runs]
         planned = ZERO
         for claim in claims:
@@ -114,7 +110,7 @@ class Planner:
         consumed = self.meter.consumed
         return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
 
-    def _write(self, unit: Unit, shelf: SqlShelf) -> Planned:
+    def _write(self, unit: Unit, shelf: StoredSet) -> Planned:
         claims, planned, overhead = self.held()
         messages = sum(claim.messages for claim in claims)
         row = new_block(unit, self.session.ring_id, self.key, self.lease, shelf.now, by_hand=False, details={
@@ -123,7 +119,7 @@ class Planner:
             **({"seed": self.seed.hex()} if self.seed else {}),
             **({"reports_begin": True} if self.reports_begin else {}),
         })  # fmt: skip
-        unit.blocks.insert(self.session.ring_id, row, shelf.claims(claims))
+        unit.blocks.insert(self.session.ring_id, row, claim_rows(claims))
         self.ledger.head = {"server": self.server}
         write_ledger(unit, self.session.ring_id, self.ledger, shelf.now, row)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
@@ -137,14 +133,22 @@ def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
 
 
 def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
-    """Return what a block holds."""
+    """Return the claims of a block."""
     return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)]
+
+
+def claim_rows(claims: Iterable[Claim]) -> list[tuple[int, str, bytes, bool]]:
+    """Return claims as rows in the order of the visits; the last value is whether a claim holds any message."""
+    return [
+        (seq, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
+        for seq, claim in enumerate(claims)
+    ]
 
 
 def new_block(
     unit: Unit, ring: int, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
 ) -> BlockRow:
-    """A block that begins now."""
+    """Return a block that begins now."""
     deadline = now + int(lease * 1_000_000)
     token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
     return BlockRow(

@@ -18,8 +18,8 @@ from ...core.service import overweight_limit
 from ...core.settle import Answers, ClaimSettler, Settlement
 from ...core.weight import Weight
 from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import Serviced
 from . import measures
@@ -86,54 +86,59 @@ class BlockSettler:
         return True
 
     def _end_held(
-        self, unit: Unit, shelf: SqlShelf, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
+        self, unit: Unit, shelf: StoredSet, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
     ) -> Serviced:
         claims = claims_of(unit, row)
         answers = answers_of(unit.blocks.reports(row.id))
         if row.by_hand:
             total = self.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
         else:
-            total = self.settle_claims(unit, shelf, claims, answers, row, processor_of)
+            total = Settlement()
+            for claim, settled in zip(claims, self.settle_claims(shelf, claims, answers, row)):
+                self._measure(unit, claim.whose, settled, processor_of)
+                total.add(settled)
         weight = row.details_json["overhead"].plus(total.used)
         result = Serviced(
             weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
         )
-        shelf.block = row.number
+        shelf.changes.block = row.number
         details = {**row.details_json, "result": result.__dict__}
         unit.blocks.end(row.id, state, shelf.now, details)
         self.session.forget_old(unit, shelf.now)
         return result
 
     def settle_claims(
-        self, unit: Unit, shelf: SqlShelf, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow,
-        processor_of: Callable[[str], str] | None = None,
-    ) -> Settlement:  # fmt: skip
-        """Give each message of these claims its outcome."""
+        self, shelf: StoredSet, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
+    ) -> list[Settlement]:
+        """Give each message of these claims its outcome; return a settlement for each claim."""
         said = row.details_json
         config, limit = shelf.config, said["limit"]
-        shelf.expect(claims)
+        shelf.loader.expect(claims)
         begins = bool(said.get("reports_begin"))
         settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
-        total = Settlement()
+        found = []
         for claim in claims:
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
             book = shelf.book(claim.origin)
             if said["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
                 charge_overrun(shelf, book, parts(result.overrun))
-            processor = processor_of(claim.whose) if processor_of else ""
-            drifting = measures.remember(unit, self.ring_id, claim.whose, result.measured, processor)
-            if drifting is not None:
-                log.warning(
-                    "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
-                    quoted(claim.whose), drifting,
-                )  # fmt: skip
-            total.add(result)
-        return total
+            found.append(result)
+        return found
+
+    def _measure(self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None) -> None:
+        """Add the measured weights of an origin's messages to what is known, and warn if predictions are off."""
+        processor = processor_of(origin) if processor_of else ""
+        drifting = measures.remember(unit, self.ring_id, origin, result.measured, processor)
+        if drifting is not None:
+            log.warning(
+                "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
+                quoted(origin), drifting,
+            )  # fmt: skip
 
     def settle_by_hand(
-        self, shelf: SqlShelf, claim: Claim, answers: Mapping[str, Answers], limit: Weight
+        self, shelf: StoredSet, claim: Claim, answers: Mapping[str, Answers], limit: Weight
     ) -> Settlement:
         """Give the set-aside message of a block of its own its outcome."""
         run = claim.runs[0]

@@ -18,8 +18,8 @@ from ...core.weigher import PER
 from ...core.weight import LARGEST, Weight
 from ...store import codec
 from ...store.books import TotalsRow
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ..session import RingSession
 from .summaries import facts
 
@@ -83,7 +83,7 @@ class Backlogs:
         return [_depth(row, now) for row in rows]
 
 
-def backlog_of(unit: Unit, shelf: SqlShelf, deepest: int = 0) -> Backlog:
+def backlog_of(unit: Unit, shelf: StoredSet, deepest: int = 0) -> Backlog:
     """The sums over a ring, and so many of its queues, the deepest first."""
     ring, config, now = shelf.ring_id, shelf.config, shelf.now
     delayed, set_aside = unit.set_aside.beside(ring)

@@ -198,7 +198,7 @@ class _Asked:
             self.server = self.servers[0]
             self.conditions = self.conditions.of(self.server)
         self.future = Foresight(session, unit, self.conditions)
-        self.unit = self.future.unit
+        self.overlay = self.future.overlay
         self.shelf = self.future.shelf()
         self.book: Book = self.shelf.book(self.name)
         self.held = list(self._held([self.name]))
@@ -256,7 +256,7 @@ class _Asked:
         if self.held:
             sentence = f"all that waits of {self.origin} is in flight, in {self._holders()}."
             return self._of_queue("in flight", sentence, _UNHOLD)
-        count, due = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.unit.began)
+        count, due = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.overlay.now)
         if due is not None:
             sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
             return self._of_queue("not due", sentence, "nothing but time: whoever sent it said when")
@@ -289,7 +289,7 @@ class _Asked:
     def _is_not_there(self, address: Address) -> Explanation:
         if address.page < self.book.end and self.shelf.page(self.name, address.page) is None:
             return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
-        later = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.unit.began)[0]
+        later = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.overlay.now)[0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
         return Explanation(self.origin, address, "nowhere", f"no message was ever at {address}{more}.")
 
@@ -380,7 +380,7 @@ class _Asked:
 
     def _passed_by(self) -> Sequence[str]:
         if self.book.passed_by == "paused":
-            rows = self.real.origins.paused(self.session.ring_id, self.unit.began)
+            rows = self.real.origins.paused(self.session.ring_id, self.overlay.now)
             names = {self.origin, *(names_above(self.origin) if self.future.config.paths else ())}
             whose, why, who, _, until, below = next(
                 row for row in rows if row.origin == self.origin or (row.origin in names and row.below)
@@ -392,7 +392,7 @@ class _Asked:
         if self.book.passed_by == "in flight":
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
-        wake_at = self.shelf.origins[self.name].row.wake_at
+        wake_at = self.shelf.stored[self.name].row.wake_at
         sentence = f"a message of {self.origin} went back; its queue is tried again from {when(moment(wake_at))} on."
         return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
 
@@ -420,7 +420,7 @@ class _Asked:
 
     def _server_and_age(self, server: Server) -> str:
         """Name a server; with the time of its latest block, where that is long ago: it may be gone."""
-        age = (moment(self.unit.began) - server.at).total_seconds()
+        age = (moment(self.overlay.now) - server.at).total_seconds()
         return f"{server.name} (which planned its last block at {when(server.at)})" if age > DAY else server.name
 
     def _lacks(self, address: Address) -> str:
@@ -516,10 +516,10 @@ class _Asked:
 
     def _held(self, names: Sequence[str]) -> Iterator[_Held]:
         """The live blocks that hold something of these books."""
-        if not self.unit.blocks.claims_on(self.session.ring_id, names):
+        if not self.overlay.claims_of(names):
             return
         for block in self.real.blocks.latest(self.session.ring_id, PLANNED):
-            for origin, data in self.real.blocks.claims(block.id) if block.deadline > self.unit.began else ():
+            for origin, data in self.real.blocks.claims(block.id) if block.deadline > self.overlay.now else ():
                 if origin in names:
                     yield _Held(block, codec.unpack_claim(origin, bytes(data)).runs)
 

@@ -13,8 +13,8 @@ from ...core.message import check_number
 from ...core.orders import Entry, parts_of
 from ...core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...core.weight import ZERO, Weight
-from ...store.shelf import SqlShelf
 from ...store.thaw import standing_of
+from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import LedgerBlock
 from .reading import ledger_pages
@@ -35,7 +35,7 @@ class FairnessReads:
             return fairness_of(shelf, ledger_pages(unit, self.ring_id, blocks), most)
 
 
-def fairness_of(shelf: SqlShelf, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
+def fairness_of(shelf: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
     """What these pages of the ledger, the latest first, and those that wait, come to."""
     pages = [one.entries for one in reversed(ledger)]
     blocks = [one.id for one in reversed(ledger)]
@@ -51,7 +51,7 @@ def fairness_of(shelf: SqlShelf, ledger: Sequence[LedgerBlock], most: int | None
 
 
 def _judge_level(
-    shelf: SqlShelf,
+    shelf: StoredSet,
     priority: str,
     pages: Sequence[Sequence[Entry]],
     waiting: Waiting,
@@ -91,7 +91,7 @@ def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> W
 
 
 def _promises(
-    shelf: SqlShelf, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
+    shelf: StoredSet, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
 ) -> Mapping[str, Promise]:
     """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
     names = set(origins)

@@ -1,8 +1,8 @@
-"""Looking ahead: what the next blocks would take, and nothing of it is written.
+"""Forecasts: the next blocks of a ring, planned and settled without writing anything.
 
-Blocks are planned and settled by the code that does it in earnest, over a store that forgets.
-So what is foreseen is what happens, if nothing changes meanwhile: nobody sends, pauses or
-decides, no live block ends, and every message is done for what it was weighed at.
+The code that plans and settles real blocks works over an overlay, which keeps changed rows in memory. A forecast is
+therefore exact as long as nothing changes: no sender, operator or live block acts, and every message costs its
+predicted weight.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from ...core.errors import Busy, ConfigRefused, InvalidInput
 from ...core.message import Address, check_number, check_origin
 from ...core.orders import Ledger
 from ...core.outcome import DONE
-from ...core.page import Page
 from ...core.priority import REGULAR, origin_of, priority_of
 from ...core.settle import Answers
 from ...core.taking import OriginPatterns
 from ...core.weight import ZERO, Weight
-from ...store import codec
-from ...store.pretend import PretendUnit
 from ...store.rows import PLANNED, BlockRow
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import LoadOptions, Overlay, OverlayLoader, StoredSet
 from ..admin import check_share
-from ..blocks.plan import Planner
+from ..blocks.plan import Planner, claims_of
 from ..blocks.reports import answers_of
 from ..blocks.settlement import BlockSettler
 from ..servers import Server, servers_of
@@ -42,62 +39,62 @@ _LOOKING_AHEAD = threading.Lock()
 
 @dataclass(frozen=True)
 class ForeseenQueue:
-    """What a block would do for one queue that it looks at."""
+    """The part of a forecast block that concerns one queue."""
 
     origin: str
-    #: Messages that would go to a processor, and what they weigh.
+    #: Messages that would go to a processor, and their weight.
     messages: int = 0
     weight: Weight = ZERO
-    #: Messages that would be set aside, as no block can carry them, or dropped, as nobody wants them any more.
+    #: Messages that would be set aside because no block can carry them, and messages that would expire.
     set_aside: int = 0
     expired: int = 0
-    #: Deficit order: what the queue could spend, and what it would keep, in parts of a block.
+    #: Deficit order: the credit of the queue, and the rest that it would keep, in parts of a block.
     offered: int = 0
     deficit: int = 0
-    #: Why the block would stop there, as in the ledger.
+    #: The reason for leaving the queue, as in the ledger.
     reason: str = ""
-    #: What it would get of the block in all, as in the ledger: what its messages and the steps around them use.
+    #: The weight that its messages and the steps around them would use, as in the ledger.
     granted: Weight = ZERO
     priority: str = REGULAR
-    #: Weight of its first message, where that is more than the whole block could carry, as in the ledger.
+    #: Weight of its first message if that is more than a whole block can carry, as in the ledger.
     needs: Weight | None = None
 
 
 @dataclass(frozen=True)
 class ForeseenBlock:
-    """A block that was not planned, as it would be."""
+    """A block as the next plan would make it."""
 
-    #: Which of the next blocks it is, from 1.
+    #: Position among the next blocks, from 1.
     number: int
     limit: Weight
     planned: Weight
-    #: What servicing itself costs, beside the messages.
+    #: Weight of servicing itself, without the messages.
     overhead: Weight
     order: str
-    #: The queues it looks at, in the order of their first visits.
+    #: The queues that it visits, in the order of their first visits.
     queues: Sequence[ForeseenQueue]
     claims: Sequence[Claim] = field(default=(), repr=False)
     seed: bytes | None = None
-    #: The DAG or program whose limit counts; none, where that is the ring's service weight, or the caller names one.
+    #: The DAG or program whose limit applies; None if the limit is the ring's service weight or the caller's.
     server: str | None = None
 
     @property
     def messages(self) -> int:
-        """How many messages go to a processor."""
+        """Number of messages that go to a processor."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def origins(self) -> list[str]:
-        """The queues of which it takes something, in the order of service."""
+        """The origins whose messages it takes, in the order of service."""
         return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
 
     def queue(self, origin: str, priority: str = REGULAR) -> ForeseenQueue:
-        """What it does for this queue; nothing, if it does not look at it."""
+        """Return its figures for a queue; all zero if it does not visit the queue."""
         found = (one for one in self.queues if (one.origin, one.priority) == (origin, priority))
         return next(found, ForeseenQueue(origin, priority=priority))
 
     def verdict(self, address: Address) -> str | None:
-        """What becomes of this message in it: `processed`, `set aside` or `expired`; nothing, if it is not taken."""
+        """Return the fate of a message: `processed`, `set aside` or `expired`; None if the block does not take it."""
         run = self._run_of(address)
         if run is None:
             return None
@@ -107,7 +104,7 @@ class ForeseenBlock:
         return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
 
     def decision(self, address: Address) -> Decision | None:
-        """What it decides about this message instead of having it processed: by which weight, and which limit."""
+        """Return the decision about a message that does not go to a processor, with its weight and its limit."""
         run = self._run_of(address)
         return run.decisions.get(address.index) if run is not None else None
 
@@ -121,7 +118,7 @@ class ForeseenBlock:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what is looked ahead; the ring's own settings where nothing is said."""
+    """Conditions of a forecast; the ring's own settings apply to the rest."""
 
     limit: Weight | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +127,7 @@ class Conditions:
     mosts: Mapping[str, Weight] = field(default_factory=dict)
     #: The DAG or program whose blocks these are.
     server: str | None = None
-    #: Which origins these blocks service; all, where nothing is said.
+    #: The origins that these blocks service; None for all.
     patterns: OriginPatterns | None = None
 
     def __post_init__(self) -> None:
@@ -142,33 +139,22 @@ class Conditions:
             check_share(share)
             check_origin(origin)
         if "heap_size" in self.changes:
-            raise ConfigRefused("heap_size says how messages lie in pages; what a block takes of it is not foreseen")
+            raise ConfigRefused("heap_size cannot change in a forecast: stored pages keep their size; leave it out")
 
     def of(self, server: Server) -> Conditions:
         """Return these conditions in blocks of a server."""
         return replace(self, limit=server.limit, server=server.name, patterns=server.patterns)
 
     def standings(self) -> dict[str, dict[str, Any]]:
-        """What is said of origins, as it would be stored."""
+        """Return the settings of origins as they would be stored."""
         said: dict[str, dict[str, Any]] = {origin: {"share": share} for origin, share in self.shares.items()}
         for origin, most in self.mosts.items():
             said.setdefault(origin, {})["most"] = list(most)
         return said
 
 
-class _WordlessShelf(SqlShelf):
-    """A shelf that never fetches what messages say: nothing ahead depends on it."""
-
-    def payloads(self, origin: str, page: Page) -> list[bytes]:
-        """As many messages as there are, and nothing in them."""
-        return [b""] * len(page.lengths)
-
-    def fetch_payloads(self, pages: Any) -> None:
-        """Nothing to fetch."""
-
-
 class Foresight:
-    """A ring as it will be, block after block."""
+    """The future of a ring, block after block."""
 
     def __init__(self, session: RingSession, unit: Unit, conditions: Conditions) -> None:
         self.session, self.conditions, self.number = session, conditions, 0
@@ -180,21 +166,26 @@ class Foresight:
         self.limit = limit_of(self.config, conditions.limit)
         if self.config.order == "shuffle" and conditions.seed is None:
             raise InvalidInput(
-                "nobody knows whose turn it is in a ring that shuffles before the block has drawn its seed; say one: "
-                "seed=b'…', at a terminal --seed HEX"
+                "a ring with order='shuffle' needs a seed for a forecast: the order is drawn with each block; "
+                "pass seed=b'…', or --seed HEX on the command line"
             )
-        self.unit = PretendUnit(unit, session.ring_id, conditions.standings(), anew=self.config.paths != config.paths)
+        anew = self.config.paths != config.paths
+        self.overlay = Overlay(unit, session.ring_id, conditions.standings(), anew=anew)
         self._end_dead_blocks()
 
-    def shelf(self, *, passes_in_flight: bool = False) -> SqlShelf:
-        """The ring as it stands by now, as a plan sees it."""
-        return _WordlessShelf(
-            self.unit, self.session.ring_id, self.config, self.unit.state,
-            now=self.unit.began, horizon=self.unit.horizon, passes_in_flight=passes_in_flight,
-        )  # fmt: skip
+    def shelf(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
+        """Return a working set of the ring as it stands by now."""
+        overlay = self.overlay
+        options = LoadOptions(skip_in_flight=skip_in_flight)
+        loader = OverlayLoader(overlay, overlay.state, overlay.horizon, options)
+        return StoredSet(self.config, overlay.now, loader, planning=planning)
+
+    def _keep(self, shelf: StoredSet) -> None:
+        """Let the next operation see what this one changed."""
+        self.overlay.apply(shelf.take_changes(self.overlay.fresh_ids))
 
     def blocks(self, most: int) -> Iterator[ForeseenBlock]:
-        """The next blocks, until nothing is left that they could take."""
+        """Yield the next blocks, until the queues have nothing left for them."""
         while self.number < most:
             block = self._plan()
             if not any(claim.runs for claim in block.claims) and self._is_idle():
@@ -204,35 +195,35 @@ class Foresight:
                 self._settle(block.claims, self._all_done(block.claims), self.limit)
 
     def next_block(self) -> ForeseenBlock:
-        """The next block, whatever there is in it."""
+        """Return the next block, also if it is empty."""
         return self._plan()
 
     def step(self, seed: bytes) -> ForeseenBlock:
-        """The next block, whatever there is in it; then every message of it is done."""
+        """Return the next block, also if it is empty, and settle all its messages as done."""
         block = self._plan(seed)
         self._settle(block.claims, self._all_done(block.claims), self.limit)
         return block
 
     def _plan(self, seed: bytes | None = None) -> ForeseenBlock:
         self.number += 1
-        shelf = self.shelf()
+        shelf = self.shelf(planning=True)
         said = self.conditions
         planner = Planner(self.session, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
         planner.debt = self.debt
-        planner.walk(shelf)
+        planner.walk(shelf, self.overlay.unit)
         self.debt = planner.debt
         claims, planned, overhead = planner.held()
-        shelf.save()
+        self._keep(shelf)
         return ForeseenBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,
             _queues(planner.ledger, claims), claims, planner.seed, self.conditions.server,
         )  # fmt: skip
 
     def _is_idle(self) -> bool:
-        """Whether every ready queue is passed by: then no later block will find more."""
+        """Return whether every ready queue is skipped: then no later block takes more."""
         shelf = self.shelf()
         if self.conditions.patterns is not None:
-            shelf.only(self.conditions.patterns)
+            shelf.only(self.conditions.patterns, None)
         return all(shelf.book(name).passed_by for ring in (shelf.high, shelf.ring) for name in ring)
 
     def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
@@ -247,28 +238,29 @@ class Foresight:
     def _settle(self, claims: Sequence[Claim], answers: Mapping[str, Answers], limit: Weight | None) -> None:
         details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
-        shelf = self.shelf(passes_in_flight=True)
-        self.settler.settle_claims(self.unit, shelf, claims, answers, row)
-        shelf.save()
+        shelf = self.shelf(skip_in_flight=True)
+        self.settler.settle_claims(shelf, claims, answers, row)
+        self._keep(shelf)
 
     def _end_dead_blocks(self) -> None:
-        """Whoever plans releases first what is past its deadline: what was reported counts, the rest goes back."""
-        dead = self.unit.blocks.overdue(self.session.ring_id, self.unit.began)
+        """Release the blocks that are past their deadline, as the next plan does: reported results count."""
+        blocks = self.overlay.unit.blocks
+        dead = blocks.overdue(self.session.ring_id, self.overlay.now)
         for row in dead:
-            claims = [codec.unpack_claim(origin, bytes(data)) for origin, data in self.unit.blocks.claims(row.id)]
-            answers = answers_of(self.unit.blocks.reports(row.id))
-            shelf = self.shelf(passes_in_flight=True)
+            claims = claims_of(self.overlay.unit, row)
+            answers = answers_of(blocks.reports(row.id))
+            shelf = self.shelf(skip_in_flight=True)
             if row.by_hand:
                 self.settler.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
             else:
-                self.settler.settle_claims(self.unit, shelf, claims, answers, row)
-            shelf.save()
+                self.settler.settle_claims(shelf, claims, answers, row)
+            self._keep(shelf)
         if dead:
-            self.unit.end_blocks({row.id for row in dead})
+            self.overlay.end_blocks({row.id for row in dead})
 
 
 class Forecasts:
-    """The next blocks of a ring; nothing is written."""
+    """Forecasts of a ring, which write nothing."""
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
@@ -294,7 +286,7 @@ class Forecasts:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One dry run or forecast at a time in a process: each has the queues of its blocks in memory."""
+        """Run one dry run or forecast at a time per process: each holds the queues of its blocks in memory."""
         patience = self.session.busy_timeout
         if not _LOOKING_AHEAD.acquire(timeout=patience):
             raise Busy(

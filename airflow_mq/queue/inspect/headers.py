@@ -41,10 +41,10 @@ class BlockHeaders:
         )[:PAGES]
         found: list[MessageHeaders] = []
         with self.session.snapshot() as (_, shelf):
-            shelf.fetch_pages([(origin, run.page) for _, origin, run in runs])
+            shelf.loader.pages.fetch([(origin, run.page) for _, origin, run in runs])
             for _, origin, run in runs:
                 page = shelf.pages.get((origin, run.page))
-                said = {} if page is None else shelf.headers(origin, page, run.first, run.first + run.count)
+                said = {} if page is None else shelf.loader.headers(origin, page, run.first, run.first + run.count)
                 found += [one for one in _of_run(origin, run, said) if of_interest(one.headers)]
                 if len(found) >= most:
                     break

@@ -16,9 +16,9 @@ from ...core.priority import books_of
 from ...core.weight import Weight
 from ...store import codec
 from ...store.rows import PLANNED, MailRow
-from ...store.shelf import SqlShelf
 from ...store.thaw import mail_of, split_mail
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ...words import when
 from ..session import RingSession
 from ..values import moment
@@ -216,7 +216,7 @@ class Histories:
         for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
             shelf = self.session.fresh_shelf(unit)
             book = shelf.book(one)
-            shelf.keep_all(one)
+            shelf.loader.pages.load_all(one)
             while shelf.pull(book):
                 pass
             for (_, index), page in sorted(shelf.pages.items()):
@@ -247,7 +247,8 @@ class Histories:
         shelf = self.session.fresh_shelf(unit)
         page = page_at(shelf, last)
         there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
-        arrival = shelf.arrivals([last]).get(last) if page is not None and last.index < len(page.marks) else None
+        lies_there = page is not None and last.index < len(page.marks)
+        arrival = shelf.loader.pages.arrivals([last]).get(last) if lies_there else None
         if page is not None and there:
             path.id = path.id or shelf.id_of(last.book, page, last.index)
         state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
@@ -265,7 +266,7 @@ class Histories:
         ]  # fmt: skip
         return state
 
-    def _state(self, unit: Unit, shelf: SqlShelf, path: _Path, page: Page) -> str:
+    def _state(self, unit: Unit, shelf: StoredSet, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
         for block in unit.blocks.latest(self.ring_id, PLANNED):
             for origin, data in unit.blocks.claims(block.id):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...core.priority import LAST, MARK, books_of, is_high, origin_of
 from ...store.rows import LATEST
-from ...store.shelf import LEAST_REGULAR, SqlShelf, ticket_of
 from ...store.unit import Unit
+from ...store.working_set import LEAST_REGULAR, StoredSet, ticket_of
 from .reading import origins_from
 
 #: How many mails one look goes through for those that have no place in the ring yet, and in how many steps.
@@ -15,7 +15,7 @@ NEWS, STEPS = 5_000, 8
 
 
 def in_turn(
-    unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "", *, news: int = NEWS, steps: int = STEPS
+    unit: Unit, shelf: StoredSet, limit: int, floor: int, search: str = "", *, news: int = NEWS, steps: int = STEPS
 ) -> list[str]:
     """Books by their tickets, and newcomers by their first mail: one counter gives out both."""
     places: dict[str, int] = dict(unit.books.turns(shelf.ring_id, search, limit))
@@ -35,7 +35,7 @@ def in_turn(
 
 
 def newcomers(
-    unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "", below: int | None = None, *,
+    unit: Unit, shelf: StoredSet, limit: int, floor: int, search: str = "", below: int | None = None, *,
     news: int = NEWS, steps: int = STEPS,
 ) -> list[tuple[int, str]]:  # fmt: skip
     """Books that have no place in the ring yet, by their first mail; as far as a bounded look goes."""
@@ -53,14 +53,14 @@ def newcomers(
     return sorted((id_, name) for name, id_ in found.items())[:limit]
 
 
-def longest(unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str = "") -> list[str]:
+def longest(unit: Unit, shelf: StoredSet, limit: int, floor: int, search: str = "") -> list[str]:
     """Books by the oldest mail that they may still wait with."""
     found = [(id_, name) for name, id_ in unit.books.oldest(shelf.ring_id, search, limit)]
     found += newcomers(unit, shelf, limit, floor, search)
     return [name for _, name in sorted(found)][:limit]
 
 
-def by_name(unit: Unit, shelf: SqlShelf, limit: int, search: str = "") -> list[str]:
+def by_name(unit: Unit, shelf: StoredSet, limit: int, search: str = "") -> list[str]:
     """Books by their names, the high one of an origin first."""
     if not search:
         return with_high(shelf, origins_from(unit, shelf, "", "", limit))
@@ -68,6 +68,6 @@ def by_name(unit: Unit, shelf: SqlShelf, limit: int, search: str = "") -> list[s
     return sorted(found, key=lambda name: (origin_of(name), not is_high(name)))
 
 
-def with_high(shelf: SqlShelf, origins: Sequence[str]) -> list[str]:
+def with_high(shelf: StoredSet, origins: Sequence[str]) -> list[str]:
     """The books of these origins."""
     return [name for origin in origins for name in books_of(origin)] if shelf.config.high else list(origins)

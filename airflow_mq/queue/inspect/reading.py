@@ -28,8 +28,8 @@ from ...core.priority import (
 )
 from ...store import codec
 from ...store.rows import LATEST
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ..blocks import measures
 from ..blocks.reports import answers_of
 from ..servers import Server, server_of, servers_of
@@ -101,7 +101,8 @@ class Reader:
             newest, set_aside, due = unit.inbox.pulse(self.ring_id, shelf.now)
             paused = {row.origin for row in unit.origins.paused(self.ring_id, shelf.now)}
             line = chain(shelf.high, shelf.ring)
-            waiting = (name for name in line if origin_of(name) not in paused and not shelf.is_paused_below(name))
+            is_paused = shelf.loader.groups.is_paused_below
+            waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             return Pulse(tuple(ready), bool(due), newest, set_aside)
 
@@ -116,9 +117,9 @@ class Reader:
                 found += self._peek(unit, shelf, name, page, limit - len(found))
         return found
 
-    def _peek(self, unit: Unit, shelf: SqlShelf, origin: str, page: int | None, limit: int) -> list[Peeked]:
+    def _peek(self, unit: Unit, shelf: StoredSet, origin: str, page: int | None, limit: int) -> list[Peeked]:
         book = shelf.book(origin)
-        shelf.page_look[origin] = 256
+        shelf.loader.pages.look_far(origin)
         while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
             pass
         claimed, reported = in_flight(unit, self.ring_id, origin)
@@ -206,14 +207,14 @@ def _ledger_block(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
     return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, id_)
 
 
-def _books(shelf: SqlShelf, origin: str, priority: str | None) -> list[str]:
+def _books(shelf: StoredSet, origin: str, priority: str | None) -> list[str]:
     """The books of an origin that are asked for, the high one first."""
     if priority is not None:
         return [book_name(origin, check_priority(priority))]
     return list(books_of(origin)) if shelf.config.high else [origin]
 
 
-def origins_from(unit: Unit, shelf: SqlShelf, prefix: str, after: str, limit: int) -> list[str]:
+def origins_from(unit: Unit, shelf: StoredSet, prefix: str, after: str, limit: int) -> list[str]:
     """Origins by name that begin like this."""
     ring = shelf.ring_id
     names = _names_from(unit, ring, after or PAST_HIGH, prefix, prefix + LAST, limit)
@@ -228,7 +229,7 @@ def _names_from(unit: Unit, ring: int, after: str, first: str, below: str, limit
     return names | set(unit.inbox.origins(ring, after, first, below, limit))
 
 
-def _footprints_of(unit: Unit, shelf: SqlShelf, origin: str, priority: str | None, below: bool) -> Iterator[Footprint]:
+def _footprints_of(unit: Unit, shelf: StoredSet, origin: str, priority: str | None, below: bool) -> Iterator[Footprint]:
     batch = [origin]
     while batch:
         names = [name for one in batch for name in _books(shelf, one, priority)]
@@ -236,8 +237,8 @@ def _footprints_of(unit: Unit, shelf: SqlShelf, origin: str, priority: str | Non
         batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
 
 
-def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[str, Footprint]]:
-    shelf.look_at(origins)
+def _footprints(unit: Unit, shelf: StoredSet, origins: list[str]) -> list[tuple[str, Footprint]]:
+    shelf.loader.inboxes.look_at(origins)
     reported = unit.blocks.reports_on(shelf.ring_id, origins)
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:
@@ -256,7 +257,7 @@ def _footprints(unit: Unit, shelf: SqlShelf, origins: list[str]) -> list[tuple[s
 
 
 def _without_reported(
-    shelf: SqlShelf, origin: str, footprint: Footprint, data: Iterable[bytes], claimed: set[tuple[int, int]]
+    shelf: StoredSet, origin: str, footprint: Footprint, data: Iterable[bytes], claimed: set[tuple[int, int]]
 ) -> Footprint:
     """What was reported is gone for every reader, though it is settled later."""
     answers = answers_of(data).get(origin)
@@ -264,7 +265,7 @@ def _without_reported(
         return footprint
     # A report may tell of more than its block holds; that changes nothing.
     items = answers.items() & claimed
-    shelf.fetch_pages((origin, page) for page, _ in items)
+    shelf.loader.pages.fetch((origin, page) for page, _ in items)
     sizes = [
         page.held_of(item) for index, item in items
         if (page := shelf.page(origin, index)) and item < len(page.marks) and page.marks[item] != PROCESSED
@@ -289,15 +290,15 @@ def _claimed(unit: Unit, ring: int, origins: list[str]) -> dict[str, set[tuple[i
 
 
 def _peek_page(
-    unit: Unit, shelf: SqlShelf, origin: str, page: Page, claimed: set[tuple[int, int]],
+    unit: Unit, shelf: StoredSet, origin: str, page: Page, claimed: set[tuple[int, int]],
     reported: set[tuple[int, int]], limit: int,
 ) -> list[Peeked]:  # fmt: skip
     items = list(islice((item for item, mark in enumerate(page.marks) if mark != PROCESSED), limit))
     if not items:
         return []
-    payloads, headers = shelf.payloads(origin, page), shelf.headers(origin, page, items[0], items[-1] + 1)
+    payloads, headers = shelf.payloads(origin, page), shelf.loader.headers(origin, page, items[0], items[-1] + 1)
     found: list[Peeked] = []
-    sent = shelf.sent_at(origin, page)
+    sent = shelf.loader.payloads.sent_at(origin, page)
     for item in items:
         mark = page.marks[item]
         if (page.index, item) in reported:
@@ -314,7 +315,7 @@ def _peek_page(
     return found
 
 
-def page_at(shelf: SqlShelf, address: Address) -> Page | None:
+def page_at(shelf: StoredSet, address: Address) -> Page | None:
     """A page, with what was sent meanwhile cut up to there."""
     book = shelf.book(address.book)
     while book.end <= address.page and shelf.pull(book):

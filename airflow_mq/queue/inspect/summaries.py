@@ -16,8 +16,8 @@ from ...core.priority import origin_of, priority_of
 from ...core.weight import Weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ..blocks.settlement import STATES
 from ..values import moment
 from .waiting import first_mail
@@ -118,7 +118,7 @@ class PageState:
 
 
 def queues_of(
-    unit: Unit, shelf: SqlShelf, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
+    unit: Unit, shelf: StoredSet, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
     exact: bool = False,
 ) -> list[QueueState]:  # fmt: skip
     """How these books stand; those of which nothing is left are left out.
@@ -128,19 +128,19 @@ def queues_of(
     :param exact: tell when the first message was sent that still waits, not the first of its page.
     """
     most = MOST_MAILS if most is None else most
-    shelf.load_books(names)
-    books = [(name, shelf.origins[name].cut.floor, shelf.book(name).begin) for name in names]
+    shelf.loader.load_books(names)
+    books = [(name, shelf.stored[name].cut.floor, shelf.book(name).begin) for name in names]
     latest, since = MOST_MAILS if lately else 0, shelf.now - int(lately * 1_000_000)
     rows = unit.books.depths(shelf.ring_id, books, most=most, latest=latest, since=since)
     held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
     found = []
     for name, mails, items, size, oldest, new, kept in rows:
-        book, ahead = shelf.book(name), shelf.origins[name].cut.ahead
+        book, ahead = shelf.book(name), shelf.stored[name].cut.ahead
         for _, its_items, its_size in facts(unit, shelf.ring_id, sorted(ahead)):
             items, size = items - its_items, size - its_size
         if book.message_count + items <= 0:
             continue
-        sent, wakes = first.get(name, oldest), shelf.origins[name].row.wake_at
+        sent, wakes = first.get(name, oldest), shelf.stored[name].row.wake_at
         found.append(QueueState(
             origin_of(name), priority_of(name), book.message_count + items, book.size + size, mails == most,
             held.get(name, 0), kept, None if sent is None else moment(sent), book.passed_by,
@@ -149,10 +149,10 @@ def queues_of(
     return found
 
 
-def _first_sent(unit: Unit, shelf: SqlShelf, names: Sequence[str]) -> dict[str, int]:
+def _first_sent(unit: Unit, shelf: StoredSet, names: Sequence[str]) -> dict[str, int]:
     """When the first message was sent that waits in a page of these books."""
     books = [shelf.book(name) for name in names]
-    shelf.fetch_pages((book.origin, book.begin) for book in books if book.is_ready)
+    shelf.loader.pages.fetch((book.origin, book.begin) for book in books if book.is_ready)
     first = {book.origin: first_mail(shelf, book) for book in books if book.is_ready}
     known = {name: id_ for name, id_ in first.items() if id_ is not None}
     sent = unit.inbox.sent_at(shelf.ring_id, list(known.items()))

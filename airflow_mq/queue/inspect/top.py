@@ -17,8 +17,8 @@ from ...core.message import check_number, check_text
 from ...core.priority import book_name
 from ...core.weight import Weight
 from ...store import codec
-from ...store.shelf import SqlShelf
 from ...store.unit import Unit
+from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import moment
 from .backlog import backlog_of
@@ -148,7 +148,7 @@ class Watcher:
                 blocks_of(last), paused, self._totals, self._rates.rate_in(now), self._rates.rate_out(now),
             )  # fmt: skip
 
-    def _count(self, unit: Unit, shelf: SqlShelf) -> None:
+    def _count(self, unit: Unit, shelf: StoredSet) -> None:
         began = time.monotonic()
         found = backlog_of(unit, shelf)
         in_flight = sum(block.messages for block in living(unit, shelf.ring_id) if not block.by_hand)
@@ -178,7 +178,7 @@ class Watcher:
                 return
 
 
-def _line(unit: Unit, shelf: SqlShelf, limit: int, floor: int, search: str, sort: str) -> list[str]:
+def _line(unit: Unit, shelf: StoredSet, limit: int, floor: int, search: str, sort: str) -> list[str]:
     """The books that are shown, in the order that was asked for."""
     if sort == "backlog":
         return unit.books.deepest(shelf.ring_id, search, limit)

@@ -21,8 +21,8 @@ from ...core.weight import Weight
 from ...store import codec
 from ...store.inbox import FirstMailRow
 from ...store.pages import FirstPageRow
-from ...store.shelf import SqlShelf
 from ...store.thaw import mail_of, page_of
+from ...store.working_set import StoredSet
 
 #: A queue of so many messages is looked through for what it still asks for.
 COUNTED = 4096
@@ -31,12 +31,13 @@ COUNTED = 4096
 class Waiting:
     """The queues of a ring that a block could take something of now."""
 
-    def __init__(self, shelf: SqlShelf, parts: Callable[[Weight], int], blocks: Sequence[int]) -> None:
+    def __init__(self, shelf: StoredSet, parts: Callable[[Weight], int], blocks: Sequence[int]) -> None:
         """
         :param parts: how much of a block a weight is.
         :param blocks: the ids of those of the ledger, the oldest first.
         """
         self.shelf, self.parts, self.blocks = shelf, parts, blocks
+        self._is_paused_below = shelf.loader.groups.is_paused_below
         self._scales = Scales(shelf)
         #: What a page asks for of which nothing but the lengths of its messages matters: many are alike.
         self._alike: dict[bytes, int] = {}
@@ -61,7 +62,7 @@ class Waiting:
         rows = chain(unit.pages.first_waiting(ring), unit.inbox.first_waiting(ring))
         for row in rows:
             name = row.origin
-            if row.wake_at <= now and origin_of(name) not in passed and not self.shelf.is_paused_below(name):
+            if row.wake_at <= now and origin_of(name) not in passed and not self._is_paused_below(name):
                 found[name] = self._of_page(row) if isinstance(row, FirstPageRow) else self._of_mail(row)
         return {name: asks for name, asks in found.items() if asks is not None}
 
@@ -127,7 +128,7 @@ class Waiting:
         return Asks(self._since(mail.id), self._asked(name, page), whole)
 
 
-def first_mail(shelf: SqlShelf, book: Book) -> int | None:
+def first_mail(shelf: StoredSet, book: Book) -> int | None:
     """The mail in which the first message that waits arrived."""
     for index in range(book.begin, book.end):
         page = shelf.page(book.origin, index)

@@ -22,6 +22,7 @@ from ...core.priority import told
 from ...core.service import Ladder, OneByOne, overweight_limit
 from ...core.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
+from ...store.working_set import LoadOptions
 from ..attempts import BatchProcessor, Processor, deliver
 from ..service import Service
 from ..session import RingSession
@@ -65,6 +66,8 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
 
 class _Once(Service):
     """A call of servicing that tries one message."""
+
+    options = LoadOptions()
 
     def __init__(self, session: RingSession, inline: Inline) -> None:
         super().__init__(session, inline.processor, inline.weight, 1, 60.0, None)

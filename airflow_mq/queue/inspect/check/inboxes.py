@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ....core.invariants import Violation
 from ....core.priority import is_high, told
-from ....store.shelf.inbox import Cut, stranded
-from ....store.shelf.known import Origin
 from ....store.unit import Unit
+from ....store.working_set.inbox import Cut, stranded
+from ....store.working_set.stored import StoredBook
 from ...session import RingSession
 from .loans import Loans
 
@@ -52,7 +52,7 @@ def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
     return InboxBounds(unit.rings.floors(ring).look_floor, unit.rings.latest_id())
 
 
-def check_inbox(origin: str, known: Origin, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
+def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
     """A book's floor against the ids drawn, and its uncut rows against the looks for new origins."""
     where = f"book {told(origin)}"
     if known.cut.floor > bounds.last + 1:
@@ -80,8 +80,8 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
 def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
     shelf = session.fresh_shelf(unit)
     shelf.book(origin)
-    cut = shelf.origins[origin].cut
-    paged = {part.mail for _, page in shelf.pages_of(origin) for part in page.slices}
+    cut = shelf.stored[origin].cut
+    paged = {part.mail for _, page in shelf.loader.pages.read_all(origin) for part in page.slices}
     ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])), [])
     # A row that only lends its bytes lies in no page, and is not stranded.
     lost = stranded(ids, cut, paged | lent)
@@ -102,10 +102,10 @@ def repair_inboxes(session: RingSession, origins: Sequence[str], *, dry_run: boo
         return found
     with session.transaction() as (unit, shelf):
         # Another process may have changed the books since: under the ring's lock they are looked over once more.
-        repaired = list(find_repairs(session, unit, [repair.book for repair in found], shelf.horizon))
+        repaired = list(find_repairs(session, unit, [repair.book for repair in found], shelf.loader.inboxes.horizon))
         for repair in repaired:
             shelf.book(repair.book)
-            shelf.origins[repair.book].cut = repair.cut
-            shelf.changed_books.add(repair.book)
-            shelf.look_cursor = min(shelf.look_cursor, repair.cut.floor)
+            shelf.stored[repair.book].cut = repair.cut
+            shelf.changes.books.add(repair.book)
+            shelf.loader.ring.look_from(repair.cut.floor)
     return repaired

@@ -52,9 +52,9 @@ def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[Attr
     """The same without those that were processed."""
     shelf = session.fresh_shelf(unit)
     shelf.book(origin)
-    cut = shelf.origins[origin].cut
+    cut = shelf.stored[origin].cut
     left: set[Place] = set()
-    for _, page in shelf.pages_of(origin):
+    for _, page in shelf.loader.pages.read_all(origin):
         places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
         left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
     named = _named(mails)

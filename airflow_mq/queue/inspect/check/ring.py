@@ -11,8 +11,8 @@ from ....core.message import Address
 from ....core.priority import MARK, is_high, told
 from ....store import codec
 from ....store.rows import LATEST, PLANNED
-from ....store.shelf import SqlShelf, level_of
 from ....store.unit import Unit
+from ....store.working_set import StoredSet, level_of
 from ...session import RingSession
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .loans import Loans, borrows
@@ -23,7 +23,7 @@ _TOLD = 50
 
 
 def check_ring(
-    session: RingSession, unit: Unit, shelf: SqlShelf, origins: Sequence[str],
+    session: RingSession, unit: Unit, shelf: StoredSet, origins: Sequence[str],
     tell: Callable[[int, int], object] | None = None,
 ) -> list[Violation]:  # fmt: skip
     """Every violation in a ring; `origins` are the names of all its books."""
@@ -55,8 +55,8 @@ def _check_origin(
     session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
 ) -> list[Violation]:  # fmt: skip
     shelf = session.fresh_shelf(unit)
-    book, known = shelf.book(origin), shelf.origins[origin]
-    pages = dict(shelf.pages_of(origin))
+    book, known = shelf.book(origin), shelf.stored[origin]
+    pages = dict(shelf.loader.pages.read_all(origin))
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
     found += _check_level(session.config, book, known.ticket)
     mail = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
@@ -73,8 +73,8 @@ def _check_origin(
     return found + list(check_slices(origin, pages, lengths, uncut))
 
 
-def _check_groups(shelf: SqlShelf, origins: Sequence[str]) -> Iterator[Violation]:
-    shelf.load_branches()
+def _check_groups(shelf: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
+    shelf.loader.load_branches()
     if shelf.branches and not shelf.config.paths:
         yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
     yield from check_branches(shelf.branches.values(), shelf.owed, [one for one in origins if not is_high(one)])

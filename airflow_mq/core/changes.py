@@ -1,0 +1,83 @@
+"""Changes: the record of what one operation did to a ring and has not written yet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .blob import Reference
+from .events import EventRun
+from .message import Address
+from .page import Mail, Note, Page
+from .weight import Weight
+
+#: Ids from here on stand for messages that the operation enqueued itself; a writer draws the final ids.
+POSTED = 1 << 62
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The reason why a message was set aside: its weight, and the limit it was judged by."""
+
+    id: bytes
+    size: int
+    weight: Weight | None
+    limit: Weight | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A message that the operation enqueues: one that a processor sends, or one that returns to its queue."""
+
+    origin: str
+    payload: bytes
+    #: Facts that planning needs; None for a plain message.
+    note: Note | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: When the message was first sent, in microseconds; None for a plain message, which is sent with the commit.
+    sent_at: int | None = None
+
+    def mail(self, id_: int) -> Mail:
+        """Return the message as a row that can be cut into pages."""
+        note = self.note
+        if note is None and isinstance(self.payload, Reference):
+            note = Note(blob=self.payload.size)
+        return Mail(id_, [len(self.payload)], {} if note is None else {0: note})
+
+
+@dataclass
+class CutTotal:
+    """The messages of one book that were cut into pages, and their bytes."""
+
+    messages: int = 0
+    size: int = 0
+
+
+class Changes:
+    """The books, pages and messages that an operation changed.
+
+    A plan writes only what it cut (`cut`, `cut_pages`, `tickets`) and what its queues earned. Every other operation
+    writes all of it.
+    """
+
+    def __init__(self) -> None:
+        #: Messages that were cut into pages, by book, and the pages that took them.
+        self.cut: defaultdict[str, CutTotal] = defaultdict(CutTotal)
+        self.cut_pages: set[tuple[str, int]] = set()
+        #: Places in the ring of books that became ready, by the first row that was cut.
+        self.tickets: dict[str, int] = {}
+        #: Books and pages that servicing or a decision changed.
+        self.books: set[str] = set()
+        self.pages: set[tuple[str, int]] = set()
+        self.removed_pages: dict[tuple[str, int], Page] = {}
+        self.branches: set[str] = set()
+        #: Times before which a book is not tried again, in microseconds.
+        self.waits: dict[str, int] = {}
+        #: Messages set aside; None for one that is set aside no longer.
+        self.asides: dict[Address, Aside | None] = {}
+        self.events: list[EventRun] = []
+        self.posted: dict[int, Posted] = {}
+        #: Number of the block that the operation settles.
+        self.block: int | None = None

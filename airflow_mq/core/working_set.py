@@ -1,0 +1,378 @@
+"""Working set: the books, pages and inbox rows of a ring that one operation loads and changes.
+
+The rules read books and pages here and change them in memory. A loader fetches them when the rules first ask for
+them; `changes` records what a writer must store afterwards, all at once. The rules never wait and never know where
+a ring is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, Protocol
+
+from .blob import Reference
+from .book import Book, Branch, Standing
+from .changes import POSTED, Aside, Changes, Posted
+from .config import RingConfig
+from .events import EventRun, Fate
+from .groups import ROOT, head_of
+from .message import Address, Footprint, header_bytes, message_id
+from .page import Mail, Note, Page
+from .permit import OPEN, Permit
+from .priority import MARK, books_of, origin_of
+from .ring import Ring
+from .taking import OriginPatterns
+from .weight import Weight
+
+
+class Loader(Protocol):
+    """The part of a working set that reads."""
+
+    def attach(self, working_set: WorkingSet) -> None:
+        """Load into this working set from now on."""
+
+    def more_ready(self) -> list[str]:
+        """Return the next ready regular books in the ring's order; an empty list after the last."""
+
+    def more_high(self) -> list[str]:
+        """Return the next ready high books; an empty list after the last."""
+
+    def load_books(self, origins: Iterable[str]) -> None:
+        """Load books that are not loaded yet; an origin without a stored book gets an empty one."""
+
+    def load_page(self, origin: str, index: int) -> None:
+        """Load a page if it is stored; the loader may load others with it."""
+
+    def load_payloads(self, origin: str, page: Page) -> None:
+        """Complete the payloads of a page."""
+
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
+
+    def next_mail(self, origin: str) -> Mail | None:
+        """Return the next row of an origin's inbox that lies in no page yet; None after the last."""
+
+    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
+        """Return ids and sizes of the next rows, while each is one plain message; none unless there are two."""
+
+    def ticket_for(self, origin: str, mail: int) -> int | None:
+        """Return the place of a book that becomes ready by this row; None for the end of the ring."""
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Bring this message after all other rows of its inbox."""
+
+    def arrival(self, address: Address) -> tuple[int, int | None]:
+        """Return when a stored message was sent, and the number of the first block planned since."""
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        """Return when the messages of a page were enqueued, by index, where that is known."""
+
+    def open_blob(self, reference: Reference) -> IO[bytes]:
+        """Open an external payload for reading."""
+
+    # Used only by rings with paths.
+
+    def load_branches(self) -> None:
+        """Load all groups."""
+
+    def line(self) -> list[tuple[str, int]]:
+        """Return all ready regular books in the ring's order, with their deficits."""
+
+    def standing(self, name: str) -> Standing:
+        """Return the settings of a queue or of a group."""
+
+
+class WorkingSet:
+    """The part of a ring that one operation loaded, and the record of its changes."""
+
+    def __init__(
+        self, config: RingConfig, now: int, loader: Loader, *, planning: bool = False, listening: bool = False,
+        beside: bool = False, permit: Permit = OPEN, traces: bool = False,
+    ) -> None:  # fmt: skip
+        """Begin without any book.
+
+        :param now: the store's clock, in microseconds.
+        :param planning: the operation only claims: what it does to books and pages is not written.
+        :param listening: record a call of the queue-changed hook for each changed queue.
+        :param beside: another process holds the ring: only books with messages in flight may be loaded.
+        :param permit: the origins to which processors may send.
+        :param traces: whether messages that a processor sends continue the trace of its message.
+        """
+        self.config = config
+        self.now = now
+        self.loader = loader
+        self.planning = planning
+        self.listening = listening
+        self.beside = beside
+        self.permit = permit
+        self.traces = traces
+        self.books: dict[str, Book] = {}
+        self.pages: dict[tuple[str, int], Page | None] = {}
+        #: Of a ring with paths: the groups that are loaded, and the queues that come first in the next block.
+        self.branches: dict[str, Branch] = {}
+        self.owed: list[str] = []
+        #: The origins that this walk services (None: all), and what their high messages owe to regular ones.
+        self.patterns: OriginPatterns | None = None
+        self.own_debt: int | None = None
+        self.changes = Changes()
+        self._hooks: list[tuple[str, Footprint]] = []
+        self._next_posted = POSTED
+        loader.attach(self)
+        #: Regular books in the ring's order, and high books, which come first.
+        self.ring = Ring(loader.more_ready)
+        self.high = Ring(loader.more_high)
+
+    # Books and pages.
+
+    def book(self, origin: str) -> Book:
+        """Return the book of an origin."""
+        book = self.books.get(origin)
+        if book is None:
+            self.loader.load_books([origin])
+            book = self.books[origin]
+        return book
+
+    def page(self, origin: str, index: int) -> Page | None:
+        """Return a page; None if it is not stored."""
+        key = (origin, index)
+        if key not in self.pages:
+            self.loader.load_page(origin, index)
+            self.pages.setdefault(key, None)
+        return self.pages[key]
+
+    def payloads(self, origin: str, page: Page) -> list[bytes]:
+        """Return the messages of a page, in order."""
+        if page.resolved < len(page.slices):
+            self.loader.load_payloads(origin, page)
+        return page.payloads
+
+    def id_of(self, origin: str, page: Page, item: int) -> bytes:
+        """Return the name of a stored message."""
+        return message_id(self.payloads(origin, page)[item])
+
+    def is_ordered(self, book: Book) -> bool:
+        """Return whether a queue's messages are processed one after the other, by its own setting or the ring's."""
+        own = book.standing.ordered
+        return self.config.ordered if own is None else own
+
+    # The ring.
+
+    def only(self, patterns: OriginPatterns, debt: int | None) -> None:
+        """Service only the origins that match: for this walk, the others are in no ring.
+
+        :param debt: what high messages of these origins owe to regular ones; None if the ring keeps that.
+        """
+        self.patterns, self.own_debt = patterns, debt
+        for ring in (self.high, self.ring):
+            ring.only(patterns.takes)
+
+    def takes(self, name: str) -> bool:
+        """Return whether this walk services a book."""
+        return self.patterns is None or self.patterns.takes(name)
+
+    def circle(self, origin: str) -> Ring:
+        """Return the ring in which a book has its place."""
+        return self.high if origin.startswith(MARK) else self.ring
+
+    def put_first(self, origin: str) -> None:
+        """Let an origin start first in the next block."""
+        self.loader.load_branches()
+        head = head_of(origin)
+        self.owed = [origin, *(other for other in self.owed if head_of(other) != head)]
+        self.branches.setdefault(ROOT, Branch(ROOT, 0, 0))
+        self.changes.branches.add(ROOT)
+
+    def unknit(self, book: Book) -> None:
+        """Let a book whose window is empty leave the ring."""
+        ring = self.circle(book.origin)
+        if book.origin in ring:
+            ring.unknit(book.origin)
+        else:
+            ring.unknitted.add(book.origin)
+        self.changes.books.add(book.origin)
+
+    def _knit(self, origin: str, mail: int) -> None:
+        """Let a book that became ready by this row enter the ring, at the place that the row gives it."""
+        ring = self.circle(origin)
+        if origin in ring:
+            return
+        ticket = None if origin in ring.unknitted else self.loader.ticket_for(origin, mail)
+        if ticket is None:
+            ring.knit(origin)
+        else:
+            self.changes.tickets[origin] = ticket
+
+    # Cutting inbox rows into pages.
+
+    def pull(self, book: Book) -> bool:
+        """Cut the next inbox row of an origin into pages; return whether there was one."""
+        mail = self.loader.next_mail(book.origin)
+        if mail is None:
+            return False
+        was_ready = book.is_ready
+        page = self.page(book.origin, book.end - 1) if was_ready else None
+        cut, size = self.changes.cut[book.origin], mail.held(0, mail.items)
+        cut.messages += mail.items
+        cut.size += size
+        book.message_count += mail.items
+        book.size += size
+        while mail.cut < mail.items:
+            if page is None or not page.append(mail, self.config.heap_size):
+                page = self._open_page(book)
+            else:
+                self.changes.cut_pages.add((book.origin, page.index))
+        if not was_ready:
+            self._knit(book.origin, mail.id)
+        if mail.last:
+            self.tell_changed(book)
+        return True
+
+    def pull_all(self, book: Book) -> None:
+        """Cut all inbox rows of an origin."""
+        while self.pull(book):
+            pass
+
+    def pull_some(self, book: Book, wanted: int) -> bool:
+        """Cut rows until that many messages more lie in pages, or there is none; return whether any was cut."""
+        enough, pulled = book.message_count + wanted, False
+        while book.message_count < enough:
+            ids, sizes = (
+                ([], []) if self.listening else self.loader.take_singles(book.origin, enough - book.message_count)
+            )
+            if ids:
+                self._cut_singles(book, ids, sizes)
+            elif not self.pull(book):
+                break
+            pulled = True
+        return pulled
+
+    def _cut_singles(self, book: Book, ids: list[int], sizes: list[int]) -> None:
+        """Cut rows of one plain message each: the result of `pull` for each, with less work."""
+        was_ready = book.is_ready
+        page = self.page(book.origin, book.end - 1) if was_ready else None
+        at = 0
+        while at < len(ids):
+            count = page.append_singles(ids[at:], sizes[at:], self.config.heap_size) if page else 0
+            if page is None or not count:
+                page = self._open_page(book)
+                continue
+            self.changes.cut_pages.add((book.origin, page.index))
+            at += count
+        cut, size = self.changes.cut[book.origin], sum(sizes)
+        cut.messages += len(ids)
+        cut.size += size
+        book.message_count += len(ids)
+        book.size += size
+        if not was_ready:
+            self._knit(book.origin, ids[0])
+
+    def _open_page(self, book: Book) -> Page:
+        page = Page(book.end)
+        self.pages[book.origin, book.end] = page
+        book.end += 1
+        book.count += 1
+        return page
+
+    # Messages that the operation enqueues.
+
+    def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
+        if headers:
+            blob = payload.size if isinstance(payload, Reference) else None
+            note = Note(blob=blob, headers=header_bytes(headers))
+            self._post(Posted(origin, payload, note, headers, self.now))
+        else:
+            self._post(Posted(origin, payload))
+
+    def post_all(self, sent: Iterable[Sequence[Any]]) -> None:
+        """Enqueue messages (arguments of `post`) in order."""
+        for message in sent:
+            self.post(*message)
+
+    def sent(self) -> list[tuple[str, bytes, Mapping[str, str]]]:
+        """Return what was enqueued here, as arguments for `post_all` of another working set."""
+        return [(posted.origin, posted.payload, posted.headers) for posted in self.changes.posted.values()]
+
+    def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
+        """Enqueue a stored message once more, behind all that was sent, with all that is known of it.
+
+        :param weight: its weight, if that is known.
+        :return: the new address; all rows of the inbox are cut, so that there is one.
+        """
+        origin = book.origin
+        sent_at, block = self.loader.arrival(Address(origin, page.index, item))
+        headers = self.loader.headers(origin, page, item, item + 1).get(item, {})
+        note = page.note(item)._replace(weight=weight, arrived=block, headers=header_bytes(headers))
+        self._post(Posted(origin, self.payloads(origin, page)[item], note, headers, sent_at))
+        self.pull_all(book)
+        last = self.page(origin, book.end - 1)
+        assert last is not None
+        return Address(origin, last.index, len(last.lengths) - 1)
+
+    def _post(self, posted: Posted) -> None:
+        self.changes.posted[self._next_posted] = posted
+        self.loader.keep_posted(self._next_posted, posted)
+        self._next_posted += 1
+        if self.beside:
+            return
+        book = self.book(posted.origin)
+        if self.listening:
+            self.pull_all(book)
+        elif not book.is_ready:
+            self.pull(book)
+
+    # Changes.
+
+    def touch(self, book: Book, page: Page) -> None:
+        """Record that a page and its book changed."""
+        self.changes.books.add(book.origin)
+        self.changes.pages.add((book.origin, page.index))
+
+    def remove_page(self, book: Book, page: Page) -> None:
+        """Remove a page with all that it still holds."""
+        key = (book.origin, page.index)
+        book.count -= 1
+        self.pages[key] = None
+        self.changes.pages.discard(key)
+        self.changes.books.add(book.origin)
+        self.changes.removed_pages[key] = page
+
+    def set_aside(self, book: Book, page: Page, item: int, aside: Aside) -> None:
+        """Keep an attempted message until a person or a policy decides."""
+        self.changes.asides[Address(book.origin, page.index, item)] = aside
+        self.touch(book, page)
+
+    def tell_serviced(self, book: Book) -> None:
+        """Record a call of the queue-changed hook after a visit, unless the visit only planned."""
+        if not self.planning:
+            self.tell_changed(book)
+
+    def tell_changed(self, book: Book) -> None:
+        """Record a call of the queue-changed hook if there are listeners."""
+        if self.listening:
+            footprint, (high, regular) = book.footprint, books_of(origin_of(book.origin))
+            if self.config.high:
+                footprint = self.book(high).footprint.plus(self.book(regular).footprint)
+            self._hooks.append((regular, footprint))
+
+    def take_hooks(self) -> list[tuple[str, Footprint]]:
+        """Return the recorded calls of the queue-changed hook, once."""
+        hooks, self._hooks = self._hooks, []
+        return hooks
+
+    def emit(
+        self, fate: Fate, origin: str, page: int, index: int, id_: bytes,
+        weight: Weight | None = None, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Record the event of one message."""
+        events = self.changes.events
+        last = events[-1] if events else None
+        if last and last.takes(fate, origin, page, index, detail) and bool(last.weights) == (weight is not None):
+            last.ids.append(id_)
+        else:
+            last = EventRun(fate, origin, page, index, [id_], [], detail)
+            events.append(last)
+        if weight is not None:
+            last.weights.append(weight)

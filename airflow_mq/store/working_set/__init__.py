@@ -1,0 +1,93 @@
+"""Working set of a ring in a store: a loader, the changes, and a writer.
+
+`loader` composes the parts that read: `books`, `groups`, the `ring`, `pages`, `inboxes` and `payloads`, all through a
+`source`. `changed_rows` turns the changes into rows, which `writer` stores. `overlay` is a source that keeps such rows
+in memory, for looking ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.changes import Changes
+from ...core.config import RingConfig
+from ...core.working_set import WorkingSet
+from ..rows import Locked
+from ..unit import Unit
+from .changed_rows import ChangedRows, changed_rows
+from .loader import LoadOptions, StoreLoader
+from .overlay import Overlay, OverlayLoader
+from .ring import MEET_IN_ALL
+from .source import Source
+from .tickets import LEAST_REGULAR, level_of, ticket_of
+from .writer import Writer
+
+
+class StoredSet(WorkingSet):
+    """The working set of one operation on a ring in a store."""
+
+    loader: StoreLoader
+
+    def __init__(self, config: RingConfig, now: int, loader: StoreLoader, **modes: Any) -> None:
+        """Begin without any book; for `modes`, see `WorkingSet`."""
+        super().__init__(config, now, loader, **modes)
+        self.ring_id = loader.source.ring_id
+        #: Books as they were loaded.
+        self.stored = loader.books.stored
+        #: Steps to take in the same transaction after everything is written.
+        self.after_save: list[Callable[[], object]] = []
+        #: Whether references to external payloads went: some payloads may be unused now.
+        self.released_payloads = False
+
+    @property
+    def unit(self) -> Unit:
+        """The transaction to read through."""
+        return self.loader.source.unit
+
+    def save(self) -> None:
+        """Write all changes, in a transaction that holds the ring."""
+        self._write(self.unit)
+
+    def save_in(self, unit: Unit, locked: Locked, current: str | None = None) -> None:
+        """Write all changes in another transaction than that which was read through, and go on reading there.
+
+        :param current: the queue that is being serviced; if the ring changed since, the others are looked at again.
+        """
+        read_through, self.loader.source.unit = self.unit, unit
+        if locked.state.version != self.loader.state.version:
+            self.loader.refresh(locked.state, current)
+        self.loader.state = locked.state
+        self._write(unit)
+        self.loader.source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
+        self.loader.state = locked.state._replace(version=locked.state.version + 1)
+
+    def take_changes(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
+        """Return all changes as rows, and begin a new record."""
+        rows = changed_rows(self, self.loader, fresh_ids)
+        self.released_payloads = self.released_payloads or bool(rows.references)
+        self.loader.begin_again()
+        for ring in (self.ring, self.high):
+            ring.moved.clear()
+            ring.favoured = []
+        self.changes = Changes()
+        return rows
+
+    def _write(self, unit: Unit) -> None:
+        Writer(unit, self.ring_id).write(self.take_changes(unit.fresh_ids), allow_high=not self.config.high)
+        for step in self.after_save:
+            step()
+
+
+__all__ = [
+    "LEAST_REGULAR",
+    "MEET_IN_ALL",
+    "LoadOptions",
+    "Overlay",
+    "OverlayLoader",
+    "Source",
+    "StoreLoader",
+    "StoredSet",
+    "level_of",
+    "ticket_of",
+]  # fmt: skip

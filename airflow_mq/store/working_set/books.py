@@ -1,0 +1,70 @@
+"""Loader of books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...core.book import Book
+from ...core.errors import StoreCorrupt
+from ...core.priority import origin_of, told
+from ...core.working_set import WorkingSet
+from ..rows import BookRow
+from ..thaw import standing_of
+from .groups import GroupLoader
+from .source import Source
+from .stored import StoredBook
+
+#: The most pages that a window may lack because they were processed out of turn.
+MOST_HOLES = 1 << 20
+
+
+class BookLoader:
+    """Loads books by name, and keeps their stored state."""
+
+    def __init__(self, working_set: WorkingSet, source: Source, groups: GroupLoader, *, skip_in_flight: bool) -> None:
+        """:param skip_in_flight: skip a queue with messages in flight even if it is not ordered."""
+        self.working_set = working_set
+        self.source = source
+        self.groups = groups
+        self.skip_in_flight = skip_in_flight
+        self.stored: dict[str, StoredBook] = {}
+
+    def load(self, origins: Iterable[str]) -> None:
+        """Load books that are not loaded yet; an origin without a stored book gets an empty one."""
+        books = self.working_set.books
+        wanted = [origin for origin in dict.fromkeys(origins) if origin not in books]
+        if not wanted:
+            return
+        self.groups.load_standings(wanted)
+        for row in self.source.books(wanted, self.working_set.now):
+            self.take(row)
+        for origin in wanted:
+            if origin not in books:
+                self.take(BookRow(origin, 0, 0, 0, 0, 0, None, 0, 0, b"", 0, False, False, None))
+
+    def take(self, row: BookRow) -> str:
+        """Load the book of this row unless it is loaded; return its origin."""
+        origin = row.origin
+        if origin in self.working_set.books:
+            return origin
+        if row.end_page - row.begin_page > row.pages + MOST_HOLES:
+            raise StoreCorrupt(
+                f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
+                f"but it has {row.pages} pages"
+            )
+        standing = standing_of(row.standing)
+        if self.working_set.config.paths:
+            self.groups.standings.setdefault(origin_of(origin), standing)
+            standing = self.groups.bounded(origin, standing)
+        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
+        book.passed_by = self._obstacle(row, book)
+        self.working_set.books[origin] = book
+        self.stored[origin] = StoredBook(row)
+        return origin
+
+    def _obstacle(self, row: BookRow, book: Book) -> str:
+        if row.paused or self.groups.is_paused_below(book.origin):
+            return "paused"
+        if row.in_flight and (self.skip_in_flight or self.working_set.is_ordered(book)):
+            return "in flight"
+        return "backoff" if row.wake_at > self.working_set.now else ""

@@ -1,0 +1,147 @@
+"""Loader of inbox rows: it fetches them for many queues at once, and hands them out one by one to be cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ...core.changes import Posted
+from ...core.page import Mail
+from ...core.working_set import WorkingSet
+from ..thaw import mail_of, split_mail
+from . import ring
+from .books import BookLoader
+from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
+from .payload_cache import PayloadCache
+from .source import Source
+
+#: Number of rows fetched at once for queues that are only likely to need them.
+MOST_ROWS = 32_768
+#: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
+INLINE = 2000
+#: Number of rows that one look at all inboxes of a ring brings.
+ROWS_AT_ONCE = 1024
+
+
+class InboxLoader:
+    """Loads inbox rows that lie in no page yet."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, horizon: int, *,
+        with_payloads: bool, with_due: bool,
+    ) -> None:  # fmt: skip
+        """Begin without any inbox.
+
+        :param horizon: every row with a smaller id is visible, or will never be.
+        :param with_payloads: fetch small payloads with their rows.
+        :param with_due: bring delayed rows that are due, though they have not joined their inboxes.
+        """
+        self.working_set = working_set
+        self.source = source
+        self.books = books
+        self.cache = cache
+        self.horizon = horizon
+        self.inline = INLINE if with_payloads else 0
+        self.with_due = with_due
+        self.inboxes: dict[str, Inbox] = {}
+        #: Messages that this operation enqueued, in order, by origin.
+        self._posted: dict[str, deque[Mail]] = {}
+
+    def inbox(self, origin: str) -> Inbox:
+        """Return the inbox of an origin."""
+        inbox = self.inboxes.get(origin)
+        if inbox is None:
+            self.working_set.book(origin)
+            inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.horizon)
+        return inbox
+
+    def next_mail(self, origin: str) -> Mail | None:
+        """Return the next row that lies in no page; messages that this operation enqueued come last."""
+        inbox = self.inbox(origin)
+        if not inbox.rows and not inbox.empty:
+            self._fill_ahead(origin)
+        if self.with_due and inbox.empty and not inbox.rows:
+            if not inbox.due_seen:
+                self._add_due([origin])
+            inbox.rows, inbox.due = inbox.due, deque()
+        if inbox.rows:
+            return mail_of(inbox.take())
+        waiting = self._posted.get(origin)
+        if not waiting:
+            return None
+        mail = waiting.popleft()
+        inbox.taken.append(mail.id)
+        return mail
+
+    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
+        """Take ids and sizes of rows that are one plain message each."""
+        rows = self.inbox(origin).take_singles(most)
+        return ([row.id for row in rows], [row.size for row in rows]) if rows else ([], [])
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Bring this message after all other rows of its inbox."""
+        self._posted.setdefault(posted.origin, deque()).append(posted.mail(id_))
+        self.cache.payloads[posted.origin, id_] = [posted.payload]
+
+    def look_at(self, origins: list[str]) -> None:
+        """Fetch what looking at all of these queues will need, in a few statements."""
+        self.books.load(origins)
+        for origin in origins:
+            self.inbox(origin)
+        if origins:
+            self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
+            self._add_due(origins)
+
+    def cut_everything(self) -> None:
+        """Cut all inbox rows of the ring, in the order in which they were sent."""
+        after, more = -1, True
+        while more:
+            rows = self.source.all_inbox_rows(after, ROWS_AT_ONCE)
+            self.books.load(row.origin for row in rows)
+            for row in rows:
+                after = row.id
+                if not self.books.stored[row.origin].cut.has(row.id):
+                    self.working_set.pull(self.working_set.book(row.origin))
+            more = len(rows) == ROWS_AT_ONCE
+
+    def begin_again(self) -> None:
+        """Go on after a save: messages enqueued here are rows like any other now."""
+        self._posted = {}
+        self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
+        for origin, inbox in self.inboxes.items():
+            inbox.saved(self.books.stored[origin].cut)
+
+    def _fill_ahead(self, origin: str) -> None:
+        """Fetch for this queue, and for those the walk will come to that have nothing left either."""
+        look, hungry = self.inboxes[origin].look, [origin]
+        for other in self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE):
+            if look * (len(hungry) + 1) > MOST_ROWS:
+                break
+            if not self.working_set.books[other].passed_by:
+                inbox = self.inbox(other)
+                if inbox.look <= look and not inbox.empty:
+                    hungry.append(other)
+        self._fill(hungry, look)
+        if not self.inboxes[origin].rows and not self.inboxes[origin].empty:
+            self._fill_ahead(origin)
+
+    def _fill(self, hungry: list[str], look: int) -> None:
+        most = look + max(len(self.inboxes[name].read) for name in hungry)
+        starts = [(name, self.inboxes[name].start) for name in hungry]
+        counts, cache = dict.fromkeys(hungry, 0), self.cache
+        for row in self.source.inbox_rows(starts, most, self.inline):
+            counts[row.origin] += 1
+            if self.inboxes[row.origin].add(row) and row.heap:
+                cache.payloads[row.origin, row.id] = split_mail(row, row.heap)
+                cache.fetched += row.size
+        for name in hungry:
+            self.inboxes[name].end_look(most, counts[name], look)
+
+    def _add_due(self, origins: Sequence[str]) -> None:
+        """Put rows that are due behind all others; the next operation that writes lets them join."""
+        for origin in origins:
+            self.inbox(origin).due_seen = True
+        for row in self.source.due_rows(origins, self.working_set.now):
+            assert row.heap is not None
+            self.inboxes[row.origin].due.append(row)
+            self.cache.payloads[row.origin, row.id] = split_mail(row, row.heap)

@@ -1,0 +1,177 @@
+"""Loader of a working set from a store: one part for each kind of row, each fetching ahead for the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
+
+from ...core.blob import Reference
+from ...core.book import Standing
+from ...core.changes import POSTED, Posted
+from ...core.claims import Claim
+from ...core.message import Address
+from ...core.page import Page
+from ...core.priority import is_high
+from ...core.working_set import WorkingSet
+from ..blobs import open_blob
+from ..rows import StateRow
+from .books import BookLoader
+from .groups import GroupLoader
+from .inboxes import InboxLoader
+from .pages import PageLoader
+from .payload_cache import PayloadCache
+from .payloads import PayloadLoader
+from .ring import RingLoader
+from .source import Source
+from .tickets import ticket_of
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Choice of the rows that a loader brings, beside those that every operation needs."""
+
+    #: Skip a queue with messages in flight even if it is not ordered.
+    skip_in_flight: bool = True
+    #: Fetch payloads with rows and pages, for an operation that processes messages.
+    with_payloads: bool = False
+    #: Bring delayed rows that are due, for an operation that does not write.
+    with_due: bool = False
+
+
+class StoreLoader:
+    """The part of a working set that reads from a store."""
+
+    def __init__(self, source: Source, state: StateRow, horizon: int, options: LoadOptions) -> None:
+        """:param horizon: every inbox row with a smaller id is visible, or will never be."""
+        self.source = source
+        #: The ring's row as it was when the ring was locked.
+        self.state = state
+        self._horizon = horizon
+        self._options = options
+
+    def attach(self, working_set: WorkingSet) -> None:
+        """Load into this working set from now on."""
+        source, options, cache = self.source, self._options, PayloadCache()
+        self.working_set = working_set
+        self.groups = GroupLoader(working_set, source)
+        self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
+        self.pages = PageLoader(working_set, source, self.books)
+        self.inboxes = InboxLoader(
+            working_set, source, self.books, cache, self._horizon,
+            with_payloads=options.with_payloads, with_due=options.with_due,
+        )  # fmt: skip
+        self.cache = cache
+        self.load_books, self.load_page = self.books.load, self.pages.load
+        self.next_mail, self.take_singles = self.inboxes.next_mail, self.inboxes.take_singles
+
+    # Parts that many operations do without.
+
+    @cached_property
+    def ring(self) -> RingLoader:
+        """The loader of the ring's order."""
+        return RingLoader(self.working_set, self.source, self.books, self.state, self.inboxes.horizon)
+
+    @cached_property
+    def payloads(self) -> PayloadLoader:
+        """The loader of payloads and headers."""
+        return PayloadLoader(
+            self.working_set, self.source, self.pages, self.inboxes, self.cache,
+            with_payloads=self._options.with_payloads,
+        )  # fmt: skip
+
+    def more_ready(self) -> list[str]:
+        """Return the next ready regular books in the ring's order."""
+        return self.ring.more_ready()
+
+    def more_high(self) -> list[str]:
+        """Return the next ready high books."""
+        return self.ring.more_high()
+
+    def line(self) -> list[tuple[str, int]]:
+        """Return all ready regular books in the ring's order, with their deficits."""
+        return self.ring.line()
+
+    def load_payloads(self, origin: str, page: Page) -> None:
+        """Complete the payloads of a page."""
+        self.payloads.load(origin, page)
+
+    def expect(self, claims: Iterable[Claim]) -> None:
+        """Fetch the rows that settling these claims will need, payloads included: events name messages by them."""
+        self.payloads.expect(claims)
+
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index."""
+        return self.payloads.headers(origin, page, first, stop)
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        """Return when the messages of a page were enqueued, by index."""
+        return self.payloads.sent_at(origin, page)
+
+    def load_branches(self) -> None:
+        """Load all groups."""
+        self.groups.load_branches()
+
+    def standing(self, name: str) -> Standing:
+        """Return the settings of a queue or of a group."""
+        return self.groups.standing(name)
+
+    def ticket_for(self, origin: str, mail: int) -> int | None:
+        """Return the place in the order of arrivals; None behind all, for a message that this operation enqueued."""
+        floor = 0 if is_high(origin) else self.state.ticket_floor
+        return ticket_of(origin, mail) if floor <= mail < POSTED else None
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Bring this message after all other rows of its inbox."""
+        self.inboxes.keep_posted(id_, posted)
+        self.payloads.keep_posted(id_, posted)
+
+    def arrival(self, address: Address) -> tuple[int, int | None]:
+        """Return when a message was sent, and the number of the first block planned since."""
+        return self.pages.arrivals([address])[address]
+
+    def open_blob(self, reference: Reference) -> IO[bytes]:
+        """Open an external payload for reading."""
+        return open_blob(self.source.unit.store, reference)
+
+    # Operations that span several transactions.
+
+    def refresh(self, state: StateRow, keep: str | None) -> None:
+        """Reload the skipped books with messages in flight: a block ended meanwhile.
+
+        All other books belong to this operation alone, and their changes are still to be written.
+        """
+        self.state = state
+        working_set, stored = self.working_set, self.books.stored
+        others = {o for o in working_set.books if stored[o].row.in_flight and o != keep}
+        working_set.pages = {key: page for key, page in working_set.pages.items() if key[0] not in others}
+        before = {origin: working_set.books.pop(origin) for origin in others}
+        for origin in others:
+            self.inboxes.inboxes.pop(origin, None)
+        self.books.load(others)
+        for origin, book in before.items():
+            book.__dict__.update({**working_set.books[origin].__dict__, "deficit": book.deficit})
+            working_set.books[origin] = book
+            if not book.is_ready:
+                # The block took its last message, and it out of the ring: a message posted to it knits it anew.
+                working_set.circle(origin).drop(origin)
+
+    def begin_again(self) -> None:
+        """Go on after a save."""
+        for (origin, _), page in self.working_set.changes.removed_pages.items():
+            for part in page.slices:
+                self.cache.payloads.pop((origin, part.mail), None)
+        self.payloads.begin_again()
+        self.inboxes.begin_again()
+
+    def rename_posted(self, ids: Mapping[int, int]) -> None:
+        """Use the final ids of messages that this operation enqueued."""
+        for origin in {posted.origin for posted in self.working_set.changes.posted.values()}:
+            if origin in self.inboxes.inboxes:
+                self.inboxes.inboxes[origin].rename(ids)
+        cached = self.cache.payloads
+        for old, posted in self.working_set.changes.posted.items():
+            cached[posted.origin, ids[old]] = cached.pop((posted.origin, old))

@@ -1,0 +1,278 @@
+"""Overlay: a source that reads changed rows back from memory, above a store that nothing is written to.
+
+Only rows that the next operation reads are kept: books, groups, pages and inbox rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ...core.claims import Claim
+from ...core.page import Page
+from ...core.priority import books_of, is_high, origin_of
+from .. import codec
+from ..blocks import ClaimRow
+from ..books import LineRow
+from ..origins import GroupRow, SettingsRow
+from ..pages import stored_page
+from ..rejoining import rejoined_row
+from ..rows import PLANNED, BookRow, FirstRow, MailRow, PageRow, StateRow
+from ..store import Outgoing
+from ..unit import Unit
+from .changed_rows import ChangedRows
+from .loader import StoreLoader
+from .source import Source
+
+#: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
+FIRST_ID = 1 << 61
+#: Number of rows that one look for the first remaining one brings.
+LOOK = 16
+
+
+class Overlay(Source):
+    """Reads of one moment, and above them the rows that operations would have stored since."""
+
+    def __init__(
+        self, unit: Unit, ring_id: int, standings: Mapping[str, Mapping[str, Any]] | None = None, *, anew: bool = False
+    ) -> None:
+        """Begin with what is stored, and with the rows that are due by now.
+
+        :param standings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
+        :param anew: read all deficits as if no queue had used anything yet.
+        """
+        super().__init__(unit, ring_id)
+        self.standings_said = dict(standings or {})
+        self.anew = anew
+        self.now = unit.now()
+        ticket_floor, look_floor, _ = unit.rings.floors(ring_id)
+        self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
+        self._last_id = unit.inbox.pulse(ring_id, self.now).newest
+        #: Rows below this are visible: reads of one moment bring nothing late.
+        self.horizon = self._last_id + 1
+        self._next_id = FIRST_ID
+        self._books: dict[str, BookRow] = {}
+        self._branches: dict[str, GroupRow] | None = None
+        self._pages: dict[str, dict[int, PageRow | None]] = {}
+        self._rows: dict[str, list[MailRow]] = {}
+        self._gone: set[tuple[str, int]] = set()
+        #: Claims of live blocks by book, with whether each holds any message, once a block has ended here.
+        self._held: dict[str, list[tuple[bytes, bool]]] | None = None
+        self._join_due()
+
+    # Changes.
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """Return new ids, larger than all that are stored."""
+        self._next_id += count
+        return list(range(self._next_id - count, self._next_id))
+
+    def apply(self, rows: ChangedRows) -> None:
+        """Keep the rows that an operation would have stored."""
+        posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
+        self._add([MailRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
+        for origin, page, kept in rows.pages:
+            packed = stored_page(origin, page, kept)
+            self._pages.setdefault(origin, {})[page.index] = PageRow(*packed[:7], *packed[10:])
+        for origin, index in rows.removed_pages:
+            self._pages.setdefault(origin, {})[index] = None
+        self._forget_rows(rows.removed_pages)
+        known = {row.origin: row for row in self.books([book.origin for book in rows.books], self.now)}
+        for book in rows.books:
+            self._books[book.origin] = known[book.origin]._replace(**book._asdict())
+        self._apply_branches(rows.branches)
+        self.state = self.state._replace(ticket_floor=rows.ticket_floor, look_floor=rows.look_floor)
+
+    def _apply_branches(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
+        known = {row[0]: row for row in self.branches()}
+        for path, deficit, delta, level, owed in rows:
+            before = known.get(path)
+            if before is None:
+                known[path] = GroupRow(path, deficit, level, owed)
+            else:
+                known[path] = GroupRow(path, before.deficit + delta, min(before.level, level), owed)
+        self._branches = known
+
+    def _forget_rows(self, removed: Mapping[tuple[str, int], Page]) -> None:
+        """Forget the rows of removed pages, except those of which a neighbouring page holds some messages."""
+        if not removed:
+            return
+        kept = set()
+        for row in self.pages([(origin, index - 2, index + 2) for origin, index in removed], 5):
+            slices = codec.unpack_slices(row.slices)
+            kept |= {(row.origin, slices[0].mail), (row.origin, slices[-1].mail)}
+        for (origin, _), page in removed.items():
+            self._gone |= {(origin, part.mail) for part in page.slices} - kept
+
+    def arrive(self, rows: Iterable[Outgoing]) -> None:
+        """Add rows as if they had been sent before the next block is planned."""
+        rows = list(rows)
+        self._add([MailRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
+                   for id_, row in zip(self.fresh_ids(len(rows)), rows)])  # fmt: skip
+        self._last_id = self._next_id - 1
+        self.horizon = self._next_id
+
+    def end_blocks(self, ended: Collection[int]) -> None:
+        """Forget the claims of these blocks."""
+        self._held = {}
+        for block in self.unit.blocks.latest(self.ring_id, PLANNED):
+            for origin, data in self.unit.blocks.claims(block.id) if block.id not in ended else ():
+                held = not block.by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
+                self._held.setdefault(origin, []).append((bytes(data), held))
+        for origin, book in self._books.items():
+            self._books[origin] = self._seen(book)
+
+    def _join_due(self) -> None:
+        """Add rows that are due, as the next operation that writes would."""
+        rows = self.unit.inbox.due(self.ring_id, self.now)
+        ids = self.fresh_ids(len(rows))
+        self._add([
+            row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
+            for id_, row in zip(ids, rows)
+        ])  # fmt: skip
+
+    def _add(self, rows: Sequence[MailRow]) -> None:
+        for row in rows:
+            self._rows.setdefault(row.origin, []).append(row)
+        fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
+        self._books |= {book.origin: book for book in self.books(fresh, self.now)}
+
+    # Books and the ring.
+
+    @property
+    def last_id(self) -> int:
+        """The last id that was drawn."""
+        return self._last_id
+
+    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
+        """Return ready books in the ring's order, behind a ticket."""
+        found: list[BookRow] = []
+        at, more = after, True
+        while more and len(found) < limit:
+            rows = super().ready_books(at, limit, now)
+            found += [self._seen(row) for row in rows if row.origin not in self._books]
+            more = len(rows) == limit
+            at = rows[-1].ticket or 0 if rows else at
+        found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
+        return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
+
+    def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
+        """Return books by name."""
+        unknown = [origin for origin in origins if origin not in self._books]
+        rows = [self._seen(row) for row in super().books(unknown, now)] if unknown else []
+        return rows + [self._books[origin] for origin in origins if origin in self._books]
+
+    def guaranteed(self) -> list[str]:
+        """Return the origins with a guaranteed least, those that are ready by now first."""
+        books = self.books(super().guaranteed(), self.now)
+        return [book.origin for book in sorted(books, key=lambda b: (b.ticket is None, b.ticket or 0, b.origin))]
+
+    def _seen(self, row: BookRow) -> BookRow:
+        """Return a stored book with replaced settings, and with what is in flight by now."""
+        if self.anew:
+            row = row._replace(deficit=0)
+        if origin_of(row.origin) in self.standings_said:
+            row = row._replace(standing=self._replaced(origin_of(row.origin), row.standing))
+        if self._held is not None and row.in_flight:
+            both = books_of(origin_of(row.origin))
+            row = row._replace(in_flight=any(held for name in both for _, held in self._held.get(name, ())))
+        return row
+
+    def _replaced(self, origin: str, stored: Any) -> Any:
+        plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
+        return {**plain, **self.standings_said[origin]}
+
+    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows among these ids, with their first one."""
+        return self._news(super().news_by_id(start, below), start, below)
+
+    def news_by_origin(self) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows, with their first one."""
+        return self._news(super().news_by_origin(), 0, FIRST_ID << 1)
+
+    def high_news(self) -> list[FirstRow]:
+        """Return high books that are not ready and have inbox rows, with their first one."""
+        return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[0])]
+
+    def _news(self, stored: Iterable[FirstRow], start: int, below: int) -> list[FirstRow]:
+        found = [row for row in stored if row.origin not in self._books]
+        waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
+        while waiting:
+            ids: dict[str, list[int]] = {origin: [] for origin in waiting}
+            for row in self.inbox_rows(list(waiting.items()), LOOK):
+                ids[row.origin].append(row.id)
+            firsts = {o: next((id_ for id_ in ids[o] if (o, id_) not in self._gone), None) for o in waiting}
+            found += [
+                FirstRow(origin, first) for origin, first in firsts.items() if first is not None and first < below
+            ]
+            waiting = {o: ids[o][-1] for o in waiting if firsts[o] is None and len(ids[o]) == LOOK}
+        return sorted(found, key=lambda row: row.id)
+
+    # Groups.
+
+    def line(self) -> list[LineRow]:
+        """Return ticket, origin and deficit of all ready books in the ring's order."""
+        found = [row for row in super().line() if row[1] not in self._books]
+        if self.anew:
+            found = [row._replace(deficit=0) for row in found]
+        own = [LineRow(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
+        return sorted(found + own)
+
+    def branches(self) -> list[GroupRow]:
+        """Return all groups as they stand by now."""
+        if self._branches is None:
+            self._branches = {} if self.anew else {row[0]: row for row in super().branches()}
+        return list(self._branches.values())
+
+    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+        """Return the settings of queues and groups, replaced where the conditions name them."""
+        found: dict[str, Any] = dict(super().standings(names))
+        found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.standings_said}
+        return [SettingsRow(*pair) for pair in found.items()]
+
+    # Pages and inbox rows.
+
+    def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """Return, for each (origin, first, last), at most `limit` pages."""
+        changed = [one for one in wanted if one[0] in self._pages]
+        plain = [one for one in wanted if one[0] not in self._pages]
+        found = super().pages(plain, limit) if plain else []
+        if not changed:
+            return found
+        more = max(len(self._pages[origin]) for origin, _, _ in changed)
+        stored: dict[str, dict[int, PageRow | None]] = {}
+        for row in super().pages(changed, limit + more):
+            stored.setdefault(row.origin, {})[row.page] = row
+        for origin, first, last in changed:
+            pages = {**stored.get(origin, {}), **self._pages[origin]}
+            within = [row for index, row in sorted(pages.items()) if first <= index <= last]
+            found += [row for row in within if row is not None][:limit]
+        return found
+
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        """Return, for each (origin, id), at most `limit` rows after that id, those in pages included."""
+        found = super().inbox_rows(wanted, limit, inline)
+        counts = Counter(row.origin for row in found) if self._rows else {}
+        for origin, after in wanted if self._rows else ():
+            own = [row for row in self._rows.get(origin, ()) if row.id > after]
+            found += own[: limit - counts.get(origin, 0)]
+        return found
+
+    def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
+        """Return the claims of live blocks on these origins."""
+        if self._held is None:
+            return super().claims_of(origins)
+        return [ClaimRow(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
+
+
+class OverlayLoader(StoreLoader):
+    """Loads from an overlay, without payloads: nothing that is foreseen depends on them."""
+
+    def load_payloads(self, origin: str, page: Page) -> None:
+        """Give a page as many empty payloads as it has messages."""
+        page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
+
+    def expect(self, claims: Iterable[Claim]) -> None:
+        """Fetch the pages that settling these claims will need."""
+        self.pages.fetch((claim.origin, run.page) for claim in claims for run in claim.runs)

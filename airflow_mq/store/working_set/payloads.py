@@ -1,0 +1,191 @@
+"""Loader of payloads, headers and times of sending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...core.blob import Reference
+from ...core.changes import POSTED, Posted
+from ...core.claims import Claim
+from ...core.errors import StoreCorrupt
+from ...core.page import Page, Slice
+from ...core.priority import told
+from ...core.working_set import WorkingSet
+from .. import codec
+from ..thaw import headers_of, split
+from . import ring
+from .inboxes import InboxLoader
+from .pages import PageLoader
+from .payload_cache import PayloadCache
+from .source import Source
+
+#: Bytes of messages fetched at once for queues that are only likely to need them.
+MOST_BYTES = 8 << 20
+#: Number of messages whose headers are fetched together, where the caller asks for them one by one.
+HEADERS_AT_ONCE = 256
+
+Key = tuple[str, int]
+
+
+class PayloadLoader:
+    """Loads the contents of messages that lie in pages."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache, *,
+        with_payloads: bool,
+    ) -> None:  # fmt: skip
+        """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
+        self.working_set = working_set
+        self.source = source
+        self.pages = pages
+        self.inboxes = inboxes
+        self.cache = cache
+        self.with_payloads = with_payloads
+        #: Headers of messages that this operation enqueued, as attributes of their rows.
+        self._posted: dict[int, Mapping[str, Any]] = {}
+        self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
+        self._sent_at: dict[Key, tuple[int, Mapping[int, int]]] = {}
+
+    # Payloads.
+
+    def load(self, origin: str, page: Page) -> None:
+        """Complete the payloads of a page, and fetch those that the walk will come to."""
+        cached = self.cache.payloads
+        if not all((origin, part.mail) in cached for part in _unresolved(page)):
+            self._fetch_ahead(origin, page)
+        self.fetch([(origin, page)])
+
+    def one(self, origin: str, page: Page, item: int) -> bytes:
+        """Return one message of a page, without fetching the others."""
+        mail, place = page.mail_of(item), page.place_of(item)
+        self._fetch({(origin, mail)})
+        payload = self._stretch(origin, Slice(mail, place, 1))[0]
+        return Reference.read(payload) if page.note(item).blob else payload
+
+    def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
+        """Complete the payloads of many pages at once."""
+        pages = list(pages)
+        self._fetch({(origin, part.mail) for origin, page in pages for part in _unresolved(page)})
+        for origin, page in pages:
+            first = len(page.payloads)
+            for part in _unresolved(page):
+                page.payloads += self._stretch(origin, part)
+            page.resolved = len(page.slices)
+            for item, note in page.notes.items():
+                if note.blob and first <= item < len(page.payloads):
+                    with codec.reading("a reference to an external payload"):
+                        page.payloads[item] = Reference.read(page.payloads[item])
+
+    def expect(self, claims: Iterable[Claim]) -> None:
+        """Fetch what settling these claims will need, payloads included: events name messages by them."""
+        keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
+        self.pages.fetch(keys)
+        pages = self.working_set.pages
+        self.fetch((origin, page) for (origin, _), page in zip(keys, map(pages.get, keys)) if page)
+
+    def _fetch_ahead(self, origin: str, page: Page) -> None:
+        """Fetch the payloads of a page, and with them those that the walk will come to."""
+        wanted = {(origin, part.mail) for part in _unresolved(page)}
+        size = page.used
+        upcoming = self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE)
+        for other in [origin, *upcoming] if self.with_payloads else ():
+            mails, bytes_ = self._likely(other)
+            wanted.update(mails)
+            size += bytes_
+            if size > MOST_BYTES:
+                break
+        self._fetch(wanted)
+
+    def _likely(self, origin: str) -> tuple[list[Key], int]:
+        """Return the rows that a visit to this queue begins with, and their bytes: at most two pages of them."""
+        book, mails, size = self.working_set.books[origin], [], 0
+        page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
+        if page is not None and page.resolved < len(page.slices):
+            mails += [(origin, part.mail) for part in _unresolved(page)]
+            size += page.used
+        inbox = self.inboxes.inboxes.get(origin)
+        own = 0
+        for row in inbox.rows if inbox else ():
+            own += row.size
+            if own > self.working_set.config.heap_size:
+                break
+            mails.append((origin, row.id))
+        return mails, size + own
+
+    def _fetch(self, wanted: Iterable[Key]) -> None:
+        """Fetch the payloads of rows that are not in the cache."""
+        missing = sorted(key for key in wanted if key not in self.cache.payloads)
+        borrowed = []
+        for origin, id_, lengths, items, size, heap in self.source.heaps(missing) if missing else ():
+            if heap:
+                self.cache.keep(origin, id_, split(heap, codec.unpack_lengths(lengths, items, size)), size)
+            else:
+                borrowed.append((origin, id_))
+        for origin, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
+            self.cache.keep(origin, id_, [bytes(heap)], len(heap))
+
+    def _stretch(self, origin: str, part: Slice) -> list[bytes]:
+        row = self.cache.payloads.get((origin, part.mail))
+        if row is None:
+            raise StoreCorrupt(f"mail {part.mail} of {told(origin)} is gone, though a page refers to it")
+        return row[part.start : part.start + part.items]
+
+    # Headers and times of sending.
+
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
+        stop = len(page.lengths) if stop is None else stop
+        known = self._headers.get((origin, page.index))
+        if known is not None and known[0].start <= first and stop <= known[0].stop:
+            return known[1]
+        stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
+        mails = sorted(set(page.mails_of(range(first, stop))))
+        attributes: dict[int, Any] = {
+            id_: codec.read_json(bytes(packed))
+            for _, id_, packed in self.source.attributes([(origin, mail) for mail in mails])
+        }
+        attributes |= {mail: self._posted[mail] for mail in mails if mail in self._posted}
+        with codec.reading("the headers of messages"):
+            found = headers_of(page, attributes)
+        self._headers[origin, page.index] = range(first, stop), found
+        return found
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        """Return when the messages of a page were enqueued, by index; without those enqueued by this operation."""
+        known = self._sent_at.get((origin, page.index))
+        if known is not None and known[0] == len(page.slices):
+            return known[1]
+        found = self.sent_of([(origin, page)])[origin, page.index]
+        self._sent_at[origin, page.index] = len(page.slices), found
+        return found
+
+    def sent_of(self, pages: Iterable[tuple[str, Page]]) -> dict[Key, Mapping[int, int]]:
+        """Return when the messages of many pages were enqueued, by origin and page."""
+        pages = list(pages)
+        mails = {(origin, part.mail) for origin, page in pages for part in page.slices if part.mail < POSTED}
+        sent = self.source.sent_at(sorted(mails))
+        found: dict[Key, Mapping[int, int]] = {}
+        for origin, page in pages:
+            places = (part.mail for part in page.slices for _ in range(part.items))
+            found[origin, page.index] = {item: sent[mail] for item, mail in enumerate(places) if mail in sent}
+        return found
+
+    # Messages that this operation enqueued, and the end of a save.
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Keep the headers of a message that this operation enqueued."""
+        if posted.headers:
+            self._posted[id_] = {"each": {"0": {"headers": posted.headers}}}
+
+    def begin_again(self) -> None:
+        """Go on after a save: all rows are stored now."""
+        self.cache.fetched = 0
+        self._posted, self._headers, self._sent_at = {}, {}, {}
+
+
+def _unresolved(page: Page) -> list[Slice]:
+    """Return the stretches of a page whose payloads are not loaded."""
+    return page.slices[page.resolved :]

@@ -1,0 +1,212 @@
+"""Loader of the ring's order, slice by slice: ready books by their tickets, newcomers by their first inbox row."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import islice
+
+from ...core.changes import POSTED
+from ...core.priority import is_high
+from ...core.working_set import WorkingSet
+from ..books import LineRow
+from ..rows import StateRow
+from .books import BookLoader
+from .source import Source
+from .tickets import LEAST_REGULAR, LEAST_TICKET, ticket_of
+
+#: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
+RING_SLICE = 128
+#: Above so many ids since the last look, ask which origins have inbox rows instead of reading all rows.
+LONG_LOOK = 20_000
+#: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
+#: transaction that does nothing else.
+MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
+
+
+class Coming:
+    """The next books of a ring: ready ones that are loaded, and newcomers that are not met yet."""
+
+    def __init__(self) -> None:
+        #: A heap of ready books, by ticket.
+        self.standing: list[tuple[int, str]] = []
+        #: Origins that are in no ring and have inbox rows, by the id of their first one.
+        self.newcomers: deque[tuple[int, str]] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no book is known to come."""
+        return not (self.standing or self.newcomers)
+
+
+class RingLoader:
+    """Loads ready books in the ring's order."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, books: BookLoader, state: StateRow, horizon: int
+    ) -> None:
+        self.working_set = working_set
+        self.source = source
+        self.books = books
+        self.look_cursor = state.look_floor
+        #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
+        #: commit smaller ids behind the looks: only the next operation finds those.
+        self._look_horizon = horizon
+        self._ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
+        self._rest_done = False
+        self._high_cursor = LEAST_TICKET
+        self._high_done = not working_set.config.high
+        #: The smallest ticket of the ready books that this walk does not service and did not load.
+        self._least_skipped: int | None = None
+        self._coming, self._coming_high = Coming(), Coming()
+        #: Ticket, origin and deficit of all ready books, in a ring with paths.
+        self._whole: list[LineRow] | None = None
+
+    def more_ready(self) -> list[str]:
+        """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
+        coming = self._coming
+        found: list[tuple[int, str]] = []
+        looked_to_end = False
+        while not found:
+            if coming.is_empty and not self._rest_done:
+                self._fetch_ready()
+            if not coming.newcomers and not looked_to_end:
+                self._look_for_news(None if self._rest_done else self._ticket_cursor)
+                looked_to_end = self._rest_done
+            if looked_to_end and coming.is_empty:
+                break
+            found = self._next_stretch(coming)
+        return [origin for _, origin in sorted(found)]
+
+    def more_high(self) -> list[str]:
+        """Return the next stretch of high books: they come before all regular ones, however late they were sent."""
+        coming = self._coming_high
+        if not self._high_done:
+            self._fetch_high()
+        found: list[tuple[int, str]] = []
+        while not found and not coming.is_empty:
+            found = self._next_stretch(coming)
+        return [origin for _, origin in sorted(found)]
+
+    def line(self) -> list[tuple[str, int]]:
+        """Return all ready regular origins in the ring's order with their deficits, except those in paused groups."""
+        groups = self.books.groups
+        groups.load_branches()
+        rows = self.source.line()
+        if self.working_set.config.high:
+            rows = [row for row in rows if not is_high(row[1])]
+        self._whole = rows
+        fresh = self._meet_all()
+        books = self.working_set.books
+        rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
+        if groups.paused():
+            rows = [row for row in rows if not groups.is_paused_below(row[1])]
+        return [(origin, deficit) for _, origin, deficit in rows]
+
+    def _meet_all(self) -> list[tuple[int, str]]:
+        self._look_for_news(None)
+        fresh: list[tuple[int, str]] = []
+        while not self._coming.is_empty:
+            fresh += self._next_stretch(self._coming)
+        fresh.sort()
+        for _, origin in fresh:
+            self.working_set.ring.meet(origin)
+        return fresh
+
+    def meet_newcomers(self, most: int = MEET_IN_ALL) -> bool:
+        """Meet at most `most` newcomers of each priority, by their first row; return whether more wait."""
+        self._look_for_news(None)
+        if self.working_set.config.high:
+            self._look_for_high_news()
+        for coming in (self._coming_high, self._coming):
+            for _ in range(0, min(most, len(coming.newcomers)), MEET_AT_ONCE):
+                self._next_stretch(coming)
+        return bool(self._coming.newcomers or self._coming_high.newcomers)
+
+    def news_left(self) -> bool:
+        """Return whether origins that are not ready have inbox rows that no look came to."""
+        return bool(self._coming.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
+
+    def _fetch_ready(self) -> None:
+        takes = self.working_set.takes
+        rows = self.source.ready_books(self._ticket_cursor, RING_SLICE, self.working_set.now)
+        mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
+        if len(mine) < len(rows) and self._least_skipped is None:
+            self._least_skipped = next(row.ticket for row in rows if not takes(row.origin))
+        self.books.groups.load_standings(row.origin for row in mine)
+        self._rest_done = len(rows) < RING_SLICE
+        for row in mine:
+            heappush(self._coming.standing, (row.ticket or 0, self.books.take(row)))
+        if rows:
+            self._ticket_cursor = rows[-1].ticket or 0
+
+    def _fetch_high(self) -> None:
+        rows = self.source.ready_books(self._high_cursor, RING_SLICE, self.working_set.now)
+        high = [row for row in rows if is_high(row.origin)]
+        for row in high:
+            heappush(self._coming_high.standing, (row.ticket or 0, self.books.take(row)))
+        if len(high) == RING_SLICE:
+            self._high_cursor = high[-1].ticket or 0
+        else:
+            self._high_done = True
+            self._look_for_high_news()
+
+    def _look_for_news(self, below: int | None) -> None:
+        """Find origins that were not ready and have inbox rows; each is met later, at the place of its first row."""
+        if below is not None and below <= self.look_cursor:
+            return
+        last = self.source.last_id
+        if below is None and last - self.look_cursor > LONG_LOOK:
+            rows = self.source.news_by_origin()
+        else:
+            rows = self.source.news_by_id(self.look_cursor, below if below is not None else POSTED)
+        self.look_cursor = below if below is not None else last + 1
+        self._coming.newcomers.extend(sorted((id_, origin) for origin, id_ in rows if not is_high(origin)))
+
+    def _look_for_high_news(self) -> None:
+        self._coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
+
+    def _next_stretch(self, coming: Coming) -> list[tuple[int, str]]:
+        """Meet the next newcomers, and return all books before those that are still to be met."""
+        fresh = [coming.newcomers.popleft() for _ in range(min(MEET_AT_ONCE, len(coming.newcomers)))]
+        for entry in self._meet(fresh):
+            heappush(coming.standing, entry)
+        found: list[tuple[int, str]] = []
+        reached = ticket_of(coming.newcomers[0][1], coming.newcomers[0][0]) if coming.newcomers else None
+        while coming.standing and (reached is None or coming.standing[0][0] < reached):
+            found.append(heappop(coming.standing))
+        return found
+
+    def _meet(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
+        working_set, found = self.working_set, []
+        fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
+        self.books.load(origin for _, origin in fresh)
+        for id_, origin in fresh:
+            book, ring = working_set.book(origin), working_set.circle(origin)
+            if origin not in ring.unknitted and (book.is_ready or working_set.pull(book)) and origin not in ring:
+                found.append((working_set.changes.tickets.get(origin, ticket_of(origin, id_)), origin))
+        return found
+
+    def look_from(self, floor: int) -> None:
+        """Let the next operation look for newcomers from this id on, at the latest."""
+        self.look_cursor = min(self.look_cursor, floor)
+
+    # Where the next operation begins.
+
+    def least_tickets(self, floor: int) -> list[int]:
+        """Return tickets of which no ready regular book that this operation did not load has a smaller one."""
+        found = [] if self._least_skipped is None else [self._least_skipped]
+        if self._whole is not None:
+            found += islice((row[0] for row in self._whole if row[1] not in self.books.stored), 1)
+        elif not self._rest_done:
+            found.append(self._ticket_cursor + 1)
+        # Newcomers take their places in the ring by their first row.
+        found += islice((id_ for id_, _ in self._coming.newcomers if id_ >= floor), 1)
+        return found
+
+    def look_floor(self, floor: int) -> int:
+        """Return an id below which no row is of an origin that is still to be met."""
+        floor = min(self.look_cursor, max(self._look_horizon, floor))
+        return min(floor, self._coming.newcomers[0][0]) if self._coming.newcomers else floor

@@ -1,0 +1,114 @@
+"""Source: the reads that a loader needs, on one ring of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..blocks import ClaimRow
+from ..books import LineRow
+from ..inbox import AttributesRow, HeapRow
+from ..origins import GroupRow, SettingsRow
+from ..rows import Arrival, BookRow, FirstRow, MailRow, PageRow
+from ..unit import Unit
+
+
+class Source:
+    """Reads of one ring through a transaction, or through reads outside of one."""
+
+    def __init__(self, unit: Unit, ring_id: int) -> None:
+        #: The transaction to read through. A service replaces it for the time of each commit.
+        self.unit = unit
+        self.ring_id = ring_id
+
+    @property
+    def last_id(self) -> int:
+        """The last id that was drawn when the ring was locked."""
+        return self.unit.last_id
+
+    # Books and the ring.
+
+    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
+        """Return ready books in the ring's order, behind a ticket."""
+        return self.unit.books.ready(self.ring_id, after, limit, now)
+
+    def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
+        """Return books by name."""
+        return self.unit.books.named(self.ring_id, origins, now)
+
+    def guaranteed(self) -> list[str]:
+        """Return the origins with a guaranteed least, ready ones first."""
+        return self.unit.books.guaranteed(self.ring_id)
+
+    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows among these ids, with their first one."""
+        return self.unit.inbox.unready_from(self.ring_id, start, below)
+
+    def news_by_origin(self) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows, with their first one."""
+        return self.unit.inbox.unready(self.ring_id)
+
+    def high_news(self) -> list[FirstRow]:
+        """Return high books that are not ready and have inbox rows, with their first one."""
+        return self.unit.inbox.unready_high(self.ring_id)
+
+    # Groups.
+
+    def line(self) -> list[LineRow]:
+        """Return ticket, origin and deficit of all ready books in the ring's order."""
+        return self.unit.books.line(self.ring_id)
+
+    def branches(self) -> list[GroupRow]:
+        """Return path, deficit, level and owed origins of all groups."""
+        return self.unit.origins.groups(self.ring_id)
+
+    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+        """Return the settings of queues and groups."""
+        return self.unit.origins.settings(self.ring_id, names)
+
+    def paused_groups(self, now: int) -> frozenset[str]:
+        """Return the names below which everything is paused."""
+        return frozenset(self.unit.origins.paused_groups(self.ring_id, now))
+
+    # Pages and inbox rows.
+
+    def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """Return, for each (origin, first, last), at most `limit` stored pages."""
+        return self.unit.pages.between(self.ring_id, wanted, limit)
+
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+        """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
+        return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
+
+    def all_inbox_rows(self, after: int, limit: int) -> list[MailRow]:
+        """Return rows of all inboxes in the order of ids, those in pages included."""
+        return self.unit.inbox.uncut(self.ring_id, after, limit)
+
+    def due_rows(self, origins: Sequence[str], now: int) -> list[MailRow]:
+        """Return delayed rows that are due and have not joined their inboxes, with their payloads."""
+        return self.unit.inbox.due_of(self.ring_id, origins, now)
+
+    def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
+        """Return the claims of live blocks on these origins."""
+        return self.unit.blocks.claims_on(self.ring_id, origins)
+
+    # Payloads and other facts of messages, by origin and id of their rows.
+
+    def heaps(self, wanted: Sequence[tuple[str, int]]) -> list[HeapRow]:
+        """Return origin, id, lengths, items, size and bytes of rows."""
+        return self.unit.inbox.heaps(self.ring_id, wanted)
+
+    def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
+        """Return origin, id and borrowed bytes of rows."""
+        return self.unit.loans.heaps(self.ring_id, wanted)
+
+    def attributes(self, wanted: Sequence[tuple[str, int]]) -> list[AttributesRow]:
+        """Return origin, id and attributes of the rows that have any."""
+        return self.unit.inbox.attributes(self.ring_id, wanted)
+
+    def sent_at(self, wanted: Sequence[tuple[str, int]]) -> dict[int, int]:
+        """Return when rows were enqueued, by id."""
+        return self.unit.inbox.sent_at(self.ring_id, wanted)
+
+    def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Return when rows were sent, and the first block planned since."""
+        return self.unit.inbox.arrivals(self.ring_id, sorted(set(wanted)))
