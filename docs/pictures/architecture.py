@@ -38,7 +38,7 @@ MODULES = (
     Module("core.settle", 3, 3, "outcomes"),
     Module("queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
     Module("store.inbox", 5, 0, "appends rows"),
-    Module("store.unit", 5, 1, "one transaction; repositories per noun", 3),
+    Module("store.working_set", 5, 1, "loader and writer over the repositories", 3),
 )
 #: Who calls whom: the first module imports the second, directly or through others.
 CALLS = (
@@ -54,7 +54,7 @@ CALLS = (
     ("queue.blocks.plan", "queue.session"),
     ("queue.blocks.settlement", "queue.session"),
     ("queue.session", "store.inbox"),
-    ("queue.session", "store.unit"),
+    ("queue.session", "store.working_set"),
 )
 TABLES = ("inbox", "page", "block", "event")
 TABLE_STEPS = ("cut", "claim", "end")
