@@ -75,7 +75,7 @@ def _jobs(session: Any, runs: Collection[RunKey]) -> Mapping[tuple[str, str, str
 
 
 def _job(value: Any) -> schemas.Job | None:
-    """Return the Spark application of an XCom, without whatever cannot be one."""
+    """Return the Spark application in an XCom; an invalid id or URL is dropped."""
     if isinstance(value, str):
         # Airflow before 3.2 stores text. It is read as plain JSON, which cannot name a class.
         try:

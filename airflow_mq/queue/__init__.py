@@ -1,8 +1,7 @@
-"""The queue: the core's rules over a store.
+"""Message queue: the rules of the core over a store.
 
-`MessageQueue` is what everybody holds in the hand: a DAG, a Spark job, a service, a
-person at a terminal. Its parts are what they come for: sending, serving in place, blocks
-that take time, deciding about single messages, looking without touching, and looking ahead.
+`MessageQueue` is the entry point of DAGs, Spark jobs, services and the command line. It composes collaborators for
+sending, servicing in place, blocks, leases, set-aside messages, administration, reading and external payloads.
 """
 
 from __future__ import annotations
@@ -125,16 +124,17 @@ class MessageQueue:
     ) -> Enqueued:
         """Enqueue one message.
 
-        :param origin: who sends it; names its queue.
-        :param payload: its bytes, at least one.
-        :param key: an idempotency key of the origin: the same message sent again with it is accepted once.
-        :param weight: what it will cost, where the sender knows.
-        :param headers: free-form text that travels beside it.
-        :param not_before: when it joins its queue: a time, or so long from now.
-        :param expires: when nobody wants it any more: a time, or so long from now.
-        :param priority: `high` is serviced before all that is `regular`, within what is not kept for that.
-        :param inline: what executes it at once, if nothing else waits in the ring; otherwise, and whatever goes wrong
-            with that, it stays queued.
+        :param origin: the sender; names its queue.
+        :param payload: the bytes of the message, at least one.
+        :param key: an idempotency key of the origin: a message with the same key is accepted once.
+        :param weight: the cost of the message, if the sender knows it.
+        :param headers: text sent alongside the payload.
+        :param not_before: the message joins its queue at this time, or after this duration.
+        :param expires: the message expires at this time, or after this duration.
+        :param priority: `high` messages are serviced before `regular` ones, within the part of a block that is not
+            reserved for `regular` ones.
+        :param inline: executes the message at once if no other message waits in the ring. Otherwise, and if the
+            execution fails, the message stays in its queue.
         """
         return self._sender.enqueue_message(
             origin, payload, key, weight, headers, not_before, expires, priority, inline
@@ -167,18 +167,18 @@ class MessageQueue:
     ) -> Enqueued:
         """Enqueue many messages, of one origin or of many; all of them or none.
 
-        Either `enqueue_messages(origin, messages)` or `enqueue_messages(pairs)` with pairs of
-        origin and message. An iterator of millions is read once and never held in memory.
-        What is said by keyword holds for every message that does not say otherwise itself.
+        Call `enqueue_messages(origin, messages)`, or `enqueue_messages(pairs)` with pairs of origin and message. An
+        iterator of millions is read once and never held in memory. A keyword applies to each message that does not set
+        the value itself.
         """
         return self._sender.enqueue_messages(
             origin, messages, weight=weight, headers=headers, not_before=not_before, expires=expires, priority=priority
         )
 
     def commands(self, connection: Any) -> Commands:
-        """Commands over a connection of the caller's to the same database: psycopg 3, `sqlite3`, or SQLAlchemy.
+        """Return commands over the caller's connection to the same database: psycopg 3, `sqlite3` or SQLAlchemy.
 
-        See `Commands`. The connection stays the caller's, and so does the transaction that is open on it.
+        See `Commands`. The caller keeps the connection and its open transaction.
         """
         return Commands(self._sender, self._tokens, connection)
 
@@ -196,11 +196,11 @@ class MessageQueue:
         """Service the ready queues within a weight, in this process.
 
         :param processor: called for each message (or, made by `batch_processor`, for each batch).
-            What it raises counts as *not now*: the message is tried again in a later call.
-        :param limit: what this call may cost; the ring's service weight where it is not said.
-        :param slice_messages: after so many messages, or `slice_seconds`, results are committed: what
-            a crash lets be tried again.
-        :param progress: called after each commit with what was done so far.
+            An exception counts as *not now*: a later call tries the message again.
+        :param limit: the largest weight of this call; by default, the ring's service weight.
+        :param slice_messages: commit results after this many messages, or after `slice_seconds`. After a crash, only
+            messages of the last slice are tried again.
+        :param progress: called after each commit with the results so far.
         :param server: the DAG that calls, as `explain` and `doctor` name it; by default, the queue's actor.
         """
         return self._in_place.service_queues(
@@ -216,67 +216,67 @@ class MessageQueue:
     def execute_overweight(
         self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False
     ) -> Weight:
-        """Execute one set-aside message now, within a weight; tell what it used.
+        """Execute one set-aside message now, within a weight, and return the weight that it used.
 
-        :param for_everything: the limit pays for keeping the books of it, too, and the errors
-            are the coarser ones of the pallet's outer entry point. Only this entry point records
-            that a processor reached its stack limit; the other one undoes all it stored when it fails.
+        :param for_everything: the limit also pays for the bookkeeping, and the errors are the coarser ones of the
+            pallet's outer entry point. Only this entry point records that a processor reached its stack limit; the
+            other one rolls back everything when it fails.
         """
         return self._execution.execute_overweight(address, processor, limit, for_everything=for_everything)
 
     def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
-        """Remove an old page of an origin, with what it still holds."""
+        """Delete an old page of an origin, with its remaining messages."""
         return self.admin.reap_page(origin, page, why, priority=priority)
 
     def sweep_queue(self, origin: str) -> int:
-        """Move the windows past everything: what is left waits for a person. Tell how much that is."""
+        """Move the windows of an origin past all messages: they are set aside. Return their number."""
         return self.admin.sweep_queue(origin)
 
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
-        """How much of the store an origin takes: both of its books, or the one of this priority.
+        """Return the footprint of an origin: of both books, or of the book of this priority.
 
-        :param below: together with all origins below it, as paths go.
+        :param below: include all origins below it on its path.
         """
         return self._footprints.footprint(origin, priority, below=below)
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
-        """The footprints of all origins by name, so many at a time: go on after the last one."""
+        """Return the footprints of all origins by name, `limit` at a time; continue after the last one."""
         return self._footprints.footprints(prefix, after, limit)
 
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
-        """What enqueuing the first 1, 2, 3 … of these would add, within so many ready pages.
+        """Return what enqueuing the first 1, 2, 3 … of these messages would add, within `max_ready_pages`.
 
-        For a sender that wants a bound: the queue itself never refuses.
+        A sender uses this to keep a bound of its own: the queue itself never refuses.
         """
         return self._sender.batches_footprints(origin, messages, max_ready_pages)
 
     def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
-        """Look over everything that is stored, and tell every violation. Writes nothing.
+        """Check every invariant of the stored ring and return the violations. Nothing is written.
 
-        :param tell: hears now and then how many queues were looked over, and how many there are.
+        :param tell: called from time to time with the number of checked queues and the total number.
         """
         return self._reader.check(tell)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
         """Return stranded messages to their queues, and return what was repaired.
 
-        A message is stranded when the check reports that its mail "is in no page, and would never be cut". The next
-        service or block tries it behind the messages of its origin that lie in pages already.
+        A message is stranded when the check reports that its inbox row "is in no page, and would never be cut". The
+        next service or block tries it behind the messages of its origin that lie in pages already.
 
-        :param dry_run: only find what there is to repair; change nothing
+        :param dry_run: return the repairs without doing them
         """
         return self._reader.repair(dry_run=dry_run)
 
     def __len__(self) -> int:
-        """How many messages are not processed yet, those on lease included. Never waits."""
+        """Return the number of unprocessed messages, leased ones included. Never waits."""
         return self.leases.count(None)
 
     def __bool__(self) -> bool:
-        """A queue is a queue, also an empty one."""
+        """Return true: an empty queue is a valid object, too."""
         return True
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self.store.close()
 
     @overload
@@ -286,7 +286,7 @@ class MessageQueue:
     def typed(self, codec: type[T]) -> TypedQueue[T]: ...
 
     def typed(self, codec: Any) -> TypedQueue[Any]:
-        """The same queue with a type on both ends: a codec, or `bytes`, `str`, or a type that Pydantic validates."""
+        """Return this queue with a type on both ends: a codec, `bytes`, `str`, or a type that Pydantic validates."""
         return TypedQueue(self._sender, self._in_place, self.inspect, codec_of(codec))
 
     def __enter__(self) -> MessageQueue:
