@@ -128,7 +128,7 @@ def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
         yield Sample("blocks.planned", 1)
         yield Sample("plan.duration", seconds)
         yield Sample("plan.messages", block.messages)
-        weight = block.planned.plus(block.overhead)
+        weight = block.predicted
         yield Sample("plan.time", weight.time)
         yield Sample("plan.size", weight.size)
         yield from _standing(queue)

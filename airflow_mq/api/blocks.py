@@ -50,7 +50,7 @@ def blocks(
 ) -> schemas.Blocks:  # fmt: skip
     """Return blocks, latest first, each with its run and that run's tasks."""
     with opened(conn_id, ring) as queue:
-        found = queue.inspect.blocks(before, limit)
+        found = queue.blocks.list(limit=limit, before=before, entries=True)
     rows = [views.block(block) for block in found]
     tasks = tasks_of(who, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
     for row in rows:

@@ -36,7 +36,7 @@ def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
         seen, config = queue.inspect.ring(ARCS), queue.config
         survey = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
-        latest = queue.inspect.blocks(limit=1)
+        latest = queue.blocks.list(limit=1, entries=True)
     queues = max(len(survey.depths), len(seen.queues))
     drawn_messages, drawn_bytes = sum(arc.messages for arc in seen.queues), sum(arc.size for arc in seen.queues)
     messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)

@@ -14,7 +14,7 @@ from airflow_mq.core.events import Event
 from airflow_mq.core.message import message_id
 from airflow_mq.core.orders import Entry
 from airflow_mq.core.weight import ZERO, Weight, total_weight
-from airflow_mq.queue import BlockState, ForeseenBlock, ForeseenQueue, Peeked, SetAside
+from airflow_mq.queue import Block, ForeseenBlock, ForeseenQueue, Peeked, SetAside
 
 from . import schemas
 from .previews import preview
@@ -29,11 +29,11 @@ OUTCOMES = ("processed", "failed", "went_back", "set_aside", "expired")
 PLAIN_HEADERS = frozenset({"content-type", "content-encoding", "traceparent"})
 
 
-def block(of: BlockState) -> schemas.Block:
+def block(of: Block) -> schemas.Block:
     """Return a block with the run that planned it; its tasks are added later."""
     return schemas.Block(
         id=of.id, key=of.key, state=of.state, by_hand=of.by_hand, by=of.by, planned_at=of.planned_at,
-        ended_at=of.ended_at, deadline=of.deadline, limit=of.limit, predicted=of.planned, used=of.used,
+        ended_at=of.ended_at, deadline=of.deadline, limit=of.limit, predicted=of.predicted, used=of.used,
         messages=of.messages, by_queue=_shares(of.entries), run=run_of(of.key),
         **{outcome: of.result.get(outcome, 0) for outcome in OUTCOMES},
     )  # fmt: skip

@@ -33,7 +33,7 @@ def list_blocks(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found, now = queue.blocks.list(args.state, args.limit), store_now(queue)
     columns: Columns = {
-        "block>": "id", "state": lambda one: _state(one, now), "key": "key", "messages>": "messages",
+        "block>": "id", "state": lambda block: block.state_at(now), "key": "key", "messages>": "messages",
         "planned>": "planned", "limit>": "limit", "deadline": "deadline", "token": "token",
     }  # fmt: skip
     session.out.items(found, columns, _EMPTY, [_plain(one, now) for one in found])
@@ -49,7 +49,7 @@ def show(session: Session, args: Namespace) -> None:
         block, now = queue.blocks.get(args.token), store_now(queue)
     names = ("origin", "priority", "messages", "planned")
     claims = [(claim.whose, claim.priority, claim.messages, claim.planned) for claim in block.claims]
-    pairs = {"block": block.id, "state": _state(block, now)}
+    pairs = {"block": block.id, "state": block.state_at(now)}
     pairs |= {name: getattr(block, name) for name in ("key", "messages", "planned", "overhead", "limit", "deadline")}
     if block.seed:
         pairs["seed"] = block.seed.hex()
@@ -72,15 +72,7 @@ def release(session: Session, args: Namespace) -> None:
 
 
 def _plain(block: Block, now: datetime) -> dict[str, Any]:
-    return record(block, overdue=_is_overdue(block, now))
-
-
-def _is_overdue(block: Block, now: datetime) -> bool:
-    return block.state == "planned" and block.deadline <= now
-
-
-def _state(block: Block, now: datetime) -> str:
-    return "overdue" if _is_overdue(block, now) else block.state
+    return record(block, overdue=block.state_at(now) == "overdue")
 
 
 BLOCK = Group(

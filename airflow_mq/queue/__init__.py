@@ -20,7 +20,8 @@ from ..core.weight import UNLIMITED, Weight
 from ..store import Store, StoreAddress
 from .admin import Admin
 from .attempts import BatchProcessor, Processor, batch_processor
-from .blocks.blocks import Block, Blocks
+from .blocks.block import Block
+from .blocks.blocks import Blocks
 from .blocks.settlement import BlockSettler
 from .execution import Execution
 from .inspect.backlog import Backlog, Depth
@@ -32,7 +33,7 @@ from .inspect.history import History, Step
 from .inspect.inspect import Inspect
 from .inspect.page import RingState
 from .inspect.reading import Footprints, Reader
-from .inspect.summaries import BlockState, PageState, QueueState
+from .inspect.summaries import PageState, QueueState
 from .inspect.survey import QueueDepth, Survey
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
@@ -303,7 +304,6 @@ __all__ = [
     "Batch",
     "BatchProcessor",
     "Block",
-    "BlockState",
     "Commands",
     "Delivery",
     "Depth",

@@ -54,9 +54,9 @@ def test_each_ring_counts_its_blocks_from_one(queues: dict[str, MessageQueue]) -
     for queue, numbers in ((east, [3, 2, 1]), (west, [2, 1])):
         assert [block.id for block in queue.blocks.list()] == numbers
         assert [page.block for page in queue.inspect.ledger()] == numbers
-        assert [glance.id for glance in queue.inspect.blocks()] == numbers
-        assert [glance.id for glance in queue.inspect.blocks(before=2)] == [1]
-        assert all(glance.entries for glance in queue.inspect.blocks())
+        assert [glance.id for glance in queue.blocks.list(entries=True)] == numbers
+        assert [glance.id for glance in queue.blocks.list(before=2)] == [1]
+        assert all(glance.entries for glance in queue.blocks.list(entries=True))
         assert sorted({event.block for event in queue.inspect.events()}) == numbers[::-1]
         assert {event.block for event in queue.inspect.events(block=2)} == {2}
         assert {aside.block for aside in queue.set_aside.list()} == set(numbers)

@@ -103,14 +103,14 @@ def test_events_backwards_are_events(busy: MessageQueue) -> None:
 
 
 def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> None:
-    blocks = busy.inspect.blocks()
+    blocks = busy.blocks.list(entries=True)
     assert [one.state for one in blocks] == ["planned", *["settled"] * 4]
-    assert [one.id for one in busy.inspect.blocks(blocks[2].id, 2)] == [one.id for one in blocks[3:5]]
+    assert [one.id for one in busy.blocks.list(limit=2, before=blocks[2].id)] == [one.id for one in blocks[3:5]]
     for one in blocks:
         (page,) = busy.inspect.ledger(block=one.id)
         assert list(one.entries) == page.entries
         assert one.used is None or not one.used.exceeds(one.limit)
-        assert not one.planned.exceeds(one.limit)
+        assert not one.predicted.exceeds(one.limit)
     assert all(one.result["processed"] == one.messages for one in blocks[1:-1])
 
 
@@ -124,7 +124,7 @@ def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
 def test_shares_are_those_of_the_ledger(busy: MessageQueue) -> None:
     latest, found = busy.inspect.shares()
     assert latest == busy.blocks.list()[0].id == busy.inspect.latest_ledger_block()
-    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.inspect.blocks())
+    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.blocks.list())
 
 
 def test_few_are_looked_at_for_fairness_where_that_is_asked(busy: MessageQueue) -> None:

@@ -17,7 +17,7 @@ from ..session import Session
 from ..values import age, words
 
 if TYPE_CHECKING:
-    from ...queue import BlockState, QueueState
+    from ...queue import Block, QueueState
     from ...queue.inspect.top import Look
 
 _SORTS = ("turn", "backlog", "oldest", "name")
@@ -108,7 +108,7 @@ def _turn(one: QueueState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _block(one: BlockState, look: Look) -> dict[str, Any]:
+def _block(one: Block, look: Look) -> dict[str, Any]:
     return {
         "id": one.id, "key": one.key, "state": one.state_at(look.at), "by_hand": one.by_hand,
         "planned_at": one.planned_at, "ended_at": one.ended_at, "limit": one.limit, "used": one.cost,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...core.priority import queue_name
 from ...core.weight import Weight
-from ...queue import BlockState, QueueState
+from ...queue import Block, QueueState
 from ...queue.inspect.top import Look
 from ..output import shown
 from .view import View
@@ -225,7 +225,7 @@ def blocks(look: Look, width: int, rows: int, marks: Marks = UNICODE) -> list[Te
     return lines
 
 
-def _block(one: BlockState, now: datetime, width: int, marks: Marks) -> Text:
+def _block(one: Block, now: datetime, width: int, marks: Marks) -> Text:
     part, used, most = dominant(one.cost, one.limit)
     state = one.state_at(now)
     line = Text(f"{one.id:>7} ")
@@ -244,7 +244,7 @@ def _block(one: BlockState, now: datetime, width: int, marks: Marks) -> Text:
     return _cut(line, width)
 
 
-def _came(one: BlockState) -> str:
+def _came(one: Block) -> str:
     parts = ((one.result.get(part, 0), part.replace("_", " ")) for part in ("failed", "went_back", "set_aside"))
     return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from ...core.claims import Claim, ClaimRun, Decision, Scales
 from ...core.errors import (
     InFlight,
     InvalidInput,
-    TokenRefused,
     UnknownBlock,
 )
-from ...core.message import Address, check_address, check_key, check_seconds
+from ...core.message import Address, check_address, check_key, check_number, check_seconds
+from ...core.orders import Entry
 from ...core.outcome import BEGUN, Mark, NotBegun
 from ...core.overweight import find_set_aside
 from ...core.page import Page
@@ -26,58 +24,20 @@ from ...core.taking import OriginPatterns
 from ...core.weigher import WeighPayloads
 from ...core.weight import ZERO, Weight
 from ...store import codec
-from ...store.rows import RELEASED, SETTLED, BlockRow
+from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
+from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Facts, Report, Serviced, moment
+from .block import STATES, Block, block_of
 from .plan import Planned, Planner, claim_rows, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
-from .settlement import STATES, BlockSettler, refusal
+from .settlement import BlockSettler, refusal
 
 #: How often a plan is begun anew because the ring changed while a user's weigher ran.
 PLANS = 5
 #: Payload bytes that are fetched together when a block's batches are read.
 FETCHED = 16 << 20
-
-
-@dataclass
-class Block:
-    """What a plan claimed. It lives until it is settled or released, or its deadline passes."""
-
-    id: int
-    key: str | None
-    token: str
-    state: str
-    deadline: datetime
-    limit: Weight
-    planned: Weight
-    #: What servicing itself costs, beside the messages.
-    overhead: Weight
-    messages: int
-    claims: Sequence[Claim] = field(default=(), repr=False)
-    #: Of a ring that shuffles: what decided whose turn came when (`MessageQueue.shuffled_order`).
-    seed: bytes | None = None
-    _blocks: Any = field(default=None, repr=False)
-    planned_at: datetime | None = None
-    #: Whether its workers report what they begin; what none began goes back without an attempt.
-    reports_begin: bool = False
-
-    @property
-    def origins(self) -> list[str]:
-        """The queues of which the block holds something, in the order of service."""
-        return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
-
-    def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
-        """The messages to process: neighbours of one origin together, in the order of service.
-
-        Where workers report what they begin, these messages are begun from here on.
-        """
-        wanted = None if origins is None else set(origins)
-        claims = [one for one in self.claims if wanted is None or one.whose in wanted]
-        if self.reports_begin:
-            with suppress(TokenRefused, UnknownBlock):
-                self._blocks.mark_begun(self, claims)
-        yield from self._blocks.batches(claims, self.id)
 
 
 class Blocks:
@@ -133,13 +93,24 @@ class Blocks:
                 raise UnknownBlock()
             return self._block(row, claims_of(unit, row))
 
-    def list(self, state: str | None = None, limit: int = 100) -> builtins.list[Block]:
-        """Blocks, the latest first, without what they hold."""
+    def list(
+        self, state: str | None = None, limit: int = 100, *, before: int | None = None, entries: bool = False
+    ) -> builtins.list[Block]:
+        """Return blocks, latest first, without their claims.
+
+        :param before: only blocks with a smaller id, to continue a list.
+        :param entries: with their pages of the ledger.
+        """
         if state is not None and state not in STATES:
             raise InvalidInput(f"a block is {', '.join(STATES)}, not {str(state)[:40]!r}")
+        check_number(limit, "a limit")
         wanted = None if state is None else STATES.index(state)
+        top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
-            return [self._block(row) for row in unit.blocks.latest(self.ring_id, wanted, limit=limit)]
+            rows = unit.blocks.latest(self.ring_id, wanted, top, limit)
+            pages = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number) if entries and rows else ()
+        found = {page.block: page.entries for page in pages}
+        return [self._block(row, (), found.get(row.number, ())) for row in rows]
 
     def report(self, token: str | Block, reports: Iterable[Report]) -> None:
         """Say what became of messages of a block; counts at once, and is settled later.
@@ -235,14 +206,8 @@ class Blocks:
 
     # Reading a block.
 
-    def _block(self, row: BlockRow, claims: Sequence[Claim] = ()) -> Block:
-        said = row.details_json
-        return Block(
-            row.number, row.key, bytes(row.token).hex(), STATES[row.state], moment(row.deadline),
-            said["limit"], said["planned"], said["overhead"], said["messages"],
-            claims, bytes.fromhex(said["seed"]) if "seed" in said else None, self,
-            moment(row.planned_at), bool(said.get("reports_begin")),
-        )  # fmt: skip
+    def _block(self, row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = ()) -> Block:
+        return block_of(row, claims, entries, self)
 
     def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
         """The messages of some of a block's claims, as they lie in the store."""

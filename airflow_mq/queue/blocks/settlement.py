@@ -23,12 +23,11 @@ from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import Serviced
 from . import measures
+from .block import STATES
 from .plan import VIEWED, claims_of
 from .reports import answers_of
 
 log = logging.getLogger("airflow_mq.blocks")
-
-STATES = ("planned", "settled", "released")
 
 
 class BlockSettler:

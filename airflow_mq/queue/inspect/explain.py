@@ -23,12 +23,13 @@ from ...store.rows import PLANNED, BlockRow
 from ...store.thaw import standing_of
 from ...store.unit import Unit
 from ...words import many, when
+from ..ledger import ledger_pages
 from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import moment
 from .forecast import Conditions, ForeseenBlock, Foresight
 from .page import States
-from .reading import Reader, in_flight, ledger_pages, page_at
+from .reading import Reader, in_flight, page_at
 
 #: How many blocks an explanation looks ahead.
 AHEAD = 100

@@ -15,9 +15,9 @@ from ...core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...core.weight import ZERO, Weight
 from ...store.thaw import standing_of
 from ...store.working_set import StoredSet
+from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import LedgerBlock
-from .reading import ledger_pages
 from .waiting import Waiting
 
 

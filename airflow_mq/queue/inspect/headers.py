@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...core.claims import ClaimRun
 from ...core.message import Address, check_number
-from ..blocks.blocks import Block, Blocks
+from ..blocks.block import Block
+from ..blocks.blocks import Blocks
 from ..session import RingSession
 
 #: How many pages of a block are looked through at most.

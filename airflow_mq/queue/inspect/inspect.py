@@ -12,7 +12,8 @@ from ...core.message import Address
 from ...core.priority import REGULAR
 from ...core.weight import Weight
 from ..blocks import measures
-from ..blocks.blocks import Block, Blocks
+from ..blocks.block import Block
+from ..blocks.blocks import Blocks
 from ..servers import Server
 from ..session import RingSession
 from ..values import LedgerBlock, Peeked, Pulse
@@ -24,7 +25,7 @@ from .headers import BlockHeaders, MessageHeaders
 from .history import Histories, History
 from .page import Received, RingState, States
 from .reading import Reader
-from .summaries import LATELY, BlockState, PageState, QueueState
+from .summaries import LATELY, PageState, QueueState
 from .survey import Survey, Surveys
 
 
@@ -218,10 +219,6 @@ class Inspect:
     def ring(self, most: int = 60) -> RingState:
         """The ring from its head on: at most so many queues."""
         return self._states.ring(most)
-
-    def blocks(self, before: int | None = None, limit: int = 50) -> list[BlockState]:
-        """Blocks with what they were planned for and came to, the latest first; go on before the last one."""
-        return self._states.blocks(before, limit)
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""

@@ -17,12 +17,13 @@ from ...store import codec
 from ...store.events import EventRow
 from ...store.rows import LATEST
 from ...store.thaw import page_of
+from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import moment
 from .fairness import fairness_of
 from .lines import in_turn, with_high
-from .reading import SEQ_BITS, ledger_pages, origins_from
-from .summaries import LATELY, BlockState, PageState, QueueState, blocks_of, living, queues_of
+from .reading import SEQ_BITS, origins_from
+from .summaries import LATELY, PageState, QueueState, living, queues_of
 
 #: Mails that are looked at for queues which no block has met yet.
 NEWS = 512
@@ -91,18 +92,6 @@ class States:
             names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
             found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
             return RingState(moment(shelf.now), version, ready, found, in_flight)
-
-    def blocks(self, before: int | None = None, limit: int = 50) -> list[BlockState]:
-        """See `Inspect.blocks`."""
-        check_number(limit, "a limit")
-        top = LATEST if before is None else check_number(before, "a block")
-        with self.store.reading() as unit:
-            rows = unit.blocks.latest(self.ring_id, before=top, limit=limit)
-            pages = {}
-            if rows:
-                found = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number)
-                pages = {page.block: page.entries for page in found}
-        return blocks_of(rows, pages)
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """See `Inspect.pages`."""

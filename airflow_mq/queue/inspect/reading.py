@@ -27,12 +27,12 @@ from ...core.priority import (
     origin_of,
 )
 from ...store import codec
-from ...store.rows import LATEST
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..blocks import measures
 from ..blocks.reports import answers_of
-from ..servers import Server, server_of, servers_of
+from ..ledger import ledger_pages
+from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import LedgerBlock, Peeked, Pulse, moment
 from .check.inboxes import Repair, repair_inboxes
@@ -191,20 +191,6 @@ class Reader:
         for repair in repaired if not dry_run else ():
             log.warning("repaired ring %r: %s", self.session.ring, repair)
         return repaired
-
-
-def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
-    """The ledger's pages of these blocks, the latest first."""
-    rows = unit.ledger.latest(ring, limit, first, last + 1)
-    return [_ledger_block(block, at, bytes(data), id_) for block, at, data, id_ in rows]
-
-
-def _ledger_block(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
-    entries, said = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
-    if said is None:
-        return LedgerBlock(block, moment(at), entries, id=id_)
-    server = server_of(said, block, at)
-    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, id_)
 
 
 def _books(shelf: StoredSet, origin: str, priority: str | None) -> list[str]:

@@ -6,19 +6,17 @@ more; `footprint` tells a number that is exact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ...core.orders import Entry
 from ...core.priority import origin_of, priority_of
-from ...core.weight import Weight
 from ...store import codec
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import PLANNED
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ..blocks.settlement import STATES
+from ..blocks.block import Block, block_of
 from ..values import moment
 from .waiting import first_mail
 
@@ -66,40 +64,6 @@ class QueueState:
     def paused(self) -> bool:
         """Whether it is paused, by itself or with a group that holds it."""
         return self.passed_by == "paused"
-
-
-@dataclass(frozen=True)
-class BlockState:
-    """A block, as it was planned and as it ended."""
-
-    id: int
-    key: str | None
-    #: `planned`, `settled` or `released`.
-    state: str
-    by_hand: bool
-    planned_at: datetime
-    ended_at: datetime | None
-    deadline: datetime
-    limit: Weight
-    #: What its messages were thought to cost, and the steps around them.
-    planned: Weight
-    #: What it cost in the end; nothing, as long as it lives.
-    used: Weight | None
-    messages: int
-    by: str
-    #: What became of its messages: `processed`, `failed`, `set_aside`, `went_back`, `expired`.
-    result: Mapping[str, int]
-    #: Its page of the ledger, where that was asked for and is still kept.
-    entries: Sequence[Entry] = ()
-
-    @property
-    def cost(self) -> Weight:
-        """What it used; of one that lives, what it is planned to use."""
-        return self.planned if self.used is None else self.used
-
-    def state_at(self, now: datetime) -> str:
-        """Its state, or `overdue`."""
-        return "overdue" if self.state == "planned" and self.deadline <= now else self.state
 
 
 @dataclass(frozen=True)
@@ -172,23 +136,6 @@ def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
     return unit.inbox.facts(ring, ids)
 
 
-def living(unit: Unit, ring: int) -> list[BlockState]:
+def living(unit: Unit, ring: int) -> list[Block]:
     """The blocks that hold messages."""
-    return blocks_of(unit.blocks.latest(ring, PLANNED, limit=_LIVING))
-
-
-def blocks_of(rows: Sequence[BlockRow], pages: Mapping[int, Sequence[Entry]] | None = None) -> list[BlockState]:
-    """Blocks by their rows, and their pages of the ledger."""
-    return [_block(row, (pages or {}).get(row.number, ())) for row in rows]
-
-
-def _block(row: BlockRow, entries: Sequence[Entry]) -> BlockState:
-    said = row.details_json
-    result = dict(said.get("result", {}))
-    used = result.pop("weight", None)
-    return BlockState(
-        row.number, row.key, STATES[row.state], bool(row.by_hand), moment(row.planned_at),
-        None if row.ended_at is None else moment(row.ended_at), moment(row.deadline), said["limit"],
-        said["planned"].plus(said["overhead"]), None if used is None else Weight(int(used[0]), int(used[1])),
-        said["messages"], str(said.get("by", "")), result, entries,
-    )  # fmt: skip
+    return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=_LIVING)]

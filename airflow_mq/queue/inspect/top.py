@@ -19,12 +19,13 @@ from ...core.weight import Weight
 from ...store import codec
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
+from ..blocks.block import Block, block_of
 from ..session import RingSession
 from ..values import moment
 from .backlog import backlog_of
 from .history import ENDS
 from .lines import by_name, in_turn, longest
-from .summaries import BlockState, QueueState, blocks_of, living, queues_of
+from .summaries import QueueState, living, queues_of
 
 #: In which order queues are shown: as their turns come, by how much they hold, by how long they wait, by name.
 SORTS = ("turn", "backlog", "oldest", "name")
@@ -64,7 +65,7 @@ class Look:
     turns: Sequence[QueueState]
     #: Those that wait longest, the longest first.
     waits: Sequence[QueueState]
-    blocks: Sequence[BlockState]
+    blocks: Sequence[Block]
     paused: int
     totals: Totals | None
     #: Messages a second; what goes out is processed, failed, discarded, expired or handed on.
@@ -137,7 +138,7 @@ class Watcher:
             self._hear(unit, now)
             if totals and time.monotonic() - self._counted_at >= _REST * self._cost:
                 self._count(unit, shelf)
-            last = unit.blocks.latest(session.ring_id, limit=blocks)
+            last = [block_of(row) for row in unit.blocks.latest(session.ring_id, limit=blocks)]
             return Look(
                 moment(now), session.ring, shelf.config.order, shelf.config.service_weight,
                 [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],
@@ -145,7 +146,7 @@ class Watcher:
                     (told[name] for name in waiting if name in told and told[name].oldest),
                     key=lambda one: (one.oldest, one.origin),
                 )[:waits],
-                blocks_of(last), paused, self._totals, self._rates.rate_in(now), self._rates.rate_out(now),
+                last, paused, self._totals, self._rates.rate_in(now), self._rates.rate_out(now),
             )  # fmt: skip
 
     def _count(self, unit: Unit, shelf: StoredSet) -> None:
