@@ -1,4 +1,8 @@
-"""Is it well? `health.py URL` wants an answer; `health.py COMPONENT` wants Airflow's API to say that it is healthy."""
+"""Container health check.
+
+`health.py URL` requires an answer from the URL. `health.py COMPONENT` requires Airflow's API to report the component as
+healthy.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,13 @@ import urllib.request
 API = "http://api-server:8080/api/v2/monitor/health"
 
 
-def main(asked: str, api: str = API) -> int:
-    url = asked if "://" in asked else api
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 (what compose.yaml says)
+def main(target: str, api: str = API) -> int:
+    url = target if "://" in target else api
+    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 (the URL is set in compose.yaml)
         text = answer.read()
-    if url == asked:
+    if url == target:
         return 0
-    status = json.loads(text)[asked]["status"]
+    status = json.loads(text)[target]["status"]
     print(status)
     return 0 if status == "healthy" else 1
 

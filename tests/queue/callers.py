@@ -1,4 +1,4 @@
-"""Callers with a connection and a transaction of their own: the drivers, and SQLAlchemy over them."""
+"""Callers with their own connection and transaction: database drivers, and SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import sqlalchemy
 
 from airflow_mq.store import parse
 
-#: How a caller may hold a connection.
+#: Kinds of connections that a caller can hold.
 STYLES = ("driver", "sqlalchemy")
 
 
 class Caller:
-    """Somebody who writes rows of their own, and commands, in one transaction."""
+    """A program that writes its own rows and calls the queue in one transaction."""
 
     def __init__(self, uri: str, style: str) -> None:
         self.style, address = style, parse(uri)
@@ -33,19 +33,19 @@ class Caller:
             self.connection = psycopg.connect(uri)
 
     def run(self, text: str) -> list[Any]:
-        """A statement of the caller's own."""
+        """Execute one of the caller's statements and return its rows."""
         if self.style == "sqlalchemy":
-            done = self.connection.exec_driver_sql(text)
-            return [tuple(row) for row in done] if done.returns_rows else []
+            result = self.connection.exec_driver_sql(text)
+            return [tuple(row) for row in result] if result.returns_rows else []
         cursor = self.connection.execute(text)
         return cursor.fetchall() if cursor.description else []
 
     def rows(self) -> list[Any]:
-        """The caller's rows, as everybody sees them."""
+        """Return the caller's committed rows."""
         self.connection.rollback()
-        found = self.run("SELECT what FROM business ORDER BY what")
+        rows = self.run("SELECT what FROM business ORDER BY what")
         self.connection.rollback()
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def commit(self) -> None:
         self.connection.commit()
@@ -61,7 +61,7 @@ class Caller:
 
 @contextmanager
 def calling(uri: str, style: str) -> Iterator[Caller]:
-    """A caller with a table, for a while."""
+    """Yield a caller with a table, and close it afterwards."""
     caller = Caller(uri, style)
     try:
         caller.run("CREATE TABLE IF NOT EXISTS business (what text)")

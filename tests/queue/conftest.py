@@ -1,4 +1,4 @@
-"""A queue on every store in turn; whatever a test does to it, everything that must be true stays true."""
+"""Queue fixtures on each store; each queue must pass its check after the test."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from airflow_mq.store import parse, upgrade
 
 
 class MakeQueue(Protocol):
-    """Makes rings, and opens them."""
+    """A function that creates rings and opens queues on them."""
 
     uri: str
 
     def __call__(
         self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
-        """A queue on a ring of this name, made with these settings where it is new."""
+        """Open a queue on this ring; create the ring with these settings if it is new."""
 
 
 class Maker:
-    """Opens queues on one store, and looks them over at the end."""
+    """Opener of queues on one store."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -51,22 +51,22 @@ def make_queue(store_uri: str) -> Iterator[Maker]:
 
 @pytest.fixture
 def queue(make_queue: Maker) -> MessageQueue:
-    """A ring as it comes, in the order of the contract."""
+    """Return a queue on a ring with default settings in rotation order."""
     return make_queue(order="rotation")
 
 
-def serve(queue: MessageQueue, processor: Any = None, **how: Any) -> list[tuple[str, bytes]]:
-    """Service once, and tell what was tried, in order."""
+def serve(queue: MessageQueue, processor: Any = None, **options: Any) -> list[tuple[str, bytes]]:
+    """Service once and return the tried messages in order."""
     seen: list[tuple[str, bytes]] = []
 
     def remember(delivery: Any) -> Any:
         seen.append((delivery.origin, delivery.payload))
         return processor(delivery) if processor else None
 
-    queue.service_queues(remember, **how)
+    queue.service_queues(remember, **options)
     return seen
 
 
-def told(queue: MessageQueue, **wanted: Any) -> list[tuple[str, str, int, int]]:
-    """The events so far: name, origin, page, index."""
-    return [(event.name, event.origin, event.page, event.index) for event in queue.inspect.events(**wanted)]
+def logged_events(queue: MessageQueue, **filters: Any) -> list[tuple[str, str, int, int]]:
+    """Return the events so far as (name, origin, page, index)."""
+    return [(event.name, event.origin, event.page, event.index) for event in queue.inspect.events(**filters)]

@@ -1,4 +1,4 @@
-"""Fairness as the ledger tells it: shares, waits, Jain's index, and what waits now."""
+"""Fairness from the ledger: shares, waits, Jain's index, and current waits."""
 
 from __future__ import annotations
 
@@ -33,37 +33,43 @@ def run(queue: MessageQueue, blocks: int) -> None:
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
-def test_an_empty_ledger(make_queue: Maker, order: str) -> None:
+def test_fairness_of_an_empty_ledger_is_zero(make_queue: Maker, order: str) -> None:
     queue = ring(make_queue, order)
-    told = queue.inspect.fairness()
-    assert (told.blocks, told.origins, told.jain, told.longest_wait, told.most_error) == (0, [], None, 0, 0.0)
+    fairness = queue.inspect.fairness()
+    assert (fairness.blocks, fairness.origins, fairness.jain, fairness.longest_wait, fairness.most_error) == (
+        0,
+        [],
+        None,
+        0,
+        0.0,
+    )
     queue.enqueue_message("acme", b"x")
     assert queue.inspect.fairness().origin("acme").waiting == 0
     with pytest.raises(InvalidInput, match="at least 1"):
         queue.inspect.fairness(0)
 
 
-def test_shares_are_as_they_are_set(make_queue: Maker) -> None:
+def test_received_shares_match_configured_shares(make_queue: Maker) -> None:
     queue = ring(make_queue, "deficit")
     queue.admin.set_origin("acme", share=3)
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 300)
     run(queue, 10)
     before = everything(queue)
-    told = queue.inspect.fairness()
+    fairness = queue.inspect.fairness()
     assert everything(queue) == before
-    assert told.blocks == 10 and told.longest_wait == 0 and told.jain == pytest.approx(1.0)
-    acme, globex = told.origins
+    assert fairness.blocks == 10 and fairness.longest_wait == 0 and fairness.jain == pytest.approx(1.0)
+    acme, globex = fairness.origins
     assert (acme.share, globex.share) == (3, 1)
     assert acme.received == acme.promised == 0.75 and globex.received == globex.promised == 0.25
     assert acme.granted == pytest.approx(7.5)
     assert queue.inspect.fairness(3).blocks == 3
 
 
-def test_the_rotation_lets_a_quiet_one_wait(make_queue: Maker) -> None:
-    """Loud ones drain whole blocks; a quiet one that no block came to has no line, and is told all the same."""
+def test_rotation_makes_a_quiet_origin_wait(make_queue: Maker) -> None:
+    """Fairness reports a quiet origin even if no ledger page mentions it."""
     for order, wait in (("rotation", 2), ("deficit", 0)):
-        # A look at a queue costs something, so that a full block looks at one more, and at no other.
+        # Each queue that a plan reads costs 1, so a full block reads one more queue and no other.
         queue = ring(make_queue, order, costs=Costs(service_queue_base=Weight(1, 0)))
         for number in range(3):
             queue.enqueue_messages(f"loud-{number}", [b"x"] * 100)
@@ -71,25 +77,25 @@ def test_the_rotation_lets_a_quiet_one_wait(make_queue: Maker) -> None:
         run(queue, 2)
         mentioned = any(entry.origin == "quiet" for page in queue.inspect.ledger() for entry in page.entries)
         assert mentioned is (order == "deficit")
-        told = queue.inspect.fairness()
-        assert told.origin("quiet").waiting == wait
-        assert told.broken(most_wait=1) == ["quiet waited 2 blocks, and still waits, more than 1"] * bool(wait)
+        fairness = queue.inspect.fairness()
+        assert fairness.origin("quiet").waiting == wait
+        assert fairness.broken(most_wait=1) == ["quiet waited 2 blocks, and still waits, more than 1"] * bool(wait)
         queue.admin.pause("quiet")
         assert queue.inspect.fairness().origin("quiet").longest_wait == 0
 
 
-def test_who_arrives_late_has_not_waited_before(make_queue: Maker) -> None:
+def test_late_origin_has_no_earlier_wait(make_queue: Maker) -> None:
     queue = ring(make_queue, "rotation")
     queue.enqueue_messages("loud", [b"x"] * 500)
     run(queue, 3)
     queue.enqueue_message("due", b"x", not_before=0)
     queue.enqueue_message("later", b"x", not_before=3600)
     queue.enqueue_message("quiet", b"x")
-    assert [one.origin for one in queue.inspect.fairness().origins] == ["loud"]
+    assert [origin_fairness.origin for origin_fairness in queue.inspect.fairness().origins] == ["loud"]
     assert queue.inspect.fairness().longest_wait == 0
 
 
-def test_a_ring_without_a_limit_of_its_own(make_queue: Maker) -> None:
+def test_grants_are_relative_to_each_calls_limit(make_queue: Maker) -> None:
     queue = ring(make_queue, "rotation", service_weight=None)
     queue.enqueue_messages("acme", [b"x"] * 20)
     queue.service_queues(lambda delivery: None, Weight(5, 100))
@@ -99,8 +105,8 @@ def test_a_ring_without_a_limit_of_its_own(make_queue: Maker) -> None:
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
 @pytest.mark.parametrize("origins", [1, 2, 3])
-def test_a_queue_that_was_emptied_was_not_stopped(make_queue: Maker, order: str, origins: int) -> None:
-    """Nor is the last one of a ring, to which a walk comes once more."""
+def test_ledger_reason_of_an_emptied_queue_is_emptied(make_queue: Maker, order: str, origins: int) -> None:
+    """This includes the last queue of a ring, which the walk visits a second time."""
     queue = ring(make_queue, order)
     for number in range(origins):
         queue.enqueue_messages(f"o{number}", [b"x"] * 3)
@@ -111,65 +117,69 @@ def test_a_queue_that_was_emptied_was_not_stopped(make_queue: Maker, order: str,
     assert {entry.reason for entry in queue.inspect.ledger(limit=1)[0].entries} == {"emptied"}
 
 
-def test_high_is_judged_among_high(make_queue: Maker) -> None:
-    """A flood of high messages leaves regular ones what is kept, and that is no broken promise of anybody's."""
+def test_high_queues_are_compared_with_high_queues(make_queue: Maker) -> None:
+    """High messages leave only the reserve to regular ones; fairness does not count that as an error."""
     queue = ring(make_queue, "deficit")
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 200, priority="high")
         queue.enqueue_messages(origin, [b"x"] * 200)
     queue.enqueue_messages("initech", [b"x"] * 200)
     run(queue, 12)
-    told = queue.inspect.fairness()
-    assert [one.name for one in told.origins] == [
+    fairness = queue.inspect.fairness()
+    assert [origin_fairness.name for origin_fairness in fairness.origins] == [
         "acme (high)", "acme", "globex (high)", "globex", "initech",
     ]  # fmt: skip
-    assert told.origin("acme", "high").promised == 0.5 and told.origin("acme").promised == pytest.approx(1 / 3)
-    assert told.longest_wait == 0 and told.jain is not None and told.jain > 0.99
+    assert fairness.origin("acme", "high").promised == 0.5 and fairness.origin("acme").promised == pytest.approx(1 / 3)
+    assert fairness.longest_wait == 0 and fairness.jain is not None and fairness.jain > 0.99
     queue.enqueue_messages("hooli", [b"x"] * 3, priority="high")
     queue.admin.pause("acme")
     run(queue, 1)
     assert queue.inspect.fairness().origin("hooli", "high").granted == pytest.approx(3 / 16)
 
 
-def test_paths_are_judged_at_each_level(make_queue: Maker) -> None:
-    """Who splits into many queues is promised no more than who has one, and gets what is promised."""
+def test_path_shares_are_compared_at_each_level(make_queue: Maker) -> None:
+    """An origin split into many queues is promised and gets as much as an undivided one."""
     queue = ring(make_queue, "deficit", paths=True, service_weight=Weight(32, 1 << 20), rounds_per_block=32)
     queue.enqueue_messages("one", [b"x"] * 400)
     for number in range(4):
         queue.enqueue_messages(f"many/{number}", [b"x"] * 100)
     run(queue, 8)
-    told = queue.inspect.fairness()
-    assert [round(one.promised or 0, 2) for one in told.origins] == [0.12] * 4 + [0.5]
-    assert told.broken(most_wait=0, most_error=0.05, least_jain=0.99) == []
+    fairness = queue.inspect.fairness()
+    assert [round(origin_fairness.promised or 0, 2) for origin_fairness in fairness.origins] == [0.12] * 4 + [0.5]
+    assert fairness.broken(most_wait=0, most_error=0.05, least_jain=0.99) == []
     queue.admin.pause("many", below=True)
     run(queue, 2)
     assert queue.inspect.fairness().origin("many/0").waiting == 0
 
 
-def plainly(queue: MessageQueue) -> Fairness:
-    """The same figures, looked up queue by queue, and reckoned from block to block."""
+def fairness_by_queue(queue: MessageQueue) -> Fairness:
+    """Compute the same figures queue by queue and block by block."""
     with queue.session.snapshot() as (unit, shelf):
         rows = unit.rows("ledger", ring=queue.session.ring_id, before=1 << 62, first=0, limit=100)[::-1]
         pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
         waiting = Waiting(shelf, parts, [row[-1] for row in rows])
         asks = waiting.of_some([*shelf.high, *shelf.ring])
-        told = {}
+        judged = {}
         for level in (REGULAR, HIGH):
             own = [[entry for entry in page if entry.priority == level] for page in pages]
-            ready = {origin_of(name): its.since for name, its in asks.items() if priority_of(name) == level}
+            ready = {
+                origin_of(name): waiting_queue.since
+                for name, waiting_queue in asks.items()
+                if priority_of(name) == level
+            }
             names = {entry.origin for page in own for entry in page} | ready.keys()
             promises = {name: Promise(shelf.book(name).standing.share) for name in names}
             left = {origin: waiting.left(book_name(origin, level)) for origin in ready}
-            told[level] = judge(rounds_of(own, parts, ready), promises, left=left)
-        return together(told)
+            judged[level] = judge(rounds_of(own, parts, ready), promises, left=left)
+        return together(judged)
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("seed", (0, 2, 3))
 @pytest.mark.parametrize("order", ["deficit", "rotation"])
-def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) -> None:
-    """Whatever lies in pages or not, is claimed, paused, due, declared, set aside, or half done."""
+def test_fairness_equals_fairness_computed_queue_by_queue(make_queue: Maker, order: str, seed: int) -> None:
+    """Random traffic covers pages, claims, pauses, due times, weights and partial reports."""
     random, queue = Random(seed), ring(make_queue, order, heap_size=120)
     origins = [f"o{number}" for number in range(9)]
     queue.admin.set_origin("o1", share=3)
@@ -190,13 +200,13 @@ def test_all_at_once_is_as_one_by_one(make_queue: Maker, order: str, seed: int) 
         if random.random() < 0.9:
             queue.blocks.report(block, answers)
             queue.blocks.settle(block)
-        told = queue.inspect.fairness()
-        same(told, plainly(queue))
-    assert told.blocks == 12 and told.origins
+        fairness = queue.inspect.fairness()
+        same(fairness, fairness_by_queue(queue))
+    assert fairness.blocks == 12 and fairness.origins
 
 
-def test_how_much_is_asked_grows_with_the_ring_alone(make_queue: Maker) -> None:
-    """The same few statements, however many queues wait, and whether they lie in pages or not."""
+def test_fairness_statement_count_is_independent_of_the_backlog(make_queue: Maker) -> None:
+    """The number of statements stays the same, in pages or in the inbox."""
     queue, counts = ring(make_queue, "deficit"), []
     for round_ in range(3):
         queue.enqueue_messages([(f"o{number}", b"x") for number in range(round_, 40, 2)])

@@ -1,4 +1,4 @@
-"""Set-aside messages: found by block, reason and age; judged again, discarded in bulk, expired; and thresholds."""
+"""Set-aside messages: listing, requeuing, discarding in bulk, expiry, and thresholds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.core.message import message_id
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 HEAVY = Weight(700_000, 5)
 WIDE = Weight(10**9, 1 << 40)
@@ -36,7 +36,7 @@ RAISED = Weight(800_000, 1 << 30)
 
 
 def settle(queue: MessageQueue) -> int:
-    """A block whose messages are all done; its id."""
+    """Settle a block whose messages are all done, and return its id."""
     block = queue.blocks.plan()
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
@@ -50,7 +50,7 @@ def raised(queue: MessageQueue) -> MessageQueue:
 
 @pytest.fixture
 def heavy(queue: MessageQueue) -> Address:
-    """A message that was set aside, between two that were processed."""
+    """Return a message that was set aside between two processed ones."""
     queue.enqueue_message("acme", b"first")
     queue.enqueue_message("acme", b"heavy", weight=HEAVY, headers={"trace": "17"})
     queue.enqueue_message("acme", b"last")
@@ -58,10 +58,10 @@ def heavy(queue: MessageQueue) -> Address:
     return queue.set_aside.list()[0].address
 
 
-# Finding them.
+# Listing.
 
 
-def test_they_are_found_by_the_blocks_in_which_they_arrived_and_were_set_aside(queue: MessageQueue) -> None:
+def test_list_filters_by_arrival_block_and_block(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"one", weight=HEAVY)
     queue.admin.pause("b")
     queue.enqueue_message("b", b"two", weight=HEAVY)
@@ -69,31 +69,31 @@ def test_they_are_found_by_the_blocks_in_which_they_arrived_and_were_set_aside(q
     queue.admin.resume("b")
     queue.enqueue_message("c", b"three", weight=HEAVY)
     second = settle(queue)
-    found = {one.address.origin: (one.arrived_block, one.block) for one in queue.set_aside.list()}
-    assert found == {"a": (first, first), "b": (first, second), "c": (second, second)}
-    assert [one.address.origin for one in queue.set_aside.list(block=second)] == ["b", "c"]
-    assert [one.address.origin for one in queue.set_aside.list(arrived=first)] == ["a", "b"]
-    assert [one.address.origin for one in queue.set_aside.list(arrived=first, block=second)] == ["b"]
+    blocks = {aside.address.origin: (aside.arrived_block, aside.block) for aside in queue.set_aside.list()}
+    assert blocks == {"a": (first, first), "b": (first, second), "c": (second, second)}
+    assert [aside.address.origin for aside in queue.set_aside.list(block=second)] == ["b", "c"]
+    assert [aside.address.origin for aside in queue.set_aside.list(arrived=first)] == ["a", "b"]
+    assert [aside.address.origin for aside in queue.set_aside.list(arrived=first, block=second)] == ["b"]
     assert queue.set_aside.list(block=first, origin="b") == []
     assert queue.set_aside.list(block=first + 1000) == []
 
 
-def test_age_counts_from_arrival(queue: MessageQueue) -> None:
+def test_age_is_counted_from_arrival(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"old", weight=HEAVY)
     with queue.store.writing() as unit:
-        ago = "100000000" if queue.store.address.driver == "sqlite" else "interval '100 s'"
-        unit.connection.execute(f"UPDATE {queue.store.prefix}mail SET sent_at = sent_at - {ago}")  # type: ignore[attr-defined]
+        interval = "100000000" if queue.store.address.driver == "sqlite" else "interval '100 s'"
+        unit.connection.execute(f"UPDATE {queue.store.prefix}mail SET sent_at = sent_at - {interval}")  # type: ignore[attr-defined]
     settle(queue)
     queue.enqueue_message("b", b"new", weight=HEAVY)
     settle(queue)
     old, new = queue.set_aside.list()
     assert old.age is not None and new.age is not None and old.age >= new.age + 100
     assert old.arrived_at is not None and old.at is not None and (old.at - old.arrived_at).total_seconds() >= 100
-    assert [one.address.origin for one in queue.set_aside.list(older_than=old.age - 50)] == ["a"]
+    assert [aside.address.origin for aside in queue.set_aside.list(older_than=old.age - 50)] == ["a"]
     assert queue.set_aside.list(older_than=3600) == []
 
 
-def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
+def test_list_filters_by_reason_and_pages_through_results(make_queue: Maker) -> None:
     queue = make_queue(heap_size=30, max_attempts=1, order="rotation")
     queue.enqueue_messages([(f"o{number % 4}", b"%02d" % number) for number in range(40)], weight=HEAVY)
     settle(queue)
@@ -106,35 +106,35 @@ def test_they_are_found_by_reason_and_page_by_page(make_queue: Maker) -> None:
     }
     assert counts == {"overweight": 40, "attempts": 2, "swept": 2}
     everything = queue.set_aside.list(limit=1000)
-    assert everything == sorted(everything, key=lambda one: one.address) and len(everything) == 44
+    assert everything == sorted(everything, key=lambda aside: aside.address) and len(everything) == 44
     pages: list[Any] = []
     while more := queue.set_aside.list(limit=7, after=pages[-1].address if pages else None):
         pages += more
-    assert [one.address for one in pages] == [one.address for one in everything]
+    assert [aside.address for aside in pages] == [aside.address for aside in everything]
     swept = queue.set_aside.list(reason="swept")
-    assert all(one.age is not None and one.arrived_at is not None for one in swept)
-    assert [one.address for one in queue.set_aside.list("o2", reason="swept", limit=1)] == [swept[0].address]
+    assert all(aside.age is not None and aside.arrived_at is not None for aside in swept)
+    assert [aside.address for aside in queue.set_aside.list("o2", reason="swept", limit=1)] == [swept[0].address]
 
 
 @pytest.mark.parametrize(
     "wanted",
     [{"reason": "because"}, {"block": -1}, {"arrived": "x"}, {"older_than": -1}, {"origin": ""}, {"limit": -1}],
 )
-def test_what_cannot_be_asked_for(queue: MessageQueue, wanted: Any) -> None:
+def test_list_rejects_invalid_filters(queue: MessageQueue, wanted: Any) -> None:
     with pytest.raises(InvalidInput):
         queue.set_aside.list(**wanted)
 
 
-# Judging again.
+# Requeuing.
 
 
-def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, heavy: Address) -> None:
+def test_requeued_message_keeps_its_arrival_time(queue: MessageQueue, heavy: Address) -> None:
     (before,) = queue.set_aside.list()
     queue.enqueue_message("acme", b"later")
     raised(queue)
-    judged = queue.set_aside.requeue(heavy, "the limit was raised")
-    assert judged.stayed == []
-    (moved,) = judged.moved
+    requeued = queue.set_aside.requeue(heavy, "the limit was raised")
+    assert requeued.stayed == []
+    (moved,) = requeued.moved
     assert moved.address == heavy and moved.moved is not None
     assert (queue.set_aside.list(), queue.footprint("acme").count, queue.footprint("acme").size) == (
         [],
@@ -151,78 +151,80 @@ def test_one_that_fits_by_now_goes_back_as_old_as_it_is(queue: MessageQueue, hea
     assert serve(queue) == [("acme", b"later"), ("acme", b"heavy")]
 
 
-def test_one_that_does_not_fit_stays_and_says_so(queue: MessageQueue, heavy: Address) -> None:
-    events = told(queue)
+def test_requeue_reports_why_a_message_stays(queue: MessageQueue, heavy: Address) -> None:
+    events = logged_events(queue)
     (stayed,) = queue.set_aside.requeue([heavy]).stayed
     assert (stayed.address, stayed.moved) == (heavy, None)
     assert "weighs 700,000/5, more than the 600,000" in stayed.why
-    assert (told(queue), [one.address for one in queue.set_aside.list()]) == (events, [heavy])
+    assert (logged_events(queue), [aside.address for aside in queue.set_aside.list()]) == (events, [heavy])
 
 
-def test_what_a_processor_reported_is_believed(queue: MessageQueue) -> None:
+def test_requeue_uses_the_weight_that_a_processor_reported(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"wolf in sheep's clothing")
     serve(queue, lambda delivery: Overweight(HEAVY))
-    (one,) = queue.set_aside.list()
-    assert queue.set_aside.requeue(one.address).moved == []
+    (aside,) = queue.set_aside.list()
+    assert queue.set_aside.requeue(aside.address).moved == []
     raised(queue)
-    assert len(queue.set_aside.requeue(one.address).moved) == 1
+    assert len(queue.set_aside.requeue(aside.address).moved) == 1
     assert queue.inspect.peek("acme")[0].weight == HEAVY
-    # The queue's own weigher thinks it light, and may be asked again.
+    # The queue's own weigher finds it light; requeuing may use it.
     queue.admin.change_ring(service_weight=Weight(600_000, 1 << 30))
     serve(queue)
-    (one,) = queue.set_aside.list()
-    assert queue.set_aside.requeue(one.address).moved == []
+    (aside,) = queue.set_aside.list()
+    assert queue.set_aside.requeue(aside.address).moved == []
 
 
-def test_the_weigher_is_asked_again_on_demand(make_queue: Maker) -> None:
+def test_requeue_with_weigh_uses_the_current_weigher(make_queue: Maker) -> None:
     queue = make_queue(weigher=LinearWeigher(Weight(700_000, 0), Weight(0, 0)))
     queue.enqueue_message("acme", b"as it seemed")
     serve(queue)
-    (one,) = queue.set_aside.list()
+    (aside,) = queue.set_aside.list()
     queue.admin.change_ring(weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))
-    assert queue.set_aside.requeue(one.address).moved == []
-    assert len(queue.set_aside.requeue(one.address, weigh=True).moved) == 1
+    assert queue.set_aside.requeue(aside.address).moved == []
+    assert len(queue.set_aside.requeue(aside.address, weigh=True).moved) == 1
     assert serve(queue) == [("acme", b"as it seemed")]
 
 
-def test_tries_are_kept_and_judged_by_what_is_allowed_now(make_queue: Maker) -> None:
+def test_requeue_keeps_attempts_and_applies_the_current_limit(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=2, order="rotation")
     queue.enqueue_message("acme", b"shy")
     for _ in range(2):
         serve(queue, lambda delivery: Yield())
-    (one,) = queue.set_aside.list(reason="attempts")
-    assert "tried 2 times, and 2 are allowed" in queue.set_aside.requeue(one.address).stayed[0].why
+    (aside,) = queue.set_aside.list(reason="attempts")
+    assert "tried 2 times, and 2 are allowed" in queue.set_aside.requeue(aside.address).stayed[0].why
     queue.admin.change_ring(max_attempts=3)
-    assert len(queue.set_aside.requeue(one.address).moved) == 1
+    assert len(queue.set_aside.requeue(aside.address).moved) == 1
     assert queue.inspect.peek("acme")[0].attempts == 2
 
 
-def test_the_most_of_an_origin_is_a_limit_of_its_own(queue: MessageQueue) -> None:
+def test_most_of_an_origin_limits_its_messages(queue: MessageQueue) -> None:
     queue.admin.set_origin("acme", most=Weight(10, 100))
     queue.enqueue_message("acme", b"much", weight=Weight(11, 1))
     settle(queue)
-    (one,) = queue.set_aside.list()
-    assert (one.reason, one.limit) == ("most", Weight(10, 100))
-    assert "that its origin may have" in queue.set_aside.requeue(one.address).stayed[0].why
+    (aside,) = queue.set_aside.list()
+    assert (aside.reason, aside.limit) == ("most", Weight(10, 100))
+    assert "that its origin may have" in queue.set_aside.requeue(aside.address).stayed[0].why
     queue.admin.set_origin("acme", most=Weight(11, 100))
-    assert len(queue.set_aside.requeue(one.address).moved) == 1
+    assert len(queue.set_aside.requeue(aside.address).moved) == 1
 
 
-def test_many_are_judged_at_once_all_or_none(queue: MessageQueue) -> None:
+def test_requeue_of_many_is_all_or_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(10)], weight=HEAVY)
     queue.enqueue_messages("b", [b"x", b"y"], weight=Weight(900_000, 1))
     settle(queue)
     raised(queue)
-    addresses = [one.address for one in queue.set_aside.list()]
+    addresses = [aside.address for aside in queue.set_aside.list()]
     with pytest.raises(NoPage):
         queue.set_aside.requeue([*addresses, Address("c", 0, 0)])
-    assert [one.address for one in queue.set_aside.list()] == addresses
-    judged = queue.set_aside.requeue(addresses)
-    assert (len(judged.moved), [one.address.origin for one in judged.stayed]) == (10, ["b", "b"])
+    assert [aside.address for aside in queue.set_aside.list()] == addresses
+    requeued = queue.set_aside.requeue(addresses)
+    assert (len(requeued.moved), [aside.address.origin for aside in requeued.stayed]) == (10, ["b", "b"])
     assert [payload for _, payload in serve(queue, limit=WIDE)] == [b"%d" % number for number in range(10)]
 
 
-def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requeue_all_and_discard_all_work_in_several_transactions(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("airflow_mq.queue.set_aside.AT_ONCE", 7)
     queue = make_queue(heap_size=60)
     queue.enqueue_messages([(f"o{number % 3}", b"%02d" % number) for number in range(30)], weight=HEAVY)
@@ -231,10 +233,10 @@ def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pyt
     queue.sweep_queue("o9")
     queue.admin.pause("o1", "not now")
     raised(queue)
-    judged = queue.set_aside.requeue_all("raised", block=first)
-    assert len(judged.moved) == 20
-    assert {one.address.origin for one in judged.stayed} == {"o1"} and "paused" in judged.stayed[0].why
-    assert len(queue.set_aside.requeue_all("raised").moved) == 0, "what was swept is judged where that is asked for"
+    requeued = queue.set_aside.requeue_all("raised", block=first)
+    assert len(requeued.moved) == 20
+    assert {aside.address.origin for aside in requeued.stayed} == {"o1"} and "paused" in requeued.stayed[0].why
+    assert len(queue.set_aside.requeue_all("raised").moved) == 0, "swept messages are requeued only by reason"
     assert len(queue.set_aside.requeue_all("raised", reason="swept").moved) == 2
     assert queue.check() == []
     seen = serve(queue, limit=WIDE)
@@ -251,7 +253,7 @@ def test_bulk_by_filter_in_some_transactions(make_queue: Maker, monkeypatch: pyt
     assert {event.who for event in queue.inspect.events(name="Discarded")} == {"tester"}
 
 
-def test_what_cannot_be_judged(queue: MessageQueue, heavy: Address) -> None:
+def test_requeue_rejects_messages_that_are_not_set_aside_or_are_paused(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_message("acme", b"next")
     for address, error in (
         (Address("acme", 0, 0), AlreadyProcessed), (Address("nobody", 0, 0), NoPage), (Address("acme", 1, 0), Queued),
@@ -272,7 +274,7 @@ def test_what_cannot_be_judged(queue: MessageQueue, heavy: Address) -> None:
     assert len(queue.set_aside.requeue(heavy, limit=RAISED).moved) == 1
 
 
-def test_beside_a_block_in_flight(queue: MessageQueue, heavy: Address) -> None:
+def test_requeue_works_while_a_block_is_in_flight(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_messages("acme", [b"p", b"q"])
     block = queue.blocks.plan()
     raised(queue)
@@ -284,7 +286,7 @@ def test_beside_a_block_in_flight(queue: MessageQueue, heavy: Address) -> None:
     assert serve(queue) == [("acme", b"heavy")]
 
 
-def test_what_expires_keeps_its_expiry(queue: MessageQueue, clock: Clock) -> None:
+def test_requeued_message_keeps_its_expiry(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"milk", weight=HEAVY, expires=10)
     settle(queue)
     raised(queue)
@@ -297,7 +299,7 @@ def test_what_expires_keeps_its_expiry(queue: MessageQueue, clock: Clock) -> Non
 # Policies.
 
 
-def test_what_waits_for_too_long_expires_and_a_policy_is_a_who(queue: MessageQueue, heavy: Address) -> None:
+def test_set_aside_messages_expire_by_policy(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_messages("b", [b"x"])
     queue.sweep_queue("b")
     assert queue.admin.housekeep() == 0
@@ -308,7 +310,7 @@ def test_what_waits_for_too_long_expires_and_a_policy_is_a_who(queue: MessageQue
     time.sleep(0.05)
     queue.admin.pause("b")
     queue.admin.housekeep()
-    assert [one.address.origin for one in queue.set_aside.list()] == ["b"], "a pause holds for policies, too"
+    assert [aside.address.origin for aside in queue.set_aside.list()] == ["b"], "policies skip paused queues"
     queue.admin.resume("b")
     assert queue.set_aside.expire() == 1
     assert (queue.set_aside.list(), queue.footprints()) == ([], [])
@@ -319,7 +321,7 @@ def test_what_waits_for_too_long_expires_and_a_policy_is_a_who(queue: MessageQue
     assert "longer than" in events[0].why
 
 
-def test_what_no_processor_can_read_goes_by_policy(make_queue: Maker) -> None:
+def test_unreadable_messages_are_discarded_by_policy(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1, order="rotation")
     queue.enqueue_messages("acme", [b"???", Message(b"heavy", weight=HEAVY)])
     serve(queue, lambda delivery: Yield())
@@ -327,12 +329,12 @@ def test_what_no_processor_can_read_goes_by_policy(make_queue: Maker) -> None:
     assert len(queue.set_aside.list()) == 2
     queue.admin.change_ring(discard_unreadable=True)
     queue.admin.housekeep()
-    assert [one.reason for one in queue.set_aside.list()] == ["overweight"]
+    assert [aside.reason for aside in queue.set_aside.list()] == ["overweight"]
     (event,) = [event for event in queue.inspect.events() if event.name == "Discarded"]
     assert (event.who, event.why) == ("policy discard_unreadable", "no processor could read it")
 
 
-def test_culling_is_said_and_recorded(make_queue: Maker) -> None:
+def test_cull_records_discarded_messages(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", heap_size=10, max_stale=1)
     queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl"], weight=HEAVY)
     serve(queue)
@@ -350,7 +352,7 @@ def test_culling_is_said_and_recorded(make_queue: Maker) -> None:
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle"])
 @pytest.mark.parametrize("way", ["plan", "service", "metering"])
-def test_thresholds_set_aside_what_would_fit(make_queue: Maker, order: str, way: str) -> None:
+def test_thresholds_set_aside_messages_that_fit_the_limit(make_queue: Maker, order: str, way: str) -> None:
     queue = make_queue(
         order=order, max_message_size=10, most_of_limit=0.5, service_weight=Weight(100, 1000),
         weigher=LinearWeigher(Weight(1, 0), Weight(0, 1000)),
@@ -359,31 +361,34 @@ def test_thresholds_set_aside_what_would_fit(make_queue: Maker, order: str, way:
         b"fine", b"much too long", Message(b"heavy", weight=Weight(51, 1)), Message(b"half", weight=Weight(50, 1)),
         Message(b"too heavy", weight=Weight(101, 1)), b"last",
     ])  # fmt: skip
-    foreseen = queue.inspect.dry_run(seed=b"x")
-    assert foreseen.queue("acme").set_aside == 3
+    dry_run = queue.inspect.dry_run(seed=b"x")
+    assert dry_run.queue("acme").set_aside == 3
     if way == "plan":
         settle(queue)
     else:
         processor = _metering if way == "metering" else None
         queue.service_queues(processor or (lambda delivery: None))
-    found = {one.address.index: (one.reason, one.limit, one.most_bytes) for one in queue.set_aside.list()}
-    assert found == {
+    reasons = {aside.address.index: (aside.reason, aside.limit, aside.most_bytes) for aside in queue.set_aside.list()}
+    assert reasons == {
         1: ("size", None, 10), 2: ("fraction", Weight(50, 500), None), 4: ("overweight", Weight(100, 1000), None)
     }  # fmt: skip
     assert queue.footprint("acme").count == 3
     why = [event.why for event in queue.inspect.events(name="OverweightEnqueued")]
     assert why[0] == "it has 13 bytes, more than the 10 that this ring allows"
-    # The limits are raised: each is judged by its own.
+    # Raise the limits: each message is compared with the limit that set it aside.
     queue.admin.change_ring(max_message_size=None)
-    judged = queue.set_aside.requeue_all()
-    assert [one.address.index for one in judged.moved] == [1]
+    requeued = queue.set_aside.requeue_all()
+    assert [aside.address.index for aside in requeued.moved] == [1]
     queue.admin.change_ring(most_of_limit=None)
-    judged = queue.set_aside.requeue_all()
-    assert ([one.address.index for one in judged.moved], [one.address.index for one in judged.stayed]) == ([2], [4])
+    requeued = queue.set_aside.requeue_all()
+    assert ([aside.address.index for aside in requeued.moved], [aside.address.index for aside in requeued.stayed]) == (
+        [2],
+        [4],
+    )
 
 
 def _metering(delivery: Any) -> Any:
-    """Meters itself: it knows what it costs."""
+    """Consume the weight of a message on its meter."""
     weight = Weight(101, 1) if delivery.payload == b"too heavy" else Weight(1, 1)
     return None if delivery.meter.consume(weight) else Overweight(weight)
 
@@ -391,13 +396,14 @@ def _metering(delivery: Any) -> Any:
 _metering.meters_itself = True  # type: ignore[attr-defined]
 
 
-def test_explain_knows_thresholds(make_queue: Maker) -> None:
+def test_explain_names_the_exceeded_threshold(make_queue: Maker) -> None:
     queue = make_queue(max_message_size=3, service_weight=Weight(100, 1000), most_of_limit=0.1)
     queue.enqueue_message("acme", b"long")
-    told = queue.inspect.explain("acme")
-    assert (told.reason, told.block) == ("overweight", 1)
+    explanation = queue.inspect.explain("acme")
+    assert (explanation.reason, explanation.block) == ("overweight", 1)
     assert (
-        "has 4 bytes, more than the 3 that this ring allows" in told.sentence and "max_message_size" in told.remedies[0]
+        "has 4 bytes, more than the 3 that this ring allows" in explanation.sentence
+        and "max_message_size" in explanation.remedies[0]
     )
     settle(queue)
     assert "has 4 bytes, more than the 3" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
@@ -405,7 +411,7 @@ def test_explain_knows_thresholds(make_queue: Maker) -> None:
     assert "more than the 10/100 that this ring allows for one message" in queue.inspect.explain("b").sentence
 
 
-def test_thresholds_are_off_and_checked() -> None:
+def test_thresholds_are_off_by_default_and_validated() -> None:
     ring = RingConfig()
     off = (ring.max_message_size, ring.most_of_limit, ring.set_aside_expires, ring.discard_unreadable)
     assert off == (None, None, None, False)
@@ -422,7 +428,7 @@ def test_thresholds_are_off_and_checked() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
+def test_listing_filters_are_fast_with_100_000_messages(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(600_000, 1 << 40))
     queue.enqueue_messages(((f"o{number % 2000:05}", b"%d" % number) for number in range(100_000)), weight=HEAVY)
     block = settle(queue)
@@ -437,20 +443,20 @@ def test_a_hundred_thousand_are_listed_quickly(make_queue: Maker) -> None:
     assert time.monotonic() - began < all_of_them, "eight short lists take longer than a whole one"
 
 
-def test_a_high_message_goes_back_among_the_high_ones(queue: MessageQueue) -> None:
+def test_requeued_high_message_stays_high(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"urgent", weight=HEAVY, priority="high")
     queue.enqueue_messages("acme", [b"1", b"2"])
     serve(queue, lambda delivery: Yield() if delivery.payload != b"urgent" else None)
-    (one,) = queue.set_aside.list("acme")
+    (aside,) = queue.set_aside.list("acme")
     raised(queue)
-    (moved,) = queue.set_aside.requeue(one.address).moved
+    (moved,) = queue.set_aside.requeue(aside.address).moved
     assert moved.moved is not None
     assert [step.what for step in queue.inspect.history(moved.moved).steps] == ["enqueued", "set aside", "judged again"]
     assert queue.check() == []
     assert serve(queue, limit=WIDE)[0] == ("acme", b"urgent")
 
 
-def test_the_check_knows_what_is_set_aside(queue: MessageQueue, heavy: Address) -> None:
+def test_check_reports_a_missing_set_aside_row(queue: MessageQueue, heavy: Address) -> None:
     with queue.store.writing() as unit:
         unit.run_for("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.session.ring_id)
     (violation,) = queue.check()

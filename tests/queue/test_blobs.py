@@ -1,4 +1,4 @@
-"""Payloads larger than a page: one copy, for as long as any message refers to it."""
+"""External payloads: one stored copy for as long as a message refers to it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.model.clock import Clock
 from tests.postgres_server import Servers
-from tests.queue.conftest import Maker, told
+from tests.queue.conftest import Maker, logged_events
 from tests.templates import Templates
 
 LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
@@ -49,7 +49,7 @@ def digest(data: bytes) -> bytes:
     params=[*(pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES), "files"]
 )
 def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
-    """Every database in turn, and one beside which payloads are files."""
+    """Yield each database in turn, and one whose payloads are stored in files."""
     if not request.param.startswith("postgres"):
         yield request.getfixturevalue("sqlite_uri")
         return
@@ -61,32 +61,32 @@ def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[
 
 @pytest.fixture
 def queue(request: pytest.FixtureRequest, make_queue: Maker, tmp_path: Path) -> MessageQueue:
-    """A ring whose payloads lie in the database, or in a folder."""
+    """Return a ring that stores payloads in the database or in a folder."""
     return make_queue(order="rotation", blob_path=str(tmp_path / "blobs") if "[files" in request.node.name else None)
 
 
-def left(queue: MessageQueue) -> Counter[str]:
-    """How many rows are stored for payloads kept apart, and how many files."""
-    found: Counter[str] = Counter()
+def stored(queue: MessageQueue) -> Counter[str]:
+    """Count the stored rows and files of external payloads."""
+    counts: Counter[str] = Counter()
     prefix = queue.store.prefix
     with queue.store.reading() as unit:
         for table in ("blob", "blob_use", "upload", "chunk"):
             count = unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]
             if count:
-                found[table] = count
+                counts[table] = count
     folder = queue.config.blob_path
     files = os.listdir(folder) if folder and os.path.isdir(folder) else []
     if files:
-        found["files"] = len(files)
-    return found
+        counts["files"] = len(files)
+    return counts
 
 
-def read(queue: MessageQueue, what: Any) -> bytes:
-    with queue.payloads.open(what) as file:
+def read(queue: MessageQueue, source: Any) -> bytes:
+    with queue.payloads.open(source) as file:
         return file.read()
 
 
-def test_it_is_stored_once_and_goes_with_its_last_message(queue: MessageQueue) -> None:
+def test_payload_is_stored_once_and_deleted_with_its_last_message(queue: MessageQueue) -> None:
     assert queue.payloads.enqueue("acme", LARGE) == Enqueued(1, len(LARGE))
     queue.payloads.enqueue("birch", io.BytesIO(LARGE), headers={"trace": "1"})
     queue.payloads.enqueue("birch", iter([LARGE[:7], LARGE[7:]]))
@@ -106,35 +106,35 @@ def test_it_is_stored_once_and_goes_with_its_last_message(queue: MessageQueue) -
     assert seen == ["acme"] and queue.payloads.list()[0].references == 2 and queue.check() == []
     queue.service_queues(process)
     assert seen == ["acme", "birch", "birch"]
-    assert queue.payloads.list() == [] and left(queue) == {}
+    assert queue.payloads.list() == [] and stored(queue) == {}
     assert {event.id for event in queue.inspect.events()} == {digest(LARGE)}
 
 
-def test_a_page_holds_the_reference_and_the_scales_see_the_payload(queue: MessageQueue) -> None:
+def test_page_holds_the_reference_and_weigher_sees_the_payload(queue: MessageQueue) -> None:
     queue.payloads.enqueue("acme", HUGE)
     footprint = queue.footprint("acme")
     assert (footprint.count, footprint.size) == (1, REFERENCE_BYTES)
     assert queue.service_queues(lambda delivery: None).weight == Weight(1, len(HUGE))
 
 
-def test_what_is_too_large_for_a_block_is_set_aside_by_the_size_of_its_payload(make_queue: Maker) -> None:
+def test_payload_too_large_for_a_block_is_set_aside(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(100, 10_000), heap_size=20_000, max_attempts=None)
     queue.payloads.enqueue("acme", LARGE)
     queue.enqueue_message("acme", b"light")
     queue.service_queues(lambda delivery: None)
-    (one,) = queue.set_aside.list()
-    assert (one.size, one.weight, one.id) == (len(LARGE), Weight(1, len(LARGE)), digest(LARGE))
+    (aside,) = queue.set_aside.list()
+    assert (aside.size, aside.weight, aside.id) == (len(LARGE), Weight(1, len(LARGE)), digest(LARGE))
     assert queue.payloads.list()[0].references == 1 and queue.check() == []
-    queue.set_aside.discard(one.address, "not wanted")
-    assert left(queue) == {}
+    queue.set_aside.discard(aside.address, "not wanted")
+    assert stored(queue) == {}
 
 
 @pytest.mark.parametrize("data", [LARGE[:1], b"x" * CHUNK, b"x" * (CHUNK + 1), HUGE], ids=len)
-def test_every_size_comes_back(queue: MessageQueue, data: bytes, tmp_path: Path) -> None:
+def test_payload_of_any_size_is_read_back(queue: MessageQueue, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
-    told: list[tuple[int, int | None]] = []
-    queue.payloads.enqueue("acme", tmp_path / "file", progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(data), len(data))
+    progress: list[tuple[int, int | None]] = []
+    queue.payloads.enqueue("acme", tmp_path / "file", progress=lambda done, total: progress.append((done, total)))
+    assert progress[-1] == (len(data), len(data))
     assert read(queue, digest(data)) == data
     with queue.payloads.open(digest(data).hex()) as file:
         assert file.seek(-1, io.SEEK_END) == len(data) - 1
@@ -143,24 +143,24 @@ def test_every_size_comes_back(queue: MessageQueue, data: bytes, tmp_path: Path)
         assert file.read(10) == data[len(data) // 2 :][:10]
 
 
-def test_every_way_in_which_a_message_can_leave(queue: MessageQueue) -> None:
+def test_payload_is_deleted_for_each_way_a_message_ends(queue: MessageQueue) -> None:
     queue.admin.change_ring(max_stale=0, max_attempts=1)
     payloads = {name: name.encode() * 30_000 for name in ("bad", "late", "tried", "declined", "discarded")}
     for name, payload in payloads.items():
         queue.payloads.enqueue(name, payload, expires=0 if name == "late" else None)
     answers = {"bad": BadFormat(), "tried": Yield(), "declined": Done(success=False)}
     queue.service_queues(lambda d: answers.get(d.origin, Overweight(Weight(1 << 60, 0))))
-    assert sorted(one.address.origin for one in queue.set_aside.list()) == ["discarded", "tried"]
+    assert sorted(aside.address.origin for aside in queue.set_aside.list()) == ["discarded", "tried"]
     assert {blob.hash for blob in queue.payloads.list()} == {digest(payloads["discarded"]), digest(payloads["tried"])}
     queue.set_aside.discard(
         next(o.address for o in queue.set_aside.list() if o.address.origin == "discarded"), "why not"
     )
     assert [blob.hash for blob in queue.payloads.list()] == [digest(payloads["tried"])]
     queue.execute_overweight(queue.set_aside.list()[0].address, lambda delivery: None)
-    assert left(queue) == {} and queue.check() == []
+    assert stored(queue) == {} and queue.check() == []
 
 
-def test_a_swept_and_reaped_page_lets_go_of_what_it_held(queue: MessageQueue) -> None:
+def test_reaping_a_page_deletes_its_payloads(queue: MessageQueue) -> None:
     queue.admin.change_ring(max_stale=0)
     held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(4)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
@@ -174,7 +174,7 @@ def test_a_swept_and_reaped_page_lets_go_of_what_it_held(queue: MessageQueue) ->
     assert queue.payloads.list() == [] and queue.check() == []
 
 
-def test_one_message_of_a_call_that_is_kept_keeps_only_its_own(queue: MessageQueue) -> None:
+def test_set_aside_message_keeps_only_its_own_payload(queue: MessageQueue) -> None:
     held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(5)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
     for blob in held:
@@ -184,7 +184,7 @@ def test_one_message_of_a_call_that_is_kept_keeps_only_its_own(queue: MessageQue
     assert [blob.hash for blob in queue.payloads.list()] == [heavy] and queue.check() == []
 
 
-def test_a_block_of_its_own_time(queue: MessageQueue) -> None:
+def test_block_reads_payloads_from_batches(queue: MessageQueue) -> None:
     queue.payloads.enqueue("acme", LARGE)
     queue.payloads.enqueue("acme", HUGE, not_before=0)
     block = queue.blocks.plan()
@@ -193,10 +193,10 @@ def test_a_block_of_its_own_time(queue: MessageQueue) -> None:
     assert [read(queue, payload) for payload in batch.payloads] == [LARGE, HUGE]
     queue.blocks.report(block, [batch.answer(Done(used=Weight(5, 5)))])
     queue.blocks.settle(block)
-    assert left(queue) == {}
+    assert stored(queue) == {}
 
 
-def test_a_processor_passes_a_payload_on_without_copying_it(queue: MessageQueue) -> None:
+def test_processor_forwards_a_payload_without_copying(queue: MessageQueue) -> None:
     queue.payloads.enqueue("in", LARGE)
     queue.service_queues(lambda d: queue.enqueue_message("out", d.payload) and None if d.origin == "in" else Yield())
     assert queue.payloads.list()[0].references == 1 and queue.check() == []
@@ -208,7 +208,7 @@ def test_a_processor_passes_a_payload_on_without_copying_it(queue: MessageQueue)
     assert read(queue, peeked) == LARGE and queue.payloads.list()[0].references == 1 and queue.check() == []
 
 
-def test_a_processor_sends_a_payload_of_its_own_if_it_is_done(queue: MessageQueue) -> None:
+def test_processor_sends_a_payload_if_it_is_done(queue: MessageQueue) -> None:
     queue.enqueue_messages("in", [b"done", b"not now"])
 
     def process(delivery: Any) -> Any:
@@ -223,21 +223,21 @@ def test_a_processor_sends_a_payload_of_its_own_if_it_is_done(queue: MessageQueu
     }  # fmt: skip
 
 
-def test_keys_and_bulk(queue: MessageQueue) -> None:
+def test_payloads_can_have_keys_and_be_enqueued_in_bulk(queue: MessageQueue) -> None:
     assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
     assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(0, 0, 1)
     with queue.payloads.put(HUGE) as blob:
-        pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"said", key="j"))]
+        pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"small", key="j"))]
         assert queue.enqueue_messages(pairs).count == 3
     assert {blob.size: blob.references for blob in queue.payloads.list()} == {len(LARGE): 1, len(HUGE): 1}
     tried = []
     queue.service_queues(lambda d: tried.append((d.origin, d.blob.size if d.blob else d.payload, dict(d.headers))))
     assert sorted(map(str, tried)) == sorted(map(str, [
-        ("acme", len(LARGE), {}), ("acme", b"plain", {}), ("acme", len(HUGE), {"a": "b"}), ("birch", b"said", {}),
+        ("acme", len(LARGE), {}), ("acme", b"plain", {}), ("acme", len(HUGE), {"a": "b"}), ("birch", b"small", {}),
     ]))  # fmt: skip
 
 
-def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue, clock: Clock) -> None:
+def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     kept = queue.payloads.put(LARGE)
     queue.admin.change_ring(keep_uploads=1)
     lost = queue.payloads.put(LARGE[1:])
@@ -252,32 +252,32 @@ def test_what_was_uploaded_and_not_sent_goes_in_time(queue: MessageQueue, clock:
         queue.enqueue_messages("acme", [lost.message()])
     assert queue.footprint("acme").count == 0
     kept.release()
-    assert left(queue) == {}
+    assert stored(queue) == {}
 
 
-def test_an_upload_that_dies_leaves_nothing(queue: MessageQueue) -> None:
+def test_failed_upload_leaves_nothing(queue: MessageQueue) -> None:
     def broken() -> Iterator[bytes]:
         yield HUGE
         raise OSError("the line went dead")
 
     with pytest.raises(OSError, match="went dead"):
         queue.payloads.enqueue("acme", broken())
-    assert left(queue) == {} and queue.footprint("acme").count == 0
+    assert stored(queue) == {} and queue.footprint("acme").count == 0
 
 
-def test_an_upload_that_nobody_ends_is_swept_away(queue: MessageQueue, clock: Clock) -> None:
+def test_unfinished_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     upload = Upload(queue.store, 0.1, queue.config.blob_path)
     upload.write(HUGE)
-    assert left(queue)["upload"] == 1
+    assert stored(queue)["upload"] == 1
     clock.advance(0.1)
     queue.admin.housekeep()
-    assert left(queue) == {}
+    assert stored(queue) == {}
     with pytest.raises(UploadGivenUp, match="begin it again"):
         upload.finish()
     upload.drop()
 
 
-def test_senders_of_the_same_payload_do_not_wait_for_each_other(queue: MessageQueue) -> None:
+def test_senders_of_the_same_payload_do_not_block_each_other(queue: MessageQueue) -> None:
     halfway, go_on = threading.Event(), threading.Event()
 
     def slowly() -> Iterator[bytes]:
@@ -294,13 +294,13 @@ def test_senders_of_the_same_payload_do_not_wait_for_each_other(queue: MessageQu
     go_on.set()
     slow.join()
     assert [(blob.size, blob.references) for blob in queue.payloads.list()] == [(len(HUGE), 2)]
-    # The slow one was dropped: of all bytes there is one copy.
-    assert left(queue)["upload"] == 1 and queue.check() == []
+    # The slow upload was dropped, so one copy is stored.
+    assert stored(queue)["upload"] == 1 and queue.check() == []
     queue.service_queues(lambda delivery: None)
-    assert left(queue) == {}
+    assert stored(queue) == {}
 
 
-def test_a_missing_payload_is_unsupported(queue: MessageQueue) -> None:
+def test_message_with_a_missing_payload_fails_as_unsupported(queue: MessageQueue) -> None:
     for origin, payload in (("acme", LARGE), ("acme", HUGE), ("birch", LARGE)):
         queue.payloads.enqueue(origin, payload)
     _lose(queue, digest(LARGE))
@@ -310,14 +310,14 @@ def test_a_missing_payload_is_unsupported(queue: MessageQueue) -> None:
         delivery.open_blob().read()
 
     queue.service_queues(process)
-    assert [(name, origin) for name, origin, _, _ in told(queue)] == [
+    assert [(name, origin) for name, origin, _, _ in logged_events(queue)] == [
         ("ProcessingFailed", "acme"), ("Processed", "acme"), ("ProcessingFailed", "birch"),
     ]  # fmt: skip
     assert {event.id for event in queue.inspect.events(name="ProcessingFailed")} == {digest(LARGE)}
     assert queue.check() == []
 
 
-def test_a_batch_with_a_missing_payload_costs_that_message_only(queue: MessageQueue) -> None:
+def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
     held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
     queue.enqueue_messages("acme", [blob.message() for blob in held])
     for blob in held:
@@ -326,11 +326,11 @@ def test_a_batch_with_a_missing_payload_costs_that_message_only(queue: MessageQu
     process = batch_processor(lambda batch: [read(queue, payload) and None for payload in batch.payloads])
     queue.service_queues(process)
     queue.service_queues(process)
-    assert [name for name, *_ in told(queue) if name != "WentBack"] == ["ProcessingFailed", "Processed"]
+    assert [name for name, *_ in logged_events(queue) if name != "WentBack"] == ["ProcessingFailed", "Processed"]
 
 
 def _lose(queue: MessageQueue, hash_: bytes) -> None:
-    """Let the bytes of a payload vanish."""
+    """Delete the stored bytes of a payload."""
     prefix = queue.store.prefix
     with queue.store.writing() as unit:
         _, upload, path = unit.rows("blob", hash=hash_.hex())[0]
@@ -340,7 +340,7 @@ def _lose(queue: MessageQueue, hash_: bytes) -> None:
             unit.connection.execute(f"DELETE FROM {prefix}chunk WHERE upload = {upload}")
 
 
-def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
+def test_reading_a_modified_payload_raises_store_corrupt(queue: MessageQueue) -> None:
     queue.payloads.enqueue("acme", HUGE)
     (blob,) = queue.payloads.list()
     if blob.path:
@@ -356,7 +356,7 @@ def test_a_payload_that_was_changed_is_told(queue: MessageQueue) -> None:
         file.read()
 
 
-def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
+def test_check_reports_violations_of_payload_tables(make_queue: Maker) -> None:
     queue = make_queue("lost", order="rotation")
     queue.payloads.enqueue("acme", LARGE)
     queue.payloads.enqueue("acme", HUGE)
@@ -367,25 +367,25 @@ def test_the_check_tells_what_is_wrong(make_queue: Maker) -> None:
         class Back(Exception):
             pass
 
-        found: list[Any] = []
+        violations: list[Any] = []
         try:
             with queue.store.writing() as unit:
                 unit.connection.execute(statement.replace("mq_", prefix))
                 from airflow_mq.queue.inspect.check.payloads import check_blobs
 
-                found = list(check_blobs(queue.session, unit))
+                violations = list(check_blobs(queue.session, unit))
                 raise Back
         except Back:
-            return " ".join(map(str, found))
+            return " ".join(map(str, violations))
 
     assert "bytes are stored of" in violated("DELETE FROM mq_chunk WHERE seq = 1")
     assert "is not counted" in violated(f"UPDATE mq_blob_use SET until = 1 WHERE hash = '{digest(LARGE).hex()}'")
-    assert "nobody refers to it, and no sweep" in violated("DELETE FROM mq_blob_use")
+    assert "and no sweep would find it" in violated("DELETE FROM mq_blob_use")
     assert "is gone, and counted" in violated("UPDATE mq_blob_use SET place = 7 - place")
     assert queue.check() == []
 
 
-def test_bytes_that_look_like_a_reference_are_bytes(queue: MessageQueue) -> None:
+def test_bytes_that_look_like_a_reference_are_plain_bytes(queue: MessageQueue) -> None:
     blob = queue.payloads.put(LARGE)
     forged = bytes(blob.reference)
     assert forged.startswith(MAGIC) and len(forged) == REFERENCE_BYTES
@@ -398,7 +398,7 @@ def test_bytes_that_look_like_a_reference_are_bytes(queue: MessageQueue) -> None
     blob.release()
 
 
-def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> None:
+def test_invalid_payloads_are_rejected(queue: MessageQueue, tmp_path: Path) -> None:
     with pytest.raises(EmptyMessage):
         queue.payloads.enqueue("acme", b"")
     with pytest.raises(EmptyMessage):
@@ -417,44 +417,44 @@ def test_what_is_no_payload_is_refused(queue: MessageQueue, tmp_path: Path) -> N
         queue.payloads.open(b"\0" * 32)
     with pytest.raises(FileNotFoundError):
         queue.payloads.enqueue("acme", tmp_path / "none")
-    assert left(queue) == {}
+    assert stored(queue) == {}
 
 
 @pytest.mark.parametrize("settings", [
     {"blob_path": "blobs"}, {"blob_path": "file://blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
     {"keep_uploads": -1}, {"keep_uploads": "1"},
 ])  # fmt: skip
-def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+def test_invalid_payload_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigRefused, match=next(iter(settings))):
         RingConfig(**settings)
 
 
 @pytest.mark.parametrize("address", ["file://{}/blobs", "memory://{}/blobs"])
-def test_files_by_an_address(make_queue: Maker, tmp_path: Path, address: str) -> None:
+def test_payload_files_are_stored_at_an_fsspec_address(make_queue: Maker, tmp_path: Path, address: str) -> None:
     queue = make_queue(blob_path=address.format(tmp_path))
     files = fsspec.filesystem(address.partition(":")[0])
 
-    def there() -> int:
+    def file_count() -> int:
         return len(files.find(str(tmp_path / "blobs")))
 
     queue.payloads.enqueue("acme", HUGE)
     with pytest.raises(RuntimeError), queue.payloads.put(fails_after(LARGE)):
         pass
     (blob,) = queue.payloads.list()
-    assert read(queue, blob) == HUGE and there() == 1
+    assert read(queue, blob) == HUGE and file_count() == 1
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
     queue.admin.housekeep()
-    assert there() == 0 and left(queue) == {} and queue.check() == []
+    assert file_count() == 0 and stored(queue) == {} and queue.check() == []
 
 
 @pytest.fixture
 def files_queue(make_queue: Maker, tmp_path: Path) -> MessageQueue:
-    """A queue that keeps payloads as files."""
+    """Return a queue that stores payloads as files."""
     return make_queue(blob_path=str(tmp_path / "blobs"))
 
 
 def _rename(queue: MessageQueue, path: str) -> None:
-    """Name another file for all payloads, as whoever can write to the tables may."""
+    """Store another file name for all payloads, as a program with write access to the tables could."""
     with queue.store.writing() as unit:
         unit.connection.execute(f"UPDATE {queue.store.prefix}upload SET path = '{path}'")
 
@@ -463,7 +463,7 @@ def _rename(queue: MessageQueue, path: str) -> None:
     "{other}/notes.txt", "{blobs}/notes.txt", "{blobs}/../other/{name}", "{other}/{name}", "{blobs}/sub/{name}",
     "file://{other}/{name}", "memory://{blobs}/{name}", "http://localhost:1/{name}", "{blobs}/{name}.part",
 ])  # fmt: skip
-def test_no_other_file_is_read_or_removed(files_queue: MessageQueue, tmp_path: Path, name: str) -> None:
+def test_modified_path_reads_and_deletes_no_other_file(files_queue: MessageQueue, tmp_path: Path, name: str) -> None:
     queue = files_queue
     queue.payloads.enqueue("acme", HUGE)
     (blob,) = queue.payloads.list()
@@ -486,13 +486,13 @@ def test_no_other_file_is_read_or_removed(files_queue: MessageQueue, tmp_path: P
     queue.admin.housekeep()
 
     assert asked == [] and all(file.read_bytes() == HUGE for file in there) and own.read_bytes() == HUGE
-    assert path in str(queue.check()), "what was not removed is reported"
+    assert path in str(queue.check()), "the check reports files that were not deleted"
     _rename(queue, str(own))
     queue.admin.housekeep()
     assert not own.exists() and queue.payloads.list() == [] and queue.check() == []
 
 
-def test_files_in_a_folder_of_before_are_read_and_removed(files_queue: MessageQueue, tmp_path: Path) -> None:
+def test_files_in_earlier_folders_are_read_and_deleted(files_queue: MessageQueue, tmp_path: Path) -> None:
     queue = files_queue
     queue.payloads.enqueue("acme", HUGE)
     first = queue.admin.change_ring(blob_path=str(tmp_path / "later")).earlier_blob_paths
@@ -500,10 +500,10 @@ def test_files_in_a_folder_of_before_are_read_and_removed(files_queue: MessageQu
     assert queue.admin.change_ring(blob_path=None).earlier_blob_paths == (*first, str(tmp_path / "later"))
     assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
-    assert left(queue) == {} and not list(tmp_path.rglob("*.blob"))
+    assert stored(queue) == {} and not list(tmp_path.rglob("*.blob"))
 
 
-def test_the_environment_names_the_folders(
+def test_environment_variable_restricts_folders(
     files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = files_queue
@@ -526,7 +526,7 @@ def fails_after(data: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("source", ["{}", "memory://{}"])
-def test_a_path_of_an_object_store_is_read_as_a_file(make_queue: Maker, tmp_path: Path, source: str) -> None:
+def test_upath_is_read_as_a_file(make_queue: Maker, tmp_path: Path, source: str) -> None:
     path = UPath(source.format(tmp_path / "orders"))
     path.write_bytes(HUGE)
     queue = make_queue()
@@ -534,7 +534,7 @@ def test_a_path_of_an_object_store_is_read_as_a_file(make_queue: Maker, tmp_path
     assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
 
 
-def test_the_name_of_a_connection_says_nothing_outside_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_names_are_dropped_outside_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr("fsspec.core.url_to_fs", lambda address: (None, seen.append(address)))
     for address in ("s3://aws@bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"):
@@ -542,7 +542,7 @@ def test_the_name_of_a_connection_says_nothing_outside_of_airflow(monkeypatch: p
     assert seen == ["s3://bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"]
 
 
-def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: int = 7) -> None:
+def test_references_of_many_messages_are_counted(make_queue: Maker, seed: int = 7) -> None:
     chance = random.Random(seed)
     queue = make_queue(order="rotation", heap_size=4_096, max_attempts=3)
     payloads = [number.to_bytes(2, "big") * 5_000 for number in range(100)]
@@ -569,10 +569,10 @@ def test_ten_thousand_messages_and_a_hundred_payloads(make_queue: Maker, seed: i
 
     while sum(gone.values()) < 10_000:
         queue.service_queues(process, Weight(chance.randrange(1, 4_000), 1 << 40), slice_messages=500)
-        for one in queue.set_aside.list(limit=20):
-            gone[one.id or b""] += 1
-            queue.set_aside.discard(one.address, "tried too often")
-        left = {digest(payload): wanted[number] for number, payload in enumerate(payloads)}
-        told = {blob.hash: blob.references for blob in queue.payloads.list(limit=200)}
-        assert told == {hash_: count - gone[hash_] for hash_, count in left.items() if count > gone[hash_]}
+        for aside in queue.set_aside.list(limit=20):
+            gone[aside.id or b""] += 1
+            queue.set_aside.discard(aside.address, "tried too often")
+        stored = {digest(payload): wanted[number] for number, payload in enumerate(payloads)}
+        references = {blob.hash: blob.references for blob in queue.payloads.list(limit=200)}
+        assert references == {hash_: count - gone[hash_] for hash_, count in stored.items() if count > gone[hash_]}
     assert queue.payloads.list() == []

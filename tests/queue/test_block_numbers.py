@@ -1,4 +1,4 @@
-"""Blocks of a ring are numbered 1, 2, 3 ..., and every place that shows or takes a number agrees."""
+"""Block numbers: counted from 1 per ring, and the same in each place that shows or accepts them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = Weight(5_000, 1)
 
 @pytest.fixture
 def queues(store_uri: str) -> Iterator[dict[str, MessageQueue]]:
-    """Two rings of one store."""
+    """Yield two rings of one store."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         for ring in RINGS:
@@ -37,8 +37,8 @@ def queues(store_uri: str) -> Iterator[dict[str, MessageQueue]]:
         queue.close()
 
 
-def settled(queue: MessageQueue) -> Block:
-    """A block with one message that is done and one that is set aside."""
+def settle_block(queue: MessageQueue) -> Block:
+    """Settle a block with one processed and one set-aside message, and return it."""
     queue.enqueue_message("acme", b"x")
     queue.enqueue_message("heavy", b"y", weight=HEAVY)
     block = queue.blocks.plan()
@@ -47,16 +47,16 @@ def settled(queue: MessageQueue) -> Block:
     return block
 
 
-def test_each_ring_counts_its_blocks_from_one(queues: dict[str, MessageQueue]) -> None:
+def test_rings_number_their_blocks_from_one(queues: dict[str, MessageQueue]) -> None:
     east, west = queues.values()
 
-    assert [settled(queue).id for queue in (east, west, east, west, east)] == [1, 1, 2, 2, 3]
+    assert [settle_block(queue).id for queue in (east, west, east, west, east)] == [1, 1, 2, 2, 3]
     for queue, numbers in ((east, [3, 2, 1]), (west, [2, 1])):
         assert [block.id for block in queue.blocks.list()] == numbers
         assert [page.block for page in queue.inspect.ledger()] == numbers
-        assert [glance.id for glance in queue.blocks.list(entries=True)] == numbers
-        assert [glance.id for glance in queue.blocks.list(before=2)] == [1]
-        assert all(glance.entries for glance in queue.blocks.list(entries=True))
+        assert [summary.id for summary in queue.blocks.list(entries=True)] == numbers
+        assert [summary.id for summary in queue.blocks.list(before=2)] == [1]
+        assert all(summary.entries for summary in queue.blocks.list(entries=True))
         assert sorted({event.block for event in queue.inspect.events()}) == numbers[::-1]
         assert {event.block for event in queue.inspect.events(block=2)} == {2}
         assert {aside.block for aside in queue.set_aside.list()} == set(numbers)
@@ -65,9 +65,9 @@ def test_each_ring_counts_its_blocks_from_one(queues: dict[str, MessageQueue]) -
         assert {step.block for step in queue.inspect.history(queue.set_aside.list()[0].address).steps} - {None} == {1}
 
 
-def test_what_is_planned_is_told_by_its_number(queues: dict[str, MessageQueue]) -> None:
+def test_planned_block_is_named_by_its_number(queues: dict[str, MessageQueue]) -> None:
     east, west = queues.values()
-    settled(east)
+    settle_block(east)
     for queue, number in ((east, 2), (west, 1)):
         queue.enqueue_message("acme", b"x")
         block = queue.blocks.plan("key")
@@ -79,9 +79,9 @@ def test_what_is_planned_is_told_by_its_number(queues: dict[str, MessageQueue]) 
             queue.blocks.report(block, reports)
 
 
-def test_executions_by_hand_tokens_and_rounds_of_service_count_too(queues: dict[str, MessageQueue]) -> None:
+def test_executions_and_service_rounds_are_numbered(queues: dict[str, MessageQueue]) -> None:
     east = queues["east"]
-    settled(east)
+    settle_block(east)
     (aside,) = east.set_aside.list()
     assert east.blocks.plan_overweight(aside.address, HEAVY).id == 2
     east.enqueue_messages("acme", [b"x", b"y"])
@@ -89,10 +89,10 @@ def test_executions_by_hand_tokens_and_rounds_of_service_count_too(queues: dict[
     assert east.inspect.ledger()[0].block == 3
     assert east.service_queues(lambda delivery: None).processed == 1
     east.service_queues(lambda delivery: None)
-    assert east.blocks.plan().id == 5, "a round in which nobody was ready has no number"
+    assert east.blocks.plan().id == 5, "a round without ready queues has no number"
 
 
-def test_a_plan_that_is_undone_leaves_no_gap(queues: dict[str, MessageQueue], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rolled_back_plan_leaves_no_gap(queues: dict[str, MessageQueue], monkeypatch: pytest.MonkeyPatch) -> None:
     east = queues["east"]
     east.enqueue_message("acme", b"x")
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
@@ -101,28 +101,28 @@ def test_a_plan_that_is_undone_leaves_no_gap(queues: dict[str, MessageQueue], mo
     assert east.blocks.plan().id == 1
 
 
-def test_forgotten_blocks_give_their_numbers_to_no_other(queues: dict[str, MessageQueue], store_uri: str) -> None:
-    settled(queues["east"])
+def test_numbers_of_deleted_blocks_are_not_reused(queues: dict[str, MessageQueue], store_uri: str) -> None:
+    settle_block(queues["east"])
     address = parse(store_uri)
     for name in ("ledger", "event", "block"):
         run(address, f"DELETE FROM {table(address, name)}")
-    assert settled(queues["east"]).id == 2
+    assert settle_block(queues["east"]).id == 2
 
 
-def test_the_command_line_shows_and_takes_the_number(
+def test_command_line_shows_and_accepts_block_numbers(
     queues: dict[str, MessageQueue], store_uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for queue in queues.values():
-        settled(queue)
+        settle_block(queue)
 
     def lines(*words: str) -> list[dict[str, object]]:
         capsys.readouterr()
         assert main(["--store", store_uri, "--ring", "west", "--json", *words]) == 0
-        return [one for line in capsys.readouterr().out.splitlines() for one in _listed(json.loads(line))]
+        return [row for line in capsys.readouterr().out.splitlines() for row in _listed(json.loads(line))]
 
-    assert [one["block"] for one in lines("report", "ledger", "--block", "1")] == [1]
-    assert {one["block"] for one in lines("message", "events", "--block", "1")} == {1}
-    assert [one["block"] for one in lines("set-aside", "list", "--block", "1")] == [1]
+    assert [row["block"] for row in lines("report", "ledger", "--block", "1")] == [1]
+    assert {row["block"] for row in lines("message", "events", "--block", "1")} == {1}
+    assert [row["block"] for row in lines("set-aside", "list", "--block", "1")] == [1]
     assert lines("message", "events", "--block", "2") == []
 
 
@@ -130,12 +130,12 @@ def _listed(value: object) -> list[dict[str, object]]:
     return value if isinstance(value, list) else [value]  # type: ignore[list-item]
 
 
-# An upgrade.
+# Upgrading.
 
 
 @pytest.mark.empty_store
-def test_what_was_there_before_keeps_its_number_and_the_ring_goes_on_from_it(store_uri: str) -> None:
-    """A store of the version before, in which blocks of two rings have ids of one sequence."""
+def test_upgrade_keeps_block_numbers_and_continues_from_them(store_uri: str) -> None:
+    """Before the upgrade, blocks of two rings share one sequence of ids."""
     address, number_of = parse(store_uri), _version_of("block_numbers")
     dialect = "sqlite" if address.driver == "sqlite" else "postgres"
     script = upgrade_sql(dialect, address.schema)
@@ -165,7 +165,7 @@ def test_what_was_there_before_keeps_its_number_and_the_ring_goes_on_from_it(sto
     assert numbers == [458_752, 458_760]
     assert _select(address, f"SELECT block FROM {table(address, 'ledger')} ORDER BY block") == [458_752, 458_760]
     with MessageQueue(store_uri) as old, MessageQueue(store_uri, "new") as new:
-        assert old.blocks.plan().id == 458_762, "after the largest that an event tells of"
+        assert old.blocks.plan().id == 458_762, "follows the largest number in an event"
         assert new.blocks.plan().id == 1
 
 
@@ -174,7 +174,7 @@ def _version_of(name: str) -> int:
 
 
 def _before(script: str, version: int) -> str:
-    """The statements of an upgrade up to this version."""
+    """Return the statements of an upgrade before this version."""
     previous = re.search(rf"INSERT INTO \S+migration \S.*VALUES \({version - 1}, .*;", script)
     assert previous is not None
     return script[: previous.end()]

@@ -1,4 +1,4 @@
-"""Blocks that take time: plan, report, settle, and all that can come between."""
+"""Blocks: plan, report, settle, and events in between."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_mq.core.errors import (
     UnknownBlock,
 )
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 from tests.waiting import eventually
 
 
@@ -43,10 +43,10 @@ def answer(queue: MessageQueue, block: Block, outcome: Outcome | None = None) ->
 
 
 def states(queue: MessageQueue, origin: str = "acme") -> list[tuple[bytes, str]]:
-    return [(one.payload, one.state) for one in queue.inspect.peek(origin)]
+    return [(message.payload, message.state) for message in queue.inspect.peek(origin)]
 
 
-def test_plan_report_settle(queue: MessageQueue) -> None:
+def test_block_is_planned_reported_and_settled(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_message("globex", b"c")
     block = queue.blocks.plan()
@@ -58,28 +58,28 @@ def test_plan_report_settle(queue: MessageQueue) -> None:
     assert queue.footprint("acme").count == 0
     done = queue.blocks.settle(block)
     assert (done.processed, done.weight) == (3, Weight(3, 3))
-    assert [(name, origin) for name, origin, *_ in told(queue)] == [
+    assert [(name, origin) for name, origin, *_ in logged_events(queue)] == [
         ("Processed", "acme"), ("Processed", "acme"), ("Processed", "globex")
     ]  # fmt: skip
     assert {event.block for event in queue.inspect.events()} == {block.id}
     assert queue.footprints() == []
 
 
-def test_batches_of_some_origins_only(queue: MessageQueue) -> None:
+def test_batches_filters_by_origin(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b")])
     block = queue.blocks.plan()
     assert (payloads(block, "acme"), payloads(block, "globex"), payloads(block)) == ([b"a"], [b"b"], [b"a", b"b"])
     queue.blocks.release(block)
 
 
-def test_a_plan_never_weighs_more_than_its_limit(queue: MessageQueue) -> None:
+def test_plan_stays_within_its_limit(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x" * 10] * 10)
     block = queue.blocks.plan(limit=Weight(100, 35))
     assert (block.messages, block.planned) == (3, Weight(3, 30))
     queue.blocks.release(block)
 
 
-def test_the_same_key_is_the_same_block(queue: MessageQueue) -> None:
+def test_plan_with_a_repeated_key_returns_the_same_block(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan(key="run-1")
     again = queue.blocks.plan(key="run-1")
@@ -90,7 +90,7 @@ def test_the_same_key_is_the_same_block(queue: MessageQueue) -> None:
     queue.blocks.release(other)
 
 
-def test_an_empty_block(queue: MessageQueue) -> None:
+def test_empty_block_settles(queue: MessageQueue) -> None:
     block = queue.blocks.plan()
     assert (block.messages, payloads(block)) == (0, [])
     assert queue.blocks.settle(block).processed == 0
@@ -109,17 +109,17 @@ def test_an_empty_block(queue: MessageQueue) -> None:
         (Overweight(Weight(600_001, 0)), "OverweightEnqueued"),
     ],
 )
-def test_every_outcome(queue: MessageQueue, outcome: Outcome, name: str) -> None:
+def test_each_outcome_is_recorded_as_its_event(queue: MessageQueue, outcome: Outcome, name: str) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan()
     answer(queue, block, outcome)
     queue.blocks.settle(block)
-    assert told(queue) == [(name, "acme", 0, 0)]
-    left = {"WentBack": [(b"a", "waiting")], "OverweightEnqueued": [(b"a", "set aside")]}.get(name, [])
-    assert [(one.payload, one.state) for one in queue.inspect.peek("acme", page=0)] == left
+    assert logged_events(queue) == [(name, "acme", 0, 0)]
+    remaining = {"WentBack": [(b"a", "waiting")], "OverweightEnqueued": [(b"a", "set aside")]}.get(name, [])
+    assert [(message.payload, message.state) for message in queue.inspect.peek("acme", page=0)] == remaining
 
 
-def test_what_a_processor_reports_as_its_weight_is_remembered(queue: MessageQueue) -> None:
+def test_reported_weight_is_used_by_the_next_plan(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan()
     answer(queue, block, Overweight(Weight(70, 7)))
@@ -129,36 +129,36 @@ def test_what_a_processor_reports_as_its_weight_is_remembered(queue: MessageQueu
     queue.blocks.release(again)
 
 
-def test_from_the_first_that_went_back_all_later_ones_go_back(queue: MessageQueue) -> None:
+def test_messages_behind_a_yield_are_requeued(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 0, 0), Report("acme", 0, 1, 1, Yield())])
     done = queue.blocks.settle(block)
     assert (done.processed, done.went_back) == (1, 3)
     assert states(queue) == [(b"b", "waiting"), (b"c", "waiting"), (b"d", "waiting")]
-    assert [one.attempts for one in queue.inspect.peek("acme")] == [1, 0, 0]
+    assert [message.attempts for message in queue.inspect.peek("acme")] == [1, 0, 0]
     assert [payload for _, payload in serve(queue)] == [b"b", b"c", b"d"]
 
 
-def test_a_later_message_keeps_the_outcome_it_got(queue: MessageQueue) -> None:
+def test_later_message_keeps_its_reported_outcome(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 1, 1)])
     queue.blocks.settle(block)
     assert states(queue) == [(b"a", "waiting"), (b"c", "waiting")]
     assert [payload for _, payload in serve(queue)] == [b"a", b"c"]
-    assert [(name, index) for name, _, _, index in told(queue) if name == "Processed"] == [
+    assert [(name, index) for name, _, _, index in logged_events(queue) if name == "Processed"] == [
         ("Processed", 1), ("Processed", 0), ("Processed", 2)
     ]  # fmt: skip
 
 
-def test_the_first_report_counts(queue: MessageQueue) -> None:
+def test_first_report_of_a_message_counts(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan()
     answer(queue, block, BadFormat())
     answer(queue, block, Done())
     queue.blocks.settle(block)
-    assert told(queue) == [("ProcessingFailed", "acme", 0, 0)]
+    assert logged_events(queue) == [("ProcessingFailed", "acme", 0, 0)]
 
 
 def test_settling_twice_settles_once(queue: MessageQueue) -> None:
@@ -167,10 +167,10 @@ def test_settling_twice_settles_once(queue: MessageQueue) -> None:
     answer(queue, block)
     first = queue.blocks.settle(block)
     assert queue.blocks.settle(block) == first
-    assert len(told(queue)) == 1
+    assert len(logged_events(queue)) == 1
 
 
-def test_too_late_is_refused(queue: MessageQueue) -> None:
+def test_calls_on_a_released_block_are_rejected(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan()
     queue.blocks.release(block)
@@ -184,7 +184,7 @@ def test_too_late_is_refused(queue: MessageQueue) -> None:
     assert states(queue) == [(b"a", "waiting")]
 
 
-def test_what_was_reported_before_the_release_counts(queue: MessageQueue) -> None:
+def test_release_settles_reported_results(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 0, 0)])
@@ -194,7 +194,7 @@ def test_what_was_reported_before_the_release_counts(queue: MessageQueue) -> Non
 
 
 @pytest.mark.parametrize("token", ["", "nothing", "00" * 16])
-def test_tokens_of_no_block(queue: MessageQueue, token: str) -> None:
+def test_unknown_tokens_are_rejected(queue: MessageQueue, token: str) -> None:
     for call in (queue.blocks.settle, queue.blocks.release, queue.blocks.renew, queue.blocks.get):
         with pytest.raises(UnknownBlock):
             call(token)
@@ -202,17 +202,17 @@ def test_tokens_of_no_block(queue: MessageQueue, token: str) -> None:
         queue.blocks.report(token, [Report("acme", 0, 0, 0)])
 
 
-def test_a_token_of_another_ring(make_queue: Maker) -> None:
-    one, other = make_queue("one"), make_queue("other")
-    one.enqueue_message("acme", b"a")
-    block = one.blocks.plan()
+def test_token_of_another_ring_is_rejected(make_queue: Maker) -> None:
+    owner, other = make_queue("one"), make_queue("other")
+    owner.enqueue_message("acme", b"a")
+    block = owner.blocks.plan()
     for call in (other.blocks.settle, other.blocks.release, other.blocks.renew, other.blocks.get):
         with pytest.raises(UnknownBlock):
             call(block.token)
-    one.blocks.release(block)
+    owner.blocks.release(block)
 
 
-def test_a_report_on_what_the_block_does_not_hold_changes_nothing(queue: MessageQueue) -> None:
+def test_report_on_unclaimed_messages_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_message("globex", b"c")
     block = queue.blocks.plan(limit=Weight(1, 100))
@@ -224,7 +224,7 @@ def test_a_report_on_what_the_block_does_not_hold_changes_nothing(queue: Message
     assert [payload for _, payload in serve(queue)] in ([b"b", b"c"], [b"c", b"b"])
 
 
-def test_a_report_on_what_the_block_does_not_hold_is_not_seen(queue: MessageQueue) -> None:
+def test_report_beyond_the_claim_is_ignored(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan(limit=Weight(1, 100))
     queue.blocks.report(block, [Report("acme", 0, 0, 1)])
@@ -237,10 +237,10 @@ def test_a_report_on_what_the_block_does_not_hold_is_not_seen(queue: MessageQueu
 # Leases.
 
 
-def test_after_the_deadline_the_block_is_lost(queue: MessageQueue, clock: Clock) -> None:
+def test_block_is_released_after_its_deadline(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan(lease=10)
-    # Renewed it lives, left alone it dies.
+    # Renewing extends the lease; without renewal it expires.
     clock.advance(9)
     queue.blocks.renew(block, 10)
     clock.advance(9.999)
@@ -255,8 +255,8 @@ def test_after_the_deadline_the_block_is_lost(queue: MessageQueue, clock: Clock)
 
 
 @pytest.mark.parametrize("keep", [3600, 0], ids=["remembered", "forgotten"])
-def test_a_late_holder_settles_while_others_are_about_to_release_it(make_queue: Maker, keep: int) -> None:
-    """Whoever finds the block dead, and settled when it comes to it, goes on with what it came for."""
+def test_late_settle_wins_against_a_concurrent_release(make_queue: Maker, keep: int) -> None:
+    """A plan that finds an expired block continues if the block settles before its release."""
     queue, other = make_queue(order="rotation", keep_ledger=keep), make_queue()
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b")])
     dead = queue.blocks.plan(limit=Weight(1, 10), lease=60)
@@ -275,11 +275,11 @@ def test_a_late_holder_settles_while_others_are_about_to_release_it(make_queue: 
     other.store.probe = settle
     block = other.blocks.plan()
     assert payloads(block) == [b"b"]
-    assert [(name, origin) for name, origin, *_ in told(queue)] == [("Processed", "acme")]
+    assert [(name, origin) for name, origin, *_ in logged_events(queue)] == [("Processed", "acme")]
     other.blocks.release(block)
 
 
-def test_the_next_plan_releases_dead_blocks(queue: MessageQueue) -> None:
+def test_next_plan_releases_expired_blocks(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     queue.blocks.plan(key="dead", lease=0.01)
 
@@ -292,11 +292,11 @@ def test_the_next_plan_releases_dead_blocks(queue: MessageQueue) -> None:
 
     block = eventually(planned)
     assert payloads(block) == [b"a"]
-    assert [one.state for one in queue.blocks.list() if one.key == "dead"] == ["released"]
+    assert [other.state for other in queue.blocks.list() if other.key == "dead"] == ["released"]
     queue.blocks.release(block)
 
 
-def test_renewing_moves_the_deadline(queue: MessageQueue) -> None:
+def test_renew_extends_the_deadline(queue: MessageQueue) -> None:
     block = queue.blocks.plan(lease=10)
     later = queue.blocks.renew(block, 100)
     assert (later - block.deadline).total_seconds() > 80
@@ -304,23 +304,23 @@ def test_renewing_moves_the_deadline(queue: MessageQueue) -> None:
     queue.blocks.release(block)
 
 
-def test_blocks_can_be_listed(queue: MessageQueue) -> None:
+def test_blocks_are_listed_by_state(queue: MessageQueue) -> None:
     settled, released, planned = (queue.blocks.plan(key=key) for key in ("1", "2", "3"))
     queue.blocks.settle(settled)
     queue.blocks.release(released)
-    assert [(one.key, one.state) for one in queue.blocks.list()] == [
+    assert [(block.key, block.state) for block in queue.blocks.list()] == [
         ("3", "planned"),
         ("2", "released"),
         ("1", "settled"),
     ]
-    assert [one.key for one in queue.blocks.list("settled")] == ["1"]
+    assert [block.key for block in queue.blocks.list("settled")] == ["1"]
     queue.blocks.release(planned)
 
 
 # In flight.
 
 
-def test_an_ordered_queue_in_flight_is_passed_by(queue: MessageQueue) -> None:
+def test_ordered_queue_in_flight_is_skipped(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan(limit=Weight(1, 10))
     queue.enqueue_message("globex", b"c")
@@ -331,22 +331,22 @@ def test_an_ordered_queue_in_flight_is_passed_by(queue: MessageQueue) -> None:
     queue.blocks.release(other)
 
 
-def test_of_a_relaxed_queue_the_rest_can_be_claimed(make_queue: Maker) -> None:
+def test_rest_of_an_unordered_queue_can_be_claimed(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
-    one = queue.blocks.plan(limit=Weight(2, 10))
+    first = queue.blocks.plan(limit=Weight(2, 10))
     other = queue.blocks.plan(limit=Weight(1, 10))
-    assert (payloads(one), payloads(other)) == ([b"a", b"b"], [b"c"])
+    assert (payloads(first), payloads(other)) == ([b"a", b"b"], [b"c"])
     answer(queue, other)
     queue.blocks.settle(other)
     assert states(queue) == [(b"a", "in flight"), (b"b", "in flight"), (b"d", "waiting")]
-    queue.blocks.report(one, [Report("acme", 0, 1, 1)])
-    queue.blocks.settle(one)
+    queue.blocks.report(first, [Report("acme", 0, 1, 1)])
+    queue.blocks.settle(first)
     assert states(queue) == [(b"a", "waiting"), (b"d", "waiting")]
     assert [payload for _, payload in serve(queue)] == [b"a", b"d"]
 
 
-def test_of_a_relaxed_queue_each_outcome_stands_for_itself(make_queue: Maker) -> None:
+def test_outcomes_of_an_unordered_queue_are_independent(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     block = queue.blocks.plan()
@@ -358,21 +358,21 @@ def test_of_a_relaxed_queue_each_outcome_stands_for_itself(make_queue: Maker) ->
     assert states(queue) == [(b"a", "waiting"), (b"c", "waiting")]
 
 
-def test_an_origin_may_be_relaxed_alone(queue: MessageQueue) -> None:
+def test_single_origin_can_be_unordered(queue: MessageQueue) -> None:
     queue.admin.set_origin("acme", ordered=False)
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_messages("globex", [b"c", b"d"])
     queue.admin.force_set_head("acme")
-    one = queue.blocks.plan(limit=Weight(1, 10))
-    assert payloads(one) == [b"a"]
+    first = queue.blocks.plan(limit=Weight(1, 10))
+    assert payloads(first) == [b"a"]
     other = queue.blocks.plan(limit=Weight(1, 10))
     third = queue.blocks.plan(limit=Weight(2, 10))
     assert sorted(payloads(other) + payloads(third)) == [b"b", b"c"]
-    for block in (one, other, third):
+    for block in (first, other, third):
         queue.blocks.release(block)
 
 
-def test_nobody_touches_what_is_in_flight(queue: MessageQueue) -> None:
+def test_messages_in_flight_reject_other_operations(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan(limit=Weight(1, 10))
     with pytest.raises(InFlight):
@@ -380,14 +380,14 @@ def test_nobody_touches_what_is_in_flight(queue: MessageQueue) -> None:
     for index in (0, 1):
         with pytest.raises(Queued):
             queue.execute_overweight(Address("acme", 0, index), lambda delivery: True)
-        # One is held by the block, the other one just waits.
+        # The block claims the first message; the second is waiting.
         with pytest.raises(InFlight if index == 0 else Queued):
             queue.set_aside.discard(Address("acme", 0, index), "not wanted")
     answer(queue, block)
     assert queue.blocks.settle(block).processed == 1
 
 
-def test_pausing_takes_effect_after_the_block(queue: MessageQueue) -> None:
+def test_pause_takes_effect_after_the_block(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan(limit=Weight(1, 10))
     queue.admin.pause("acme")
@@ -398,7 +398,7 @@ def test_pausing_takes_effect_after_the_block(queue: MessageQueue) -> None:
     assert serve(queue) == [("acme", b"b")]
 
 
-def test_what_was_sent_meanwhile_comes_after_what_went_back(queue: MessageQueue) -> None:
+def test_requeued_messages_precede_later_ones(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan()
     queue.enqueue_message("acme", b"c")
@@ -406,7 +406,7 @@ def test_what_was_sent_meanwhile_comes_after_what_went_back(queue: MessageQueue)
     assert [payload for _, payload in serve(queue)] == [b"a", b"b", b"c"]
 
 
-def test_a_service_and_a_block_beside_each_other(queue: MessageQueue) -> None:
+def test_service_works_while_a_block_is_in_flight(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     block = queue.blocks.plan()
     queue.enqueue_message("globex", b"b")
@@ -415,11 +415,11 @@ def test_a_service_and_a_block_beside_each_other(queue: MessageQueue) -> None:
     assert queue.blocks.settle(block).processed == 1
 
 
-def test_done_may_carry_messages(queue: MessageQueue) -> None:
+def test_done_enqueues_its_messages_at_settle(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     block = queue.blocks.plan()
-    next_ones = (("acme", b"c"), ("globex", b"d"))
-    queue.blocks.report(block, [Report("acme", 0, 0, 0, Done(enqueue=next_ones)), Report("acme", 0, 1, 1, Yield())])
+    followers = (("acme", b"c"), ("globex", b"d"))
+    queue.blocks.report(block, [Report("acme", 0, 0, 0, Done(enqueue=followers)), Report("acme", 0, 1, 1, Yield())])
     assert queue.footprint("globex").count == 0
     queue.blocks.settle(block)
     assert sorted(serve(queue)) == [("acme", b"b"), ("acme", b"c"), ("globex", b"d")]
@@ -428,7 +428,7 @@ def test_done_may_carry_messages(queue: MessageQueue) -> None:
 # Weights.
 
 
-def test_a_weigher_of_the_users_own(queue: MessageQueue) -> None:
+def test_plan_uses_a_custom_weigher(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"3", b"4", b"5"])
 
     def weigh(origin: str, messages: Any) -> list[Weight]:
@@ -441,7 +441,7 @@ def test_a_weigher_of_the_users_own(queue: MessageQueue) -> None:
     assert queue.blocks.settle(block).weight == Weight(7, 0)
 
 
-def test_a_weigher_that_fails_leaves_the_ring_free(queue: MessageQueue) -> None:
+def test_failing_weigher_leaves_the_ring_free(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     for wrong in (lambda origin, messages: 1 / 0, lambda origin, messages: [], lambda origin, messages: ["heavy"]):
         with pytest.raises((ArithmeticError, ValueError)):
@@ -449,13 +449,13 @@ def test_a_weigher_that_fails_leaves_the_ring_free(queue: MessageQueue) -> None:
     assert serve(queue) == [("acme", b"a")]
 
 
-def test_measured_use_is_fitted(queue: MessageQueue) -> None:
+def test_reported_use_is_fitted(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x" * length for length in range(1, 31)])
     block = queue.blocks.plan()
     reports = [
-        Report("acme", batch.page, at, at, Done(used=Weight(10 + 2 * len(payload), len(payload))))
+        Report("acme", batch.page, index, index, Done(used=Weight(10 + 2 * len(payload), len(payload))))
         for batch in block.batches()
-        for at, payload in enumerate(batch.payloads, start=batch.first)
+        for index, payload in enumerate(batch.payloads, start=batch.first)
     ]
     queue.blocks.report(block, reports)
     total = sum(10 + 2 * length for length in range(1, 31))
@@ -466,7 +466,7 @@ def test_measured_use_is_fitted(queue: MessageQueue) -> None:
     assert next(event.weight for event in queue.inspect.events()) == Weight(12, 1)
 
 
-def test_measured_use_is_kept_by_processor(queue: MessageQueue) -> None:
+def test_reported_use_is_fitted_per_processor(queue: MessageQueue) -> None:
     for origin, time in (("acme", 3), ("birch", 5)):
         queue.enqueue_message(origin, b"x")
         block = queue.blocks.plan()
@@ -481,15 +481,15 @@ def test_measured_use_is_kept_by_processor(queue: MessageQueue) -> None:
 # Attempts and backoff.
 
 
-def test_after_too_many_attempts_a_message_waits_for_a_person(make_queue: Maker) -> None:
+def test_message_is_set_aside_after_too_many_attempts(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=2)
     queue.enqueue_messages("acme", [b"a", b"b"])
     for _ in range(2):
         block = queue.blocks.plan()
         answer(queue, block, Yield())
         queue.blocks.settle(block)
-    assert [(name, index) for name, _, _, index in told(queue)][:2] == [("WentBack", 0), ("WentBack", 1)]
-    assert ("AttemptsExhausted", "acme", 0, 0) in told(queue)
+    assert [(name, index) for name, _, _, index in logged_events(queue)][:2] == [("WentBack", 0), ("WentBack", 1)]
+    assert ("AttemptsExhausted", "acme", 0, 0) in logged_events(queue)
     (aside, *_) = queue.set_aside.list()
     assert (aside.address, aside.reason, aside.size) == (Address("acme", 0, 0), "attempts", 1)
     seen: list[bytes] = []
@@ -497,15 +497,15 @@ def test_after_too_many_attempts_a_message_waits_for_a_person(make_queue: Maker)
     assert seen == [b"a"]
 
 
-def test_a_dead_block_counts_as_an_attempt(make_queue: Maker) -> None:
+def test_released_block_counts_as_an_attempt(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=1)
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.blocks.release(queue.blocks.plan(limit=Weight(1, 10)))
-    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "attempts")]
+    assert [(aside.address.index, aside.reason) for aside in queue.set_aside.list()] == [(0, "attempts")]
     assert serve(queue) == [("acme", b"b")]
 
 
-def test_backoff_passes_the_queue_by(make_queue: Maker, clock: Clock) -> None:
+def test_queue_in_backoff_is_skipped(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(order="rotation", backoff=1.0)
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.blocks.release(queue.blocks.plan())
@@ -516,18 +516,18 @@ def test_backoff_passes_the_queue_by(make_queue: Maker, clock: Clock) -> None:
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
-# By hand, in a block.
+# Executing set-aside messages in a block.
 
 
-def set_one_aside(queue: MessageQueue) -> Address:
+def set_message_aside(queue: MessageQueue) -> Address:
     queue.enqueue_message("acme", b"heavy", weight=Weight(700_000, 1))
     serve(queue)
     (aside,) = queue.set_aside.list()
     return aside.address
 
 
-def test_a_set_aside_message_in_a_block_of_its_own(queue: MessageQueue) -> None:
-    address = set_one_aside(queue)
+def test_set_aside_message_is_executed_in_a_block(queue: MessageQueue) -> None:
+    address = set_message_aside(queue)
     block = queue.blocks.plan_overweight(address, Weight(800_000, 10), key="by hand")
     assert queue.blocks.plan_overweight(address, Weight(800_000, 10), key="by hand").id == block.id
     assert payloads(block) == [b"heavy"]
@@ -544,28 +544,28 @@ def test_a_set_aside_message_in_a_block_of_its_own(queue: MessageQueue) -> None:
     answer(queue, block)
     done = queue.blocks.settle(block)
     assert (done.processed, done.weight) == (1, Weight(700_000, 1))
-    assert [name for name, *_ in told(queue)] == ["OverweightEnqueued", "Processed", "Processed", "Executed"]
+    assert [name for name, *_ in logged_events(queue)] == ["OverweightEnqueued", "Processed", "Processed", "Executed"]
     assert queue.set_aside.list() == []
 
 
-def test_without_an_outcome_it_stays_set_aside(queue: MessageQueue) -> None:
-    address = set_one_aside(queue)
+def test_message_without_outcome_stays_set_aside(queue: MessageQueue) -> None:
+    address = set_message_aside(queue)
     block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
     assert queue.blocks.settle(block).went_back == 1
-    assert [one.address for one in queue.set_aside.list()] == [address]
+    assert [aside.address for aside in queue.set_aside.list()] == [address]
 
 
 @pytest.mark.parametrize("outcome", [Overweight(Weight(900_000, 0)), Yield()])
-def test_an_execution_that_came_to_nothing_ends_its_block(queue: MessageQueue, outcome: Outcome) -> None:
-    address = set_one_aside(queue)
+def test_unsuccessful_execution_settles_its_block(queue: MessageQueue, outcome: Outcome) -> None:
+    address = set_message_aside(queue)
     block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
     answer(queue, block, outcome)
     assert queue.blocks.settle(block).went_back == 1
     assert queue.blocks.get(block.token).state == "settled"
-    assert [one.address for one in queue.set_aside.list()] == [address]
+    assert [aside.address for aside in queue.set_aside.list()] == [address]
 
 
-def test_a_ring_without_a_service_weight_asks_each_call(make_queue: Maker) -> None:
+def test_ring_without_service_weight_requires_a_limit(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", service_weight=None)
     queue.enqueue_messages("acme", [b"a", b"bb"])
     with pytest.raises(InvalidInput):

@@ -1,4 +1,4 @@
-"""Commands within transactions of the caller's: with their rows, or not at all."""
+"""Commands in the caller's transaction: committed or rolled back with its rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from airflow_mq.queue import ReferenceToken
 from airflow_mq.store import parse, upgrade
 from tests.postgres_server import Server, running_postgres
 from tests.queue.callers import STYLES, Caller, calling
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 
 @pytest.fixture(params=STYLES)
@@ -54,13 +54,13 @@ def next_of(queue: MessageQueue, origin: str | None = None) -> ReferenceToken:
 
 
 def payloads(queue: MessageQueue, origin: str) -> list[bytes]:
-    return [one.payload for one in queue.inspect.peek(origin, limit=100) if one.state != "reported"]
+    return [message.payload for message in queue.inspect.peek(origin, limit=100) if message.state != "reported"]
 
 
-# Sending.
+# Pushing.
 
 
-def test_a_push_goes_with_the_rows_of_the_caller(queue: MessageQueue, caller: Caller) -> None:
+def test_push_commits_and_rolls_back_with_the_callers_rows(queue: MessageQueue, caller: Caller) -> None:
     commands = queue.commands(caller.connection)
     caller.run("INSERT INTO business VALUES ('lost')")
     assert commands.push("a", b"lost").execute().count == 1
@@ -75,7 +75,7 @@ def test_a_push_goes_with_the_rows_of_the_caller(queue: MessageQueue, caller: Ca
     assert serve(queue) == [("a", b"kept"), ("a", b"too")]
 
 
-def test_all_that_a_sender_may_say(queue: MessageQueue, caller: Caller) -> None:
+def test_push_accepts_all_message_options(queue: MessageQueue, caller: Caller) -> None:
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
     commands.push("a", b"1", headers={"trace": "7"}, weight=Weight(3, 4)).execute()
@@ -87,14 +87,16 @@ def test_all_that_a_sender_may_say(queue: MessageQueue, caller: Caller) -> None:
     with pytest.raises(KeyConflict, match="made at"):
         commands.push("a", Message(b"other", key="k")).execute()
     caller.commit()
-    found = queue.inspect.peek("a")
-    assert [one.payload for one in found] == [b"1", b"2", b"3"]
-    assert found[0].headers == {"trace": "7"} and found[0].weight == Weight(3, 4)
+    messages = queue.inspect.peek("a")
+    assert [message.payload for message in messages] == [b"1", b"2", b"3"]
+    assert messages[0].headers == {"trace": "7"} and messages[0].weight == Weight(3, 4)
     assert queue.footprint("late").count == 0 and queue.inspect.explain("late").reason == "not due"
-    assert queue.footprint("many").count == 300 and [one[1] for one in serve(queue) if one[0] == "old"] == []
+    assert (
+        queue.footprint("many").count == 300 and [payload for origin, payload in serve(queue) if origin == "old"] == []
+    )
 
 
-def test_to_another_ring(make_queue: Maker, caller: Caller) -> None:
+def test_push_to_another_ring(make_queue: Maker, caller: Caller) -> None:
     here, there = make_queue(), make_queue("other")
     caller.run("INSERT INTO business VALUES ('row')")
     here.commands(caller.connection).push("a", b"1", ring="other").execute()
@@ -104,9 +106,7 @@ def test_to_another_ring(make_queue: Maker, caller: Caller) -> None:
     assert payloads(here, "a") == [] and payloads(there, "a") == [b"1"]
 
 
-def test_an_error_says_where_the_command_was_made_and_the_transaction_goes_on(
-    queue: MessageQueue, caller: Caller
-) -> None:
+def test_error_names_the_line_of_the_command_and_keeps_the_transaction(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_message("a", b"1")
     late = queue.leases.view("a", lease=0.0).try_next()
     caller.run("INSERT INTO business VALUES ('row')")
@@ -116,7 +116,7 @@ def test_an_error_says_where_the_command_was_made_and_the_transaction_goes_on(
     assert late is not None
     too_late = commands.complete(late)
     for command, error in ((too_long, MessageTooLong), (too_late, TokenRefused)):
-        with pytest.raises(error, match=rf"made at .*{Path(__file__).name}:\d+ in test_an_error"):
+        with pytest.raises(error, match=rf"made at .*{Path(__file__).name}:\d+ in test_error_names"):
             command.execute()
     assert Path(__file__).name in repr(fine)
     fine.execute()
@@ -124,7 +124,7 @@ def test_an_error_says_where_the_command_was_made_and_the_transaction_goes_on(
     assert caller.rows() == ["row"] and payloads(queue, "b") == [b"fine"] and payloads(queue, "a") == [b"1"]
 
 
-def test_once_and_no_more(queue: MessageQueue, caller: Caller) -> None:
+def test_command_executes_once(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_messages("a", [b"1"])
     token = next_of(queue)
     caller.run("INSERT INTO business VALUES ('row')")
@@ -142,15 +142,15 @@ def test_once_and_no_more(queue: MessageQueue, caller: Caller) -> None:
     assert payloads(queue, "b") == [b"2"] and queue.footprint("a").count == 0
 
 
-def test_bad_input(queue: MessageQueue, caller: Caller) -> None:
+def test_invalid_arguments_are_rejected(queue: MessageQueue, caller: Caller) -> None:
     commands = queue.commands(caller.connection)
-    what: Any
-    for what in ("text", None, 7):
+    wrong: Any
+    for wrong in ("text", None, 7):
         with pytest.raises(InvalidInput, match="what is pushed"):
-            commands.push("a", what)
+            commands.push("a", wrong)
     for call in (
         lambda: commands.push("a"), lambda: commands.push("", b"1"), lambda: commands.push("a\n", b"1"),
-        lambda: commands.complete("no token"), lambda: commands.complete(what), lambda: commands.push("a", b"1", weight=what),
+        lambda: commands.complete("no token"), lambda: commands.complete(wrong), lambda: commands.push("a", b"1", weight=wrong),
         lambda: commands.push("a", b"1", headers={"a": 1}),
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
@@ -160,10 +160,10 @@ def test_bad_input(queue: MessageQueue, caller: Caller) -> None:
         commands.push("a", b"").execute()
 
 
-# Completing, and handing on.
+# Completing and transferring.
 
 
-def test_a_completion_goes_with_the_rows_of_the_caller(queue: MessageQueue, caller: Caller) -> None:
+def test_complete_commits_and_rolls_back_with_the_callers_rows(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     tokens = [next_of(queue), next_of(queue)]
     caller.run("INSERT INTO business VALUES ('lost')")
@@ -175,24 +175,26 @@ def test_a_completion_goes_with_the_rows_of_the_caller(queue: MessageQueue, call
     caller.commit()
     assert queue.footprint("a").count == 0 and queue.inspect.peek("a")[0].state == "reported"
     assert queue.admin.housekeep() == 2
-    assert sorted(told(queue)) == [("Processed", "a", 0, 0), ("Processed", "b", 0, 0)]
+    assert sorted(logged_events(queue)) == [("Processed", "a", 0, 0), ("Processed", "b", 0, 0)]
 
 
-def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> None:
-    """Over rings and back, it is in exactly one place at any commit, and the same message everywhere."""
+def test_message_is_transferred_repeatedly(make_queue: Maker, caller: Caller) -> None:
+    """At any commit, the message is in exactly one queue, in either ring, and keeps its identity."""
     queue, other = make_queue(heap_size=200), make_queue("other")
     neighbours = [b"before", b"the message", b"after"]
     queue.enqueue_messages("in", neighbours, headers={"trace": "7"})
     serve(queue, lambda delivery: None if delivery.payload == b"before" else Yield())
 
     def places() -> list[str]:
-        found = []
+        places_of_message = []
         for ring in (queue, other):
             assert ring.check() == []
             for origin, footprint in ring.footprints():
-                found += [f"{ring.ring}/{origin}"] * sum(p == b"the message" for p in payloads(ring, origin))
+                places_of_message += [f"{ring.ring}/{origin}"] * sum(
+                    p == b"the message" for p in payloads(ring, origin)
+                )
                 assert footprint.count == len(payloads(ring, origin))
-        return found
+        return places_of_message
 
     route = [(queue, "verify"), (other, "publish"), (other, "publish"), (queue, "in"), (queue, "end")]
     source, origin = queue, "in"
@@ -206,9 +208,9 @@ def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> Non
         moved = source.commands(caller.connection).transfer(token, to, ring=target.ring).execute()
         assert (moved.count, moved.size) == (1, 11)
         if not caller.sqlite:
-            assert places() == [f"{source.ring}/{origin}"], "not before the commit"
+            assert places() == [f"{source.ring}/{origin}"], "not moved before the commit"
         caller.commit()
-        assert places() == [f"{target.ring}/{to}"], "settled or not"
+        assert places() == [f"{target.ring}/{to}"], "moved, whether settled or not"
         source.admin.housekeep()
         assert places() == [f"{target.ring}/{to}"]
         source, origin = target, to
@@ -220,22 +222,22 @@ def test_a_message_is_handed_on_and_on(make_queue: Maker, caller: Caller) -> Non
     assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
     caller.rollback()
     name = message_id(b"the message")
-    story = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.inspect.events(id=name)]
-    assert story == [
+    events = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.inspect.events(id=name)]
+    assert events == [
         ("WentBack", "in", ""), ("Transferred", "in", "verify"), ("Transferred", "verify", "other/publish"),
         ("Transferred", "in", "end"), ("Processed", "end", ""),
         ("Transferred", "publish", "publish"), ("Transferred", "publish", "test/in"),
     ]  # fmt: skip
 
 
-def test_what_is_composed_goes_together(queue: MessageQueue, caller: Caller) -> None:
+def test_composed_commands_execute_together(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2"), ("c", b"3")])
-    one, two, three = next_of(queue), next_of(queue), next_of(queue)
+    first, second, third = next_of(queue), next_of(queue), next_of(queue)
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
-    released = commands.complete([one, two])
+    released = commands.complete([first, second])
     push = commands.push("out", b"first", released, b"last")
-    assert queue.footprint("out").count == 0 and one.fetch() == b"1", "nothing is done by making it"
+    assert queue.footprint("out").count == 0 and first.fetch() == b"1", "a command has no effect before its execution"
     for again in (released.execute, lambda: commands.push("elsewhere", released)):
         with pytest.raises(AlreadyExecuted, match="goes with the push that was made at"):
             again()
@@ -245,28 +247,28 @@ def test_what_is_composed_goes_together(queue: MessageQueue, caller: Caller) -> 
     caller.commit()
     assert payloads(queue, "out") == [b"first", b"1", b"2", b"last"]
     with calling(queue.store.address.uri, "driver") as other, pytest.raises(InvalidInput, match="one connection"):
-        queue.commands(other.connection).push("out", commands.complete(three))
+        queue.commands(other.connection).push("out", commands.complete(third))
 
 
-def test_a_failed_push_hands_nothing_on_and_may_be_tried_again(queue: MessageQueue, caller: Caller) -> None:
+def test_failed_push_transfers_nothing_and_can_be_retried(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
-    one, two = next_of(queue), next_of(queue)
-    two.complete()
+    first, second = next_of(queue), next_of(queue)
+    second.complete()
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
     with pytest.raises(TokenRefused):
-        commands.push("out", commands.complete(one), commands.complete(two)).execute()
+        commands.push("out", commands.complete(first), commands.complete(second)).execute()
     with pytest.raises(InvalidInput, match="not_before"):
-        commands.push("out", commands.complete(one), not_before=60).execute()
+        commands.push("out", commands.complete(first), not_before=60).execute()
     caller.commit()
-    assert one.fetch() == b"1" and queue.footprint("out").count == 0
+    assert first.fetch() == b"1" and queue.footprint("out").count == 0
     caller.run("INSERT INTO business VALUES ('row')")
-    commands.transfer(one, "out", weight=Weight(5, 5)).execute()
+    commands.transfer(first, "out", weight=Weight(5, 5)).execute()
     caller.commit()
     assert queue.inspect.peek("out")[0].weight == Weight(5, 5)
 
 
-def test_a_ring_of_smaller_pages_refuses(make_queue: Maker, caller: Caller) -> None:
+def test_transfer_to_a_ring_with_smaller_pages_is_rejected(make_queue: Maker, caller: Caller) -> None:
     queue, small = make_queue(), make_queue("small", heap_size=64)
     queue.enqueue_message("a", b"x" * 100)
     token = next_of(queue)
@@ -278,8 +280,8 @@ def test_a_ring_of_smaller_pages_refuses(make_queue: Maker, caller: Caller) -> N
 
 
 @pytest.mark.parametrize("how", ["serve", "block", "discard", "reap", "forecast"])
-def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> None:
-    """A mail of many messages lies over three pages; some are handed on, and all end in some other way."""
+def test_transferred_messages_end_like_any_other(make_queue: Maker, how: str) -> None:
+    """An inbox row spans three pages; some of its messages are transferred, all end in another way."""
     queue = make_queue(heap_size=120, max_stale=0, service_weight=Weight(1_000, 1_000_000))
     sent = [b"%030d" % number for number in range(8)]
     queue.enqueue_messages("a", sent)
@@ -310,10 +312,10 @@ def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> No
             serve(queue)
             assert len(queue.set_aside.list()) == 3
             if how == "discard":
-                queue.set_aside.discard([one.address for one in queue.set_aside.list()], "not wanted")
+                queue.set_aside.discard([aside.address for aside in queue.set_aside.list()], "not wanted")
             else:
                 queue.sweep_queue("out")
-                for page in sorted({one.address.page for one in queue.set_aside.list()}):
+                for page in sorted({aside.address.page for aside in queue.set_aside.list()}):
                     queue.reap_page("out", page, "old")
         assert queue.check() == []
         caller.rollback()
@@ -321,7 +323,7 @@ def test_what_was_handed_on_is_as_good_as_any(make_queue: Maker, how: str) -> No
         assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
 
 
-def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
+def test_check_reports_violations_of_loans(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_messages("a", [b"1", b"2"])
     with calling(make_queue.uri, "driver") as caller:
@@ -332,7 +334,7 @@ def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
         queue.admin.housekeep()
         assert queue.check() == []
         loan = f"{queue.store.prefix}loan"
-        for harm, mend, says in (
+        for harm, repair, violation in (
             ("let_go = true", "let_go = false", "still needed"),
             ("start = 9", "start = 0", "lie beyond"),
             ("lender_mail = lender_mail + 900", "lender_mail = lender_mail - 900", "is gone"),
@@ -340,15 +342,15 @@ def test_the_check_tells_what_is_wrong_with_loans(make_queue: Maker) -> None:
         ):
             caller.run(f"UPDATE {loan} SET {harm}")
             caller.commit()
-            assert says in "\n".join(map(str, queue.check()))
-            caller.run(f"UPDATE {loan} SET {mend}")
+            assert violation in "\n".join(map(str, queue.check()))
+            caller.run(f"UPDATE {loan} SET {repair}")
             caller.commit()
             assert queue.check() == []
 
 
 @pytest.mark.postgres
-def test_a_lender_lets_go_while_its_borrower_hands_on(pg_uri: str) -> None:
-    """The loan that is written meanwhile does not know yet; whoever settles tells it."""
+def test_loan_is_released_while_its_borrower_transfers(pg_uri: str) -> None:
+    """The concurrently written loan still names its lender; settling updates it."""
     queue = Maker(pg_uri)()
     queue.enqueue_messages("a", [b"moved", b"rest"])
     queue.leases.transfer(next_of(queue, "a"), "b")
@@ -369,10 +371,12 @@ def test_a_lender_lets_go_while_its_borrower_hands_on(pg_uri: str) -> None:
     queue.close()
 
 
-# Connections that do not fit.
+# Unsuitable connections.
 
 
-def test_another_database_is_refused(queue: MessageQueue, tmp_path: Path, postgres_server: Server) -> None:
+def test_connection_to_another_database_is_rejected(
+    queue: MessageQueue, tmp_path: Path, postgres_server: Server
+) -> None:
     other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
     other.execute("BEGIN")
     with postgres_server.database() as uri:
@@ -381,7 +385,7 @@ def test_another_database_is_refused(queue: MessageQueue, tmp_path: Path, postgr
             for wrong in (other, connection):
                 with pytest.raises(ConnectionUnfit, match="another (file|database)|the queue is on"):
                     queue.commands(wrong).push("a", b"1").execute()
-            assert connection.execute("SELECT 1").fetchone() == (1,), "usable as before"
+            assert connection.execute("SELECT 1").fetchone() == (1,), "the connection stays usable"
     other.close()
     for nothing in (None, object(), "sqlite://"):
         with pytest.raises(ConnectionUnfit, match="it takes a connection of psycopg 3"):
@@ -390,7 +394,7 @@ def test_another_database_is_refused(queue: MessageQueue, tmp_path: Path, postgr
 
 
 @pytest.mark.postgres
-def test_states_of_a_postgres_connection(pg_uri: str) -> None:
+def test_postgres_connection_must_be_in_a_transaction(pg_uri: str) -> None:
     queue = Maker(pg_uri)()
 
     def push(connection: Any) -> None:
@@ -443,7 +447,7 @@ def test_states_of_a_postgres_connection(pg_uri: str) -> None:
     queue.close()
 
 
-def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
+def test_sqlite_connection_must_be_in_a_transaction(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     queue = Maker(f"sqlite:///{path}")()
 
@@ -455,7 +459,7 @@ def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
         connection.row_factory, connection.text_factory = sqlite3.Row, bytes
         with pytest.raises(ConnectionUnfit, match="no open transaction"):
             push(connection)
-        assert not connection.in_transaction, "nothing was begun behind the caller's back"
+        assert not connection.in_transaction, "the queue must not begin a transaction"
         connection.execute("BEGIN")
         push(connection)
         assert connection.in_transaction
@@ -470,7 +474,7 @@ def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
     with pytest.raises(ConnectionUnfit, match="attached to this connection as 'theirs'"):
         push(aside)
     aside.close()
-    # One that read before somebody else wrote cannot write any more: that is SQLite's to say, and ours to tell.
+    # SQLite rejects writes of a transaction that read before another program wrote.
     late = sqlite3.connect(path, isolation_level=None, timeout=0.1)
     late.execute("BEGIN")
     late.execute("SELECT count(*) FROM mq_mail").fetchall()
@@ -486,12 +490,12 @@ def test_states_of_a_sqlite_connection(tmp_path: Path) -> None:
     with pytest.raises(StoreFull):
         for _ in range(50):
             queue.commands(push_full).push("b", b"x" * 60_000).execute()
-    for one in (late, push_full):
-        one.close()
+    for connection in (late, push_full):
+        connection.close()
     queue.close()
 
 
-def test_another_schema_is_refused(make_queue: Maker) -> None:
+def test_newer_schema_is_rejected(make_queue: Maker) -> None:
     queue = make_queue()
     with calling(make_queue.uri, "driver") as caller:
         caller.run(f"UPDATE {queue.store.prefix}migration SET version = version + 90")
@@ -504,7 +508,7 @@ def test_another_schema_is_refused(make_queue: Maker) -> None:
         assert caller.rows() == ["row"]
 
 
-def test_not_from_within_a_processor(make_queue: Maker) -> None:
+def test_commands_are_rejected_inside_a_processor(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_message("a", b"1")
     with calling(make_queue.uri, "driver") as caller:
@@ -517,7 +521,7 @@ def test_not_from_within_a_processor(make_queue: Maker) -> None:
         serve(queue, processor)
 
 
-def test_sqlalchemy_is_loaded_by_nobody_but_the_caller() -> None:
+def test_commands_do_not_import_sqlalchemy() -> None:
     code = (
         "import sys, sqlite3, tempfile, airflow_mq\n"
         "from airflow_mq.testing.scratch import scratch_queue\n"
@@ -533,19 +537,19 @@ def test_sqlalchemy_is_loaded_by_nobody_but_the_caller() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-# What it moves.
+# Bytes written by transfers.
 
 
 @pytest.fixture(scope="module")
 def quiet_server() -> Iterator[Server]:
-    """A server that writes no images of whole pages, so that what a transaction writes can be told."""
+    """A server that writes no full-page images, so that the WAL shows a transaction's own bytes."""
     with running_postgres("embedded", {"full_page_writes": "off", "autovacuum": "off"}, volatile=True) as server:
         yield server
 
 
 @pytest.mark.postgres
-def test_a_transfer_moves_no_payload(quiet_server: Server) -> None:
-    """Whatever the message, a few hundred bytes are written; and no statement of it carries its bytes."""
+def test_transfer_writes_no_payload_to_the_wal(quiet_server: Server) -> None:
+    """A transfer writes a few hundred bytes for any message, and no statement contains its payload."""
     size = 1 << 20
     with quiet_server.database() as uri:
         queue = Maker(uri)(heap_size=size + 5)
@@ -578,7 +582,7 @@ def test_a_transfer_moves_no_payload(quiet_server: Server) -> None:
         queue.close()
 
 
-def test_a_transfer_on_sqlite_moves_no_payload(tmp_path: Path) -> None:
+def test_transfer_on_sqlite_writes_no_payload(tmp_path: Path) -> None:
     size = 1 << 20
     path = tmp_path / "store.db"
     queue = Maker(f"sqlite:///{path}")(heap_size=size + 5)
@@ -597,7 +601,7 @@ def test_a_transfer_on_sqlite_moves_no_payload(tmp_path: Path) -> None:
     queue.close()
 
 
-def test_a_payload_kept_apart_is_handed_on_by_its_reference(make_queue: Maker, caller: Caller) -> None:
+def test_external_payload_is_transferred_by_reference(make_queue: Maker, caller: Caller) -> None:
     queue = make_queue()
     data = b"x" * 200_000
     queue.payloads.enqueue("a", data, headers={"trace": "7"})
@@ -620,7 +624,7 @@ def test_a_payload_kept_apart_is_handed_on_by_its_reference(make_queue: Maker, c
     assert queue.check() == [] and queue.payloads.list() == []
 
 
-def test_priorities_are_kept_or_said(queue: MessageQueue, caller: Caller) -> None:
+def test_transfer_keeps_or_changes_the_priority(queue: MessageQueue, caller: Caller) -> None:
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
     commands.push("a", b"regular").execute()
@@ -633,17 +637,17 @@ def test_priorities_are_kept_or_said(queue: MessageQueue, caller: Caller) -> Non
     caller.run("INSERT INTO business VALUES ('row')")
     commands.transfer(token, "b").execute()
     caller.commit()
-    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("b")] == [(b"high", "high")]
+    assert [(message.payload, message.address.priority) for message in queue.inspect.peek("b")] == [(b"high", "high")]
     token = next_of(queue, "b")
     caller.run("INSERT INTO business VALUES ('row')")
     commands.push("c", commands.complete(token), priority="regular").execute()
     caller.commit()
-    assert [one.address.priority for one in queue.inspect.peek("c")] == ["regular"]
+    assert [message.address.priority for message in queue.inspect.peek("c")] == ["regular"]
     queue.admin.housekeep()
     assert sorted(payload for _, payload in serve(queue)) == [b"high", b"regular"]
 
 
-def test_who_may_not_send_may_not_push(make_queue: Maker) -> None:
+def test_permit_confines_push(make_queue: Maker) -> None:
     make_queue()
     confined = MessageQueue(replace(parse(make_queue.uri), origins="acme/*", priority="regular"), "test")
     with calling(make_queue.uri, "driver") as caller:
@@ -658,7 +662,7 @@ def test_who_may_not_send_may_not_push(make_queue: Maker) -> None:
     confined.close()
 
 
-def test_a_bound_on_origins_holds_here_too(make_queue: Maker, caller: Caller) -> None:
+def test_push_and_transfer_respect_max_origins(make_queue: Maker, caller: Caller) -> None:
     queue = make_queue(max_origins=1)
     queue.enqueue_message("a", b"1")
     token = next_of(queue)

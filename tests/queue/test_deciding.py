@@ -1,4 +1,4 @@
-"""What people decide, and what they see: set-aside messages, pauses, sweeps, the head, rings, events."""
+"""Operator decisions and reads: set-aside messages, pauses, sweeps, the head, rings and events."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.store.working_set import ring as ring_of_shelf
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 HEAVY = Weight(700_000, 5)
 
 
 @pytest.fixture
 def heavy(queue: MessageQueue) -> Address:
-    """The address of a message that was set aside, between two that were processed."""
+    """Return the address of a message that was set aside between two processed ones."""
     queue.enqueue_message("acme", b"first")
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     queue.enqueue_message("acme", b"last")
@@ -52,41 +52,46 @@ def heavy(queue: MessageQueue) -> Address:
     return queue.set_aside.list()[0].address
 
 
-def test_what_is_told_of_a_set_aside_message(queue: MessageQueue, heavy: Address) -> None:
-    (one,) = queue.set_aside.list()
-    assert (one.address, one.size, one.weight, one.limit) == (Address("acme", 0, 1), 5, HEAVY, Weight(600_000, 1 << 30))
-    assert one.at is not None and abs(datetime.now(timezone.utc) - one.at) < timedelta(minutes=5)
-    assert one.age is not None and 0 <= one.age < 300
-    assert one.block is None
+def test_set_aside_list_describes_a_message(queue: MessageQueue, heavy: Address) -> None:
+    (aside,) = queue.set_aside.list()
+    assert (aside.address, aside.size, aside.weight, aside.limit) == (
+        Address("acme", 0, 1),
+        5,
+        HEAVY,
+        Weight(600_000, 1 << 30),
+    )
+    assert aside.at is not None and abs(datetime.now(timezone.utc) - aside.at) < timedelta(minutes=5)
+    assert aside.age is not None and 0 <= aside.age < 300
+    assert aside.block is None
     assert queue.footprint("acme") == Footprint(1, 0, 1, 5)
     assert [(peeked.payload, peeked.state) for peeked in queue.inspect.peek("acme", page=0)] == [
         (b"heavy", "set aside")
     ]
 
 
-def test_a_block_is_told_of_what_it_set_aside(queue: MessageQueue) -> None:
+def test_set_aside_message_names_its_block(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     block = queue.blocks.plan()
     assert queue.set_aside.list() == []
     queue.blocks.settle(block)
-    assert [one.block for one in queue.set_aside.list()] == [block.id]
+    assert [aside.block for aside in queue.set_aside.list()] == [block.id]
 
 
-def test_set_aside_messages_page_by_page(make_queue: Maker) -> None:
+def test_set_aside_messages_are_listed_in_pages(make_queue: Maker) -> None:
     queue = make_queue(heap_size=30)
     queue.enqueue_messages([(f"o{number % 4}", b"%02d" % number) for number in range(40)], weight=HEAVY)
     queue.service_queues(lambda delivery: None)
     everything = queue.set_aside.list(limit=1000)
     assert len(everything) == 40
-    assert everything == sorted(everything, key=lambda one: one.address)
+    assert everything == sorted(everything, key=lambda aside: aside.address)
     pages: list[Any] = []
     while more := queue.set_aside.list(limit=7, after=pages[-1].address if pages else None):
         pages += more
-    assert [one.address for one in pages] == [one.address for one in everything]
-    assert [one.address.origin for one in queue.set_aside.list("o2")] == ["o2"] * 10
+    assert [aside.address for aside in pages] == [aside.address for aside in everything]
+    assert [aside.address.origin for aside in queue.set_aside.list("o2")] == ["o2"] * 10
 
 
-def test_executing_by_hand(queue: MessageQueue, heavy: Address) -> None:
+def test_execute_overweight_processes_a_set_aside_message(queue: MessageQueue, heavy: Address) -> None:
     seen: list[bytes] = []
     assert queue.execute_overweight(heavy, lambda delivery: seen.append(delivery.payload)) == HEAVY
     assert (seen, queue.set_aside.list(), queue.footprints()) == ([b"heavy"], [], [])
@@ -98,7 +103,7 @@ def test_executing_by_hand(queue: MessageQueue, heavy: Address) -> None:
         queue.execute_overweight(heavy, lambda delivery: None)
 
 
-def test_what_an_execution_sends_commits_with_it(queue: MessageQueue, heavy: Address) -> None:
+def test_messages_of_an_execution_commit_with_it(queue: MessageQueue, heavy: Address) -> None:
     queue.execute_overweight(heavy, lambda delivery: queue.enqueue_message("globex", b"more") and None)
     assert serve(queue) == [("globex", b"more")]
 
@@ -113,17 +118,17 @@ def test_what_an_execution_sends_commits_with_it(queue: MessageQueue, heavy: Add
         (lambda delivery: StackLimitReached(), HEAVY, TemporarilyUnprocessable),
     ],
 )
-def test_an_execution_that_fails_changes_nothing(
+def test_failed_execution_changes_nothing(
     queue: MessageQueue, heavy: Address, processor: Any, limit: Weight, error: type[Exception]
 ) -> None:
-    before, events = queue.set_aside.list()[0].address, told(queue)
+    before, events = queue.set_aside.list()[0].address, logged_events(queue)
     with pytest.raises(error):
         queue.execute_overweight(heavy, processor, limit)
-    assert ([one.address for one in queue.set_aside.list()], told(queue)) == ([before], events)
+    assert ([aside.address for aside in queue.set_aside.list()], logged_events(queue)) == ([before], events)
     queue.execute_overweight(heavy, lambda delivery: None)
 
 
-def test_a_backoff_above_its_most_is_refused(queue: MessageQueue) -> None:
+def test_backoff_above_backoff_most_is_rejected(queue: MessageQueue) -> None:
     with pytest.raises(ConfigRefused, match="backoff=7200 is above backoff_most=3600: .* raise backoff_most"):
         queue.admin.change_ring(backoff=7_200)
     with pytest.raises(ConfigRefused, match="backoff=60 is above backoff_most=30"):
@@ -131,22 +136,20 @@ def test_a_backoff_above_its_most_is_refused(queue: MessageQueue) -> None:
     assert queue.admin.change_ring(backoff=7_200, backoff_most=7_200).backoff == 7_200
     with pytest.raises(ConfigRefused, match="is above"):
         queue.admin.change_ring(backoff_most=1)
-    # What an earlier version stored is read, and can be changed in other ways.
+    # Configurations stored by an earlier version are read and can be changed in other ways.
     stored = RingConfig(backoff=60, backoff_most=30)
     assert RingConfig.from_json(stored.to_json()).changed(lease=60).lease == 60
 
 
-def test_only_the_outer_entry_point_records_that_the_stack_limit_was_reached(
-    queue: MessageQueue, heavy: Address
-) -> None:
-    before = told(queue)
+def test_only_the_outer_call_records_a_reached_stack_limit(queue: MessageQueue, heavy: Address) -> None:
+    before = logged_events(queue)
     with pytest.raises(Refused):
         queue.execute_overweight(heavy, lambda delivery: StackLimitReached(), for_everything=True)
     assert [event.name for event in list(queue.inspect.events())[len(before) :]] == ["ProcessingFailed"]
-    assert [one.address for one in queue.set_aside.list()] == [heavy]
+    assert [aside.address for aside in queue.set_aside.list()] == [heavy]
 
 
-def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
+def test_execution_rejects_messages_that_are_not_set_aside(queue: MessageQueue, heavy: Address) -> None:
     queue.enqueue_message("acme", b"next")
     for address, error in (
         (Address("acme", 0, 0), AlreadyProcessed),
@@ -164,7 +167,7 @@ def test_what_cannot_be_executed(queue: MessageQueue, heavy: Address) -> None:
         queue.execute_overweight(heavy, lambda delivery: None)
 
 
-def test_discarding(queue: MessageQueue, heavy: Address) -> None:
+def test_discard_requires_and_records_a_reason(queue: MessageQueue, heavy: Address) -> None:
     with pytest.raises(InvalidInput):
         queue.set_aside.discard(heavy, "")
     assert queue.set_aside.discard(heavy, "the customer is gone") == 1
@@ -181,15 +184,15 @@ def test_discarding(queue: MessageQueue, heavy: Address) -> None:
 def test_discarding_many_is_all_or_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"], weight=HEAVY)
     serve(queue)
-    addresses = [one.address for one in queue.set_aside.list()]
+    addresses = [aside.address for aside in queue.set_aside.list()]
     with pytest.raises(NoMessage):
         queue.set_aside.discard([*addresses[:2], Address("acme", 0, 9)], "old")
     assert len(queue.set_aside.list()) == 3
     assert queue.set_aside.discard(addresses[:2], "old") == 2
-    assert [one.address for one in queue.set_aside.list()] == addresses[2:]
+    assert [aside.address for aside in queue.set_aside.list()] == addresses[2:]
 
 
-def test_reaping(make_queue: Maker) -> None:
+def test_reap_page_discards_its_messages(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", heap_size=10, max_stale=0)
     queue.enqueue_messages("acme", [b"abcd", b"efgh"], weight=HEAVY)
     with pytest.raises(NotReapable):
@@ -205,7 +208,7 @@ def test_reaping(make_queue: Maker) -> None:
     assert queue.footprint("acme") == Footprint(1, 0, 1, 4)
 
 
-def test_a_page_that_is_not_old_enough_is_kept(queue: MessageQueue, heavy: Address) -> None:
+def test_recent_page_cannot_be_reaped(queue: MessageQueue, heavy: Address) -> None:
     with pytest.raises(NotReapable, match="too recent"):
         queue.reap_page("acme", 0)
 
@@ -213,7 +216,7 @@ def test_a_page_that_is_not_old_enough_is_kept(queue: MessageQueue, heavy: Addre
 # Pausing.
 
 
-def test_pausing_and_resuming(queue: MessageQueue) -> None:
+def test_paused_queue_is_not_serviced_until_resumed(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     queue.admin.pause("acme", "migration")
     queue.enqueue_message("acme", b"b")
@@ -225,7 +228,7 @@ def test_pausing_and_resuming(queue: MessageQueue) -> None:
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
-def test_a_pause_may_end_by_itself(queue: MessageQueue, clock: Clock) -> None:
+def test_pause_with_until_ends_by_itself(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"a")
     queue.admin.pause("acme", until=1.0)
     assert serve(queue) == []
@@ -234,30 +237,30 @@ def test_a_pause_may_end_by_itself(queue: MessageQueue, clock: Clock) -> None:
     assert queue.admin.paused() == []
 
 
-def test_pausing_again_says_it_anew(queue: MessageQueue) -> None:
+def test_second_pause_replaces_the_first(queue: MessageQueue) -> None:
     queue.admin.pause("acme", "one", until=timedelta(days=1))
     queue.admin.pause("acme", "two")
-    assert [(one.reason, one.until) for one in queue.admin.paused()] == [("two", None)]
+    assert [(pause.reason, pause.until) for pause in queue.admin.paused()] == [("two", None)]
 
 
 # Sweeping and the head.
 
 
-def test_swept_messages_wait_for_a_person(queue: MessageQueue) -> None:
+def test_swept_messages_are_set_aside(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     assert queue.sweep_queue("acme") == 2
     assert (queue.sweep_queue("acme"), serve(queue), queue.inspect.ring_order()) == (0, [], [])
     assert queue.footprint("acme") == Footprint(1, 0, 2, 2)
-    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "swept"), (1, "swept")]
+    assert [(aside.address.index, aside.reason) for aside in queue.set_aside.list()] == [(0, "swept"), (1, "swept")]
     queue.enqueue_message("acme", b"c")
     assert serve(queue) == [("acme", b"c")]
     queue.execute_overweight(Address("acme", 0, 1), lambda delivery: None)
-    assert [one.address.index for one in queue.set_aside.list()] == [0]
+    assert [aside.address.index for aside in queue.set_aside.list()] == [0]
     queue.execute_overweight(Address("acme", 0, 0), lambda delivery: None)
     assert queue.footprints() == []
 
 
-def test_forcing_the_head(queue: MessageQueue) -> None:
+def test_force_set_head_rotates_the_ring(queue: MessageQueue) -> None:
     for name in "abcd":
         queue.enqueue_message(name, name.encode())
     assert queue.inspect.ring_order() == list("abcd")
@@ -270,18 +273,16 @@ def test_forcing_the_head(queue: MessageQueue) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 9])
-def test_forcing_every_head_of_a_ring(queue: MessageQueue, number: int) -> None:
-    names = [f"o{at}" for at in range(number)]
+def test_force_set_head_of_each_queue_rotates_the_ring(queue: MessageQueue, number: int) -> None:
+    names = [f"o{index}" for index in range(number)]
     for name in names:
         queue.enqueue_message(name, b"x")
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         assert queue.admin.force_set_head(name)
-        assert queue.inspect.ring_order() == names[at:] + names[:at]
+        assert queue.inspect.ring_order() == names[index:] + names[:index]
 
 
-def test_forcing_a_head_before_those_who_have_yet_to_enter(
-    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_force_set_head_keeps_newcomers_at_the_end(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
     for name in "abcdef":
         queue.enqueue_message(name, b"x")
@@ -293,10 +294,10 @@ def test_forcing_a_head_before_those_who_have_yet_to_enter(
     assert queue.inspect.ring_order() == list("faghbcde")
 
 
-# How an origin is served.
+# Settings of an origin.
 
 
-def test_shares(make_queue: Maker) -> None:
+def test_shares_divide_a_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(1_000, 1_000), rounds_per_block=100)
     queue.admin.set_origin("acme", share=3)
     for name in ("acme", "globex"):
@@ -307,7 +308,7 @@ def test_shares(make_queue: Maker) -> None:
     assert 700 <= done["acme"] <= 800
 
 
-def test_a_most_per_block(make_queue: Maker) -> None:
+def test_most_limits_an_origin_per_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit")
     queue.admin.set_origin("acme", most=Weight(5, 100))
     queue.enqueue_messages("acme", [b"x"] * 20)
@@ -315,10 +316,10 @@ def test_a_most_per_block(make_queue: Maker) -> None:
     assert len(serve(queue)) == 5
     for _ in range(4):
         serve(queue)
-    assert [(one.weight, one.limit and one.limit.time) for one in queue.set_aside.list()] == [(Weight(6, 1), 5)]
+    assert [(aside.weight, aside.limit and aside.limit.time) for aside in queue.set_aside.list()] == [(Weight(6, 1), 5)]
 
 
-def test_a_least_per_block(make_queue: Maker) -> None:
+def test_least_guarantees_an_origin_per_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(10, 1_000))
     for name in ("a", "b", "c", "quiet"):
         queue.enqueue_messages(name, [b"x"] * 50)
@@ -329,7 +330,7 @@ def test_a_least_per_block(make_queue: Maker) -> None:
         assert len(served) == 10
 
 
-def test_a_least_reaches_far_into_the_ring(make_queue: Maker) -> None:
+def test_least_applies_far_into_the_ring(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(10, 1_000))
     queue.enqueue_messages([(f"o{number:03}", b"x") for number in range(300) for _ in range(2)])
     serve(queue)
@@ -346,7 +347,7 @@ def test_a_least_reaches_far_into_the_ring(make_queue: Maker) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"share": 0}, {"share": 1.5}, {"share": True}, {"least": (1,)}, {"most": "x"}])
-def test_what_no_origin_can_be_set_to(queue: MessageQueue, settings: dict[str, Any]) -> None:
+def test_invalid_origin_settings_are_rejected(queue: MessageQueue, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         queue.admin.set_origin("acme", **settings)
 
@@ -354,18 +355,18 @@ def test_what_no_origin_can_be_set_to(queue: MessageQueue, settings: dict[str, A
 # Rings.
 
 
-def test_two_rings_in_one_store_do_not_meet(make_queue: Maker) -> None:
-    one, other = make_queue("one"), make_queue("other")
-    one.enqueue_message("acme", b"a")
+def test_rings_of_one_store_are_separate(make_queue: Maker) -> None:
+    first, other = make_queue("one"), make_queue("other")
+    first.enqueue_message("acme", b"a")
     other.enqueue_message("acme", b"b")
-    one.admin.pause("acme")
-    assert (serve(one), serve(other)) == ([], [("acme", b"b")])
-    assert (one.footprint("acme").count, other.footprint("acme").count) == (1, 0)
-    assert (told(one), len(told(other))) == ([], 1)
-    assert one.admin.rings() == ["default", "one", "other"]
+    first.admin.pause("acme")
+    assert (serve(first), serve(other)) == ([], [("acme", b"b")])
+    assert (first.footprint("acme").count, other.footprint("acme").count) == (1, 0)
+    assert (logged_events(first), len(logged_events(other))) == ([], 1)
+    assert first.admin.rings() == ["default", "one", "other"]
 
 
-def test_rings_that_cannot_be(make_queue: Maker) -> None:
+def test_invalid_rings_are_rejected(make_queue: Maker) -> None:
     queue = make_queue()
     with pytest.raises(RingExists):
         queue.admin.create_ring("test")
@@ -377,12 +378,12 @@ def test_rings_that_cannot_be(make_queue: Maker) -> None:
 
 
 @pytest.mark.empty_store
-def test_a_store_without_a_schema(store_uri: str) -> None:
+def test_store_without_schema_is_rejected(store_uri: str) -> None:
     with pytest.raises(SchemaMissing, match="store upgrade"):
         MessageQueue(store_uri)
 
 
-def test_a_heap_may_only_grow(queue: MessageQueue) -> None:
+def test_heap_size_can_only_grow(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"x" * 60_000)
     assert queue.admin.change_ring(heap_size=100_000, max_stale=7).heap_size == 100_000
     with pytest.raises(ConfigRefused, match="heap_size cannot shrink"):
@@ -391,7 +392,7 @@ def test_a_heap_may_only_grow(queue: MessageQueue) -> None:
     assert len(serve(queue)) == 2
 
 
-def test_changes_reach_everybody(make_queue: Maker) -> None:
+def test_ring_changes_reach_open_queues(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation"), make_queue()
     assert queue.admin.change_ring(weigher=LinearWeigher((5, 0), (0, 0))).weigher.weigh(9) == Weight(5, 0)
     other.enqueue_message("acme", b"a")
@@ -408,7 +409,7 @@ def test_changes_reach_everybody(make_queue: Maker) -> None:
         {"heap_size": 2.5}, {"extra": 1},
     ],
 )  # fmt: skip
-def test_changes_that_are_refused_change_nothing(queue: MessageQueue, changes: dict[str, Any]) -> None:
+def test_rejected_changes_change_nothing(queue: MessageQueue, changes: dict[str, Any]) -> None:
     before = queue.config
     with pytest.raises(InvalidInput):
         queue.admin.change_ring(**changes)
@@ -416,7 +417,7 @@ def test_changes_that_are_refused_change_nothing(queue: MessageQueue, changes: d
     assert queue.enqueue_message("acme", b"x").count == 1
 
 
-def test_a_ring_that_pays_for_nothing_is_refused(queue: MessageQueue) -> None:
+def test_ring_with_too_small_service_weight_is_rejected(queue: MessageQueue) -> None:
     from airflow_mq import Costs
 
     costs = Costs(bump_service_head=Weight(3, 0), service_page_item=Weight(2, 7))
@@ -425,10 +426,10 @@ def test_a_ring_that_pays_for_nothing_is_refused(queue: MessageQueue) -> None:
     queue.admin.create_ring("just", RingConfig(service_weight=Weight(5, 7), costs=costs))
 
 
-# Looking.
+# Reading.
 
 
-def test_footprints_page_by_page(queue: MessageQueue) -> None:
+def test_footprints_are_listed_in_pages(queue: MessageQueue) -> None:
     names = [f"{team}/{number}" for team in ("acme", "globex") for number in range(5)]
     queue.enqueue_messages([(name, b"x") for name in names])
     assert [name for name, _ in queue.footprints()] == names
@@ -437,10 +438,10 @@ def test_footprints_page_by_page(queue: MessageQueue) -> None:
     assert [name for name, _ in queue.footprints(after=names[2], limit=3)] == names[3:6]
 
 
-def test_peeking_changes_nothing(queue: MessageQueue) -> None:
+def test_peek_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"%d" % number for number in range(50)])
     for _ in range(2):
-        assert [one.payload for one in queue.inspect.peek("acme", limit=3)] == [b"0", b"1", b"2"]
+        assert [message.payload for message in queue.inspect.peek("acme", limit=3)] == [b"0", b"1", b"2"]
     first = queue.inspect.peek("acme")[0]
     assert (first.address, first.state, first.attempts) == (Address("acme", 0, 0), "waiting", 0)
     assert first.sent_at is not None and abs(datetime.now(timezone.utc) - first.sent_at) < timedelta(minutes=5)
@@ -448,7 +449,7 @@ def test_peeking_changes_nothing(queue: MessageQueue) -> None:
     assert len(serve(queue)) == 50
 
 
-def test_events_can_be_filtered(queue: MessageQueue) -> None:
+def test_events_are_filtered(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     serve(queue)
@@ -456,24 +457,24 @@ def test_events_can_be_filtered(queue: MessageQueue) -> None:
     queue.blocks.settle(block)
     assert {event.origin for event in queue.inspect.events(origin="globex")} == {"globex"}
     assert [event.name for event in queue.inspect.events(name="OverweightEnqueued")] == ["OverweightEnqueued"]
-    (one,) = queue.inspect.events(origin="globex")
-    assert [(event.origin, event.index) for event in queue.inspect.events(id=one.id)] == [("globex", 0)]
+    (globex_event,) = queue.inspect.events(origin="globex")
+    assert [(event.origin, event.index) for event in queue.inspect.events(id=globex_event.id)] == [("globex", 0)]
     assert list(queue.inspect.events(block=block.id)) == []
     assert len(list(queue.inspect.events(limit=2))) == 2
     everything = list(queue.inspect.events())
     assert len(everything) == 4
     assert [event.seq for event in everything] == sorted({event.seq for event in everything})
-    for at, event in enumerate(everything):
-        assert list(queue.inspect.events(after=event.seq)) == everything[at + 1 :]
+    for index, event in enumerate(everything):
+        assert list(queue.inspect.events(after=event.seq)) == everything[index + 1 :]
 
 
-def test_events_can_be_followed(make_queue: Maker) -> None:
+def test_events_are_followed(make_queue: Maker) -> None:
     queue, reader = make_queue(order="rotation"), make_queue()
-    found: list[bytes] = []
+    origins: list[bytes] = []
 
     def follow() -> None:
         for event in reader.inspect.events(follow=True, limit=3):
-            found.append(event.origin.encode())
+            origins.append(event.origin.encode())
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -481,10 +482,10 @@ def test_events_can_be_followed(make_queue: Maker) -> None:
         queue.enqueue_message(name, b"x")
         serve(queue)
     thread.join(120)
-    assert found == [b"a", b"b", b"c"]
+    assert origins == [b"a", b"b", b"c"]
 
 
-def test_the_ledger(queue: MessageQueue) -> None:
+def test_ledger_lists_origins_of_a_block(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
     queue.admin.pause("globex")
     block = queue.blocks.plan()
@@ -497,7 +498,7 @@ def test_the_ledger(queue: MessageQueue) -> None:
     assert [len(page.entries) for page in queue.inspect.ledger()] == [2, 2]
 
 
-def test_what_is_kept_no_longer_goes(make_queue: Maker) -> None:
+def test_housekeeping_deletes_expired_rows(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", keep_events=0, keep_ledger=0, key_window=0)
     queue.enqueue_message("acme", b"a", key="k")
     queue.blocks.settle(queue.blocks.plan())

@@ -1,4 +1,4 @@
-"""What senders see."""
+"""Enqueuing: counts, order, keys, due and expiry times, headers and declared weights."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.queue import Enqueued
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 NOTHING = Footprint(0, 0, 0, 0)
 
 
-def test_one_message(queue: MessageQueue) -> None:
+def test_message_is_enqueued_and_serviced(queue: MessageQueue) -> None:
     assert queue.enqueue_message("acme", b"hello") == Enqueued(1, 5)
     assert queue.footprint("acme") == Footprint(1, 1, 1, 5)
     assert serve(queue) == [("acme", b"hello")]
@@ -48,7 +48,7 @@ def test_calls_of_every_size_keep_their_order(queue: MessageQueue) -> None:
     assert [payload for _, payload in serve(queue)] == bodies
 
 
-def test_many_origins_in_one_call(queue: MessageQueue) -> None:
+def test_one_call_enqueues_for_many_origins(queue: MessageQueue) -> None:
     pairs = [(f"o{number % 7}", b"%d" % number) for number in range(700)]
     assert queue.enqueue_messages(iter(pairs)).count == 700
     seen = serve(queue)
@@ -56,13 +56,13 @@ def test_many_origins_in_one_call(queue: MessageQueue) -> None:
         assert [pair for pair in seen if pair[0] == origin] == [pair for pair in pairs if pair[0] == origin]
 
 
-def test_nothing_at_all(queue: MessageQueue) -> None:
+def test_empty_calls_enqueue_nothing(queue: MessageQueue) -> None:
     assert queue.enqueue_messages("acme", []) == Enqueued(0, 0)
     assert queue.enqueue_messages([]) == Enqueued(0, 0)
     assert queue.footprints() == []
 
 
-def test_pages_take_what_fits(make_queue: Maker) -> None:
+def test_pages_hold_messages_up_to_heap_size(make_queue: Maker) -> None:
     queue = make_queue(heap_size=45)
     queue.enqueue_messages("acme", [b"12345"] * 4)
     assert queue.footprint("acme") == Footprint(1, 1, 4, 20)
@@ -70,7 +70,7 @@ def test_pages_take_what_fits(make_queue: Maker) -> None:
     assert queue.footprint("acme") == Footprint(2, 2, 5, 60)
 
 
-def test_a_message_that_is_too_long_leaves_nothing_of_its_call(make_queue: Maker) -> None:
+def test_too_long_message_rejects_the_whole_call(make_queue: Maker) -> None:
     queue = make_queue(heap_size=45)
     with pytest.raises(
         MessageTooLong, match=r"message too long \(41 bytes\): a page of this ring holds at most 40 bytes"
@@ -93,7 +93,9 @@ def test_a_message_that_is_too_long_leaves_nothing_of_its_call(make_queue: Maker
         (7, b"x", InvalidOrigin),
     ],
 )
-def test_what_is_no_message_is_refused(queue: MessageQueue, origin: str, payload: bytes, error: type) -> None:
+def test_invalid_messages_and_origins_are_rejected(
+    queue: MessageQueue, origin: str, payload: bytes, error: type
+) -> None:
     with pytest.raises(error):
         queue.enqueue_message(origin, payload)
     with pytest.raises(error):
@@ -101,7 +103,7 @@ def test_what_is_no_message_is_refused(queue: MessageQueue, origin: str, payload
     assert queue.footprints() == []
 
 
-def test_origins_are_any_text(queue: MessageQueue) -> None:
+def test_origins_accept_any_visible_text(queue: MessageQueue) -> None:
     names = ["ä", "é" * 127, "日本", "a b", "a'b", 'a"b', "a%b", "a:1:2", "\U0001f600", "A", "a"]
     queue.enqueue_messages([(name, name.encode()) for name in names])
     assert {origin for origin, _ in queue.footprints()} == set(names)
@@ -110,7 +112,7 @@ def test_origins_are_any_text(queue: MessageQueue) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("origins", [1, 50])
-def test_an_iterator_is_never_held(queue: MessageQueue, origins: int) -> None:
+def test_iterator_is_not_held_in_memory(queue: MessageQueue, origins: int) -> None:
     count, body = 200_000, b"x" * 500
 
     def source() -> Iterator[tuple[str, bytes]]:
@@ -120,19 +122,19 @@ def test_an_iterator_is_never_held(queue: MessageQueue, origins: int) -> None:
     tracemalloc.start()
     try:
         if origins == 1:
-            told = queue.enqueue_messages("o0", (payload for _, payload in source()))
+            sent = queue.enqueue_messages("o0", (payload for _, payload in source()))
         else:
-            told = queue.enqueue_messages(source())
+            sent = queue.enqueue_messages(source())
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    print(f"{told.size / 1e6:.0f} MB sent, {peak / 1e6:.0f} MB held at most")
-    assert told.count == count
-    # What is more than this waits in a temporary file.
-    assert peak < 50e6 < told.size / 2
+    print(f"{sent.size / 1e6:.0f} MB sent, {peak / 1e6:.0f} MB held at most")
+    assert sent.count == count
+    # Larger calls are spooled to a temporary file.
+    assert peak < 50e6 < sent.size / 2
 
 
-def test_an_iterator_that_fails_leaves_nothing(queue: MessageQueue) -> None:
+def test_failing_iterator_enqueues_nothing(queue: MessageQueue) -> None:
     def source() -> Iterator[bytes]:
         yield from [b"x"] * 5_000
         raise LookupError("the source is gone")
@@ -145,14 +147,14 @@ def test_an_iterator_that_fails_leaves_nothing(queue: MessageQueue) -> None:
 # Keys.
 
 
-def test_a_key_is_accepted_once(queue: MessageQueue) -> None:
+def test_key_is_accepted_once(queue: MessageQueue) -> None:
     assert queue.enqueue_message("acme", b"order", key="k1") == Enqueued(1, 5)
     assert queue.enqueue_message("acme", b"order", key="k1") == Enqueued(0, 0, repeated=1)
     assert serve(queue) == [("acme", b"order")]
     assert queue.enqueue_message("acme", b"order", key="k1").repeated == 1
 
 
-def test_a_key_for_another_message_is_a_conflict(queue: MessageQueue) -> None:
+def test_key_of_another_message_raises_key_conflict(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"order", key="k1")
     with pytest.raises(KeyConflict, match="'k1' of origin 'acme'"):
         queue.enqueue_message("acme", b"other", key="k1")
@@ -161,7 +163,7 @@ def test_a_key_for_another_message_is_a_conflict(queue: MessageQueue) -> None:
     assert queue.footprints() == [("acme", Footprint(1, 1, 1, 5))]
 
 
-def test_each_origin_has_its_own_keys(queue: MessageQueue) -> None:
+def test_keys_are_separate_per_origin(queue: MessageQueue) -> None:
     assert queue.enqueue_message("acme", b"order", key="k1").count == 1
     assert queue.enqueue_message("globex", b"order", key="k1").count == 1
     both = [
@@ -176,7 +178,7 @@ def test_each_origin_has_its_own_keys(queue: MessageQueue) -> None:
     assert [origin for origin, _ in queue.footprints()] == ["acme", "birch", "globex"]
 
 
-def test_a_key_can_be_used_again_after_its_window(make_queue: Maker, clock: Clock) -> None:
+def test_key_is_accepted_again_after_its_window(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(key_window=0.2)
     queue.enqueue_message("acme", b"order", key="k1")
     clock.advance(0.199)
@@ -186,7 +188,7 @@ def test_a_key_can_be_used_again_after_its_window(make_queue: Maker, clock: Cloc
     assert queue.footprint("acme").count == 2
 
 
-def test_keys_among_many(queue: MessageQueue) -> None:
+def test_repeated_keys_in_a_list_are_skipped(queue: MessageQueue) -> None:
     first = [Message(b"a", key="1"), b"plain", Message(b"bb", key="2")]
     assert queue.enqueue_messages("acme", first) == Enqueued(3, 8)
     again = [Message(b"a", key="1"), b"plain", Message(b"bb", key="2"), Message(b"ccc", key="3")]
@@ -194,22 +196,22 @@ def test_keys_among_many(queue: MessageQueue) -> None:
     assert [payload for _, payload in serve(queue)] == [b"a", b"plain", b"bb", b"plain", b"ccc"]
 
 
-def test_a_key_twice_in_one_call(queue: MessageQueue) -> None:
+def test_key_repeated_within_a_call_is_accepted_once(queue: MessageQueue) -> None:
     assert queue.enqueue_messages("acme", [Message(b"a", key="1"), Message(b"a", key="1")]) == Enqueued(1, 1, 1)
     with pytest.raises(KeyConflict):
         queue.enqueue_messages("acme", [Message(b"a", key="2"), Message(b"b", key="2")])
     assert queue.footprint("acme").count == 1
 
 
-def test_rings_have_keys_of_their_own(make_queue: Maker) -> None:
-    one, other = make_queue("one"), make_queue("other")
-    assert [q.enqueue_message("acme", b"x", key="k").count for q in (one, other)] == [1, 1]
+def test_keys_are_separate_per_ring(make_queue: Maker) -> None:
+    first, other = make_queue("one"), make_queue("other")
+    assert [q.enqueue_message("acme", b"x", key="k").count for q in (first, other)] == [1, 1]
 
 
 # Time.
 
 
-def test_a_message_joins_when_it_is_due(queue: MessageQueue, clock: Clock) -> None:
+def test_delayed_message_joins_when_it_is_due(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_message("acme", b"later", not_before=1.0)
     queue.enqueue_message("acme", b"now")
     assert serve(queue) == [("acme", b"now")]
@@ -219,15 +221,15 @@ def test_a_message_joins_when_it_is_due(queue: MessageQueue, clock: Clock) -> No
     assert [payload for _, payload in serve(queue)] == [b"second", b"later"]
 
 
-def test_a_due_time_in_the_past_is_now(queue: MessageQueue) -> None:
+def test_due_time_in_the_past_joins_at_once(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"], not_before=datetime.now(timezone.utc) - timedelta(hours=1))
     assert queue.footprint("acme") == Footprint(1, 1, 2, 2)
-    assert [one.payload for one in queue.inspect.peek("acme")] == [b"a", b"b"]
+    assert [message.payload for message in queue.inspect.peek("acme")] == [b"a", b"b"]
     assert queue.inspect.ring_order() in ([], ["acme"])
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
-def test_many_are_delayed_together_and_join_in_order(queue: MessageQueue, clock: Clock) -> None:
+def test_delayed_messages_join_in_order(queue: MessageQueue, clock: Clock) -> None:
     pairs = [(f"o{number % 3}", b"%d" % number) for number in range(30)]
     queue.enqueue_messages(pairs, not_before=timedelta(seconds=0.5))
     assert queue.footprint("o0").count == 0
@@ -238,7 +240,7 @@ def test_many_are_delayed_together_and_join_in_order(queue: MessageQueue, clock:
         assert [pair for pair in seen if pair[0] == origin] == [pair for pair in pairs if pair[0] == origin]
 
 
-def test_a_key_of_a_delayed_message(queue: MessageQueue, clock: Clock) -> None:
+def test_key_of_a_delayed_message_is_accepted_once(queue: MessageQueue, clock: Clock) -> None:
     assert queue.enqueue_message("acme", b"x", key="k", not_before=0.2).count == 1
     assert queue.enqueue_message("acme", b"x", key="k", not_before=0.2).repeated == 1
     clock.advance(0.2)
@@ -246,24 +248,24 @@ def test_a_key_of_a_delayed_message(queue: MessageQueue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("when", [datetime(2030, 1, 1), "soon", float("nan"), True])
-def test_what_is_no_time_is_refused(queue: MessageQueue, when: object) -> None:
+def test_invalid_times_are_rejected(queue: MessageQueue, when: object) -> None:
     for name in ("not_before", "expires"):
         with pytest.raises(InvalidInput):
             queue.enqueue_message("acme", b"x", **{name: when})
     assert queue.footprints() == []
 
 
-def test_an_expired_message_is_dropped_when_it_would_be_tried(queue: MessageQueue) -> None:
+def test_expired_message_is_dropped_by_service(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"], expires=-1)
     queue.enqueue_message("acme", b"c")
     queue.enqueue_message("acme", b"d", expires=3600)
     assert serve(queue) == [("acme", b"c"), ("acme", b"d")]
-    assert told(queue) == [
+    assert logged_events(queue) == [
         ("Expired", "acme", 0, 0), ("Expired", "acme", 0, 1), ("Processed", "acme", 0, 2), ("Processed", "acme", 0, 3)
     ]  # fmt: skip
 
 
-def test_an_expired_message_of_a_block(queue: MessageQueue) -> None:
+def test_expired_message_is_dropped_by_a_block(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", expires=-1)
     queue.enqueue_message("acme", b"b")
     block = queue.blocks.plan()
@@ -271,13 +273,13 @@ def test_an_expired_message_of_a_block(queue: MessageQueue) -> None:
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     done = queue.blocks.settle(block)
     assert (done.processed, done.expired) == (1, 1)
-    assert [name for name, *_ in told(queue)] == ["Expired", "Processed"]
+    assert [name for name, *_ in logged_events(queue)] == ["Expired", "Processed"]
 
 
-# What is said beside the bytes.
+# Declared weights and headers.
 
 
-def test_a_declared_weight_is_what_it_costs(queue: MessageQueue) -> None:
+def test_declared_weight_is_the_processing_cost(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", weight=Weight(70, 3))
     queue.enqueue_messages("acme", [b"b", Message(b"c", weight=Weight(5, 5))], weight=Weight(20, 1))
     result = queue.service_queues(lambda delivery: True)
@@ -285,12 +287,12 @@ def test_a_declared_weight_is_what_it_costs(queue: MessageQueue) -> None:
     assert [event.weight for event in queue.inspect.events()] == [(70, 3), (20, 1), (5, 5)]
 
 
-def test_headers_travel(queue: MessageQueue) -> None:
+def test_headers_reach_readers_batches_and_processors(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", headers={"traceparent": "00-1"})
     queue.enqueue_messages("acme", [b"b", Message(b"c", headers={"own": "2"})], headers={"all": "3"})
     queue.enqueue_message("acme", b"d")
     wanted = [{"traceparent": "00-1"}, {"all": "3"}, {"own": "2"}, {}]
-    assert [dict(one.headers) for one in queue.inspect.peek("acme")] == wanted
+    assert [dict(message.headers) for message in queue.inspect.peek("acme")] == wanted
     block = queue.blocks.plan()
     batches = list(block.batches())
     assert [dict(headers) for batch in batches for headers in batch.headers] == wanted
@@ -300,20 +302,20 @@ def test_headers_travel(queue: MessageQueue) -> None:
     assert seen == wanted
 
 
-def test_batches_footprints_tell_what_would_be_added(make_queue: Maker) -> None:
+def test_batches_footprints_predicts_added_pages(make_queue: Maker) -> None:
     queue = make_queue(heap_size=45)
     queue.enqueue_messages("acme", [b"12345"] * 3)
     answer = queue.batches_footprints("acme", [b"12345"] * 6, 2)
     assert answer.first_page_position == 30
-    assert [(one.messages, one.size, one.new_pages) for one in answer.footprints] == [
+    assert [(footprint.messages, footprint.size, footprint.new_pages) for footprint in answer.footprints] == [
         (1, 5, 0), (2, 10, 1), (3, 15, 1), (4, 20, 1), (5, 25, 1)
     ]  # fmt: skip
     assert queue.footprint("acme").count == 3
 
 
 @pytest.mark.concurrency
-def test_threads_share_a_queue(make_queue: Maker) -> None:
-    # On SQLite one writes at a time, and who waits is not let in by turns.
+def test_threads_enqueue_while_a_service_runs(make_queue: Maker) -> None:
+    # SQLite admits one writer at a time, and in no fixed order.
     queue = make_queue(order="rotation", patience=120)
 
     def send(name: str) -> None:

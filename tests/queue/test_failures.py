@@ -1,4 +1,4 @@
-"""Failures of processors: no text that may quote a payload is stored or logged, unless it is asked for."""
+"""Processor failures: text that may quote a payload is neither stored nor logged unless enabled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow_mq.codecs import Undecodable
 from airflow_mq.errors import ProcessorError, TemporarilyUnprocessable
 from airflow_mq.failures import VARIABLE
 
-#: Part of a payload, which nobody who reads events or logs may see.
+#: Part of a payload that must not appear in events or logs.
 CANARY = "canary-7319"
 PAYLOAD = f"int() chokes on {CANARY}".encode()
 
 
 class CustomerMissing(ProcessorError):
-    """An error of an author who vouches for its text."""
+    """An error whose author declares its text safe."""
 
 
 def leaky(delivery: Delivery) -> None:
@@ -57,10 +57,10 @@ def reasons(queue: MessageQueue) -> list[str]:
         (leaky_outcome, "InvalidOutcome: invalid id of an outcome (bytes of length"),
         (leaky_chain, "CustomerMissing: customer 17 is not known"),
         (lambda delivery: "fine", "InvalidOutcome: a processor returns an outcome, true, false or nothing, not str"),
-        (lambda delivery: Yield("the author says so"), "the author says so"),
+        (lambda delivery: Yield("text by the author"), "text by the author"),
     ],
 )
-def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
+def test_event_records_error_type_and_only_safe_text(
     queue: MessageQueue, caplog: pytest.LogCaptureFixture, processor: Any, reason: str
 ) -> None:
     queue.enqueue_message("acme", PAYLOAD)
@@ -75,7 +75,7 @@ def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
     assert CANARY not in caplog.text
 
 
-def test_a_log_names_the_place_of_an_error(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_names_the_place_of_an_error(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_message("acme", PAYLOAD)
 
     queue.service_queues(leaky)
@@ -84,7 +84,7 @@ def test_a_log_names_the_place_of_an_error(queue: MessageQueue, caplog: pytest.L
     assert "in leaky" in caplog.text and "ValueError" in caplog.text and VARIABLE in caplog.text
 
 
-def test_a_log_shows_the_text_where_that_is_allowed(
+def test_log_shows_error_text_if_enabled(
     queue: MessageQueue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "1")
@@ -96,20 +96,20 @@ def test_a_log_shows_the_text_where_that_is_allowed(
     assert set(reasons(queue)) == {"ValueError"}
 
 
-def test_by_hand_the_same(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_execute_overweight_hides_error_text(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_message("acme", PAYLOAD, weight=Weight(10**12, 1))
     queue.service_queues(lambda delivery: None)
     (aside,) = queue.set_aside.list()
 
-    with pytest.raises(TemporarilyUnprocessable) as told:
+    with pytest.raises(TemporarilyUnprocessable) as caught:
         queue.execute_overweight(aside.address, leaky, Weight(10**13, 1 << 40))
 
-    assert "ValueError" in str(told.value)
-    assert CANARY not in str(told.value) + caplog.text
+    assert "ValueError" in str(caught.value)
+    assert CANARY not in str(caught.value) + caplog.text
 
 
 class Digits:
-    """A codec whose error quotes what it was given."""
+    """A codec whose error quotes its input."""
 
     def encode(self, value: int) -> bytes:
         return str(value).encode()
@@ -120,7 +120,7 @@ class Digits:
         return int(data.decode())
 
 
-def test_what_does_not_decode_is_logged_without_its_text(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_undecodable_payload_is_logged_without_its_text(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_messages("acme", [PAYLOAD, b"no"])
 
     assert queue.typed(Digits()).service(lambda it: None).failed == 2

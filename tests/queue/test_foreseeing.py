@@ -1,4 +1,4 @@
-"""Looking ahead: what is foreseen is what happens then, and looking changes nothing."""
+"""Forecasts: they match the blocks that then run, and change nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEED = b"a seed"
 
 @contextmanager
 def untouched(queue: MessageQueue) -> Iterator[None]:
-    """Nothing that is stored changes."""
+    """Check that no stored row changes."""
     before = everything(queue)
     yield
     assert everything(queue) == before
@@ -34,36 +34,37 @@ def seed_of(queue: MessageQueue) -> dict[str, Any]:
     return {"seed": SEED} if queue.config.order == "shuffle" else {}
 
 
-def taken(block: Block | ForeseenBlock) -> list[Any]:
-    """What a block holds, to the last item."""
+def claims_of(block: Block | ForeseenBlock) -> list[Any]:
+    """Return all claims and runs of a block."""
     return [
         (claim.origin, [(run.page, run.first, run.count, run.closed, run.decisions) for run in claim.runs])
         for claim in block.claims
     ]
 
 
-def same(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
-    """What was foreseen is what was planned: the claims, the weights, and the ledger."""
-    assert taken(foreseen) == taken(block)
+def assert_planned_as_foreseen(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
+    """Check that a block was planned as foreseen: claims, weights and ledger."""
+    assert claims_of(foreseen) == claims_of(block)
     assert (foreseen.planned, foreseen.overhead, foreseen.limit) == (block.planned, block.overhead, block.limit)
     assert (foreseen.messages, foreseen.origins) == (block.messages, block.origins)
     ledger = [entry for page in queue.inspect.ledger(block=block.id) for entry in page.entries]
-    assert [(one.origin, one.offered, one.deficit, one.reason) for one in foreseen.queues] == [
-        (entry.origin, entry.offered, entry.deficit, entry.reason) for entry in ledger
-    ]
-    assert [(one.origin, one.messages + one.expired) for one in foreseen.queues] == [
-        (entry.origin, entry.messages) for entry in ledger
-    ]
+    assert [
+        (queue_forecast.origin, queue_forecast.offered, queue_forecast.deficit, queue_forecast.reason)
+        for queue_forecast in foreseen.queues
+    ] == [(entry.origin, entry.offered, entry.deficit, entry.reason) for entry in ledger]
+    assert [
+        (queue_forecast.origin, queue_forecast.messages + queue_forecast.expired) for queue_forecast in foreseen.queues
+    ] == [(entry.origin, entry.messages) for entry in ledger]
 
 
-def do(queue: MessageQueue, block: Block) -> None:
-    """Every message is done."""
+def complete_block(queue: MessageQueue, block: Block) -> None:
+    """Complete all messages of a block and settle it."""
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
 
 
 class Life:
-    """A ring to which anything may have happened before somebody looks ahead."""
+    """A ring with a random past."""
 
     def __init__(self, queue: MessageQueue, dice: random.Random) -> None:
         self.queue, self.dice = queue, dice
@@ -76,9 +77,9 @@ class Life:
         dice = self.dice
         declared = dice.choice([None, None, Weight(dice.randrange(8), dice.randrange(8)), Weight(40, 1)])
         count = dice.choice([1, 2, 5, 30])
-        how = {"expires": 0} if dice.random() < 0.1 else {"not_before": 0} if dice.random() < 0.2 else {}
+        times = {"expires": 0} if dice.random() < 0.1 else {"not_before": 0} if dice.random() < 0.2 else {}
         payloads = [bytes(dice.randrange(1, 9)) for _ in range(count)]
-        self.queue.enqueue_messages(dice.choice(self.origins), payloads, weight=declared, **how)  # type: ignore[arg-type]
+        self.queue.enqueue_messages(dice.choice(self.origins), payloads, weight=declared, **times)  # type: ignore[arg-type]
 
     def late(self) -> None:
         self.queue.enqueue_message(self.dice.choice(self.origins), b"later", not_before=3600)
@@ -94,7 +95,7 @@ class Life:
         )  # fmt: skip
 
     def block(self) -> None:
-        """A block that is done, or not, or has died, with some of it reported."""
+        """Plan a block that is completed, half reported, expired, or still in flight."""
         queue, dice = self.queue, self.dice
         fate = dice.choice(["done", "done", "half", "dead", "dead", "lives"])
         block = queue.blocks.plan(lease=0.0 if fate == "dead" else None, **seed_of(queue))
@@ -107,8 +108,8 @@ class Life:
             queue.blocks.settle(block)
 
 
-def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
-    """A ring in a state that its number decides."""
+def make_random_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
+    """Make a ring whose state is derived from its number."""
     dice = random.Random(number)
     costs = Costs(service_queue_base=Weight(1, 0), service_page_item=Weight(0, 1)) if dice.random() < 0.4 else Costs()
     queue = make_queue(
@@ -122,9 +123,9 @@ def a_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
     return queue
 
 
-def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
-    """The same, where besides high messages may have been sent, a ring allows less, or shares by paths."""
-    queue, dice = a_ring(make_queue, order, number), random.Random(f"{number}, and more")
+def make_random_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
+    """Make a random ring that may have high messages, lower limits, or paths."""
+    queue, dice = make_random_ring(make_queue, order, number), random.Random(f"{number}, and more")
     queue.admin.change_ring(
         max_message_size=dice.choice([None, None, 4]), most_of_limit=dice.choice([None, None, 0.2, 0.5]),
         kept_for_regular=dice.choice([0.0, 0.3, 0.5]), paths=order == "deficit" and dice.random() < 0.3,
@@ -136,81 +137,89 @@ def a_wide_ring(make_queue: Maker, order: str, number: int) -> MessageQueue:
         )
         queue.enqueue_messages(origin, payloads, priority=dice.choice(["high", "regular"]))
     if dice.random() < 0.3:
-        # Somebody has a message of it on lease.
+        # A message is leased.
         queue.leases.view().try_next()
     return queue
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_dry_run_is_the_block_that_then_runs(make_queue: Maker, order: str) -> None:
+def test_dry_run_equals_the_next_block(make_queue: Maker, order: str) -> None:
     for number in range(25):
-        queue = (a_ring, a_wide_ring)[number % 2](make_queue, order, number)
+        queue = (make_random_ring, make_random_wide_ring)[number % 2](make_queue, order, number)
         with untouched(queue):
             foreseen = queue.inspect.dry_run(**seed_of(queue))
-        same(queue, foreseen, queue.blocks.plan(**seed_of(queue)))
+        assert_planned_as_foreseen(queue, foreseen, queue.blocks.plan(**seed_of(queue)))
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker, order: str) -> None:
+def test_forecast_equals_the_next_blocks(make_queue: Maker, order: str) -> None:
     for number in range(100, 120):
-        queue = a_ring(make_queue, order, number)
+        queue = make_random_ring(make_queue, order, number)
         with untouched(queue):
             foreseen = queue.inspect.forecast(12, **seed_of(queue))
-        assert [one.number for one in foreseen] == list(range(1, len(foreseen) + 1))
-        for one in foreseen:
+        assert [foreseen_block.number for foreseen_block in foreseen] == list(range(1, len(foreseen) + 1))
+        for foreseen_block in foreseen:
             block = queue.blocks.plan(**seed_of(queue))
-            same(queue, one, block)
-            do(queue, block)
+            assert_planned_as_foreseen(queue, foreseen_block, block)
+            complete_block(queue, block)
         if len(foreseen) < 12:
-            assert taken(queue.blocks.plan(**seed_of(queue))) == []
+            assert claims_of(queue.blocks.plan(**seed_of(queue))) == []
 
 
-def ask_and_see(queue: MessageQueue, dice: random.Random, ahead: int = 8) -> None:
-    """Ask for some messages and every queue in which block they run, let the blocks run, and compare."""
-    found = [one.address for origin, _ in queue.footprints() for one in queue.inspect.peek(origin, limit=200)]
-    asked = dice.sample(found, min(len(found), 6))
+def check_explanations(queue: MessageQueue, dice: random.Random, ahead: int = 8) -> None:
+    """Explain sampled messages and queues, run the blocks, and compare block numbers."""
+    addresses = [
+        message.address for origin, _ in queue.footprints() for message in queue.inspect.peek(origin, limit=200)
+    ]
+    sample = dice.sample(addresses, min(len(addresses), 6))
     with untouched(queue):
         foreseen = queue.inspect.forecast(ahead)
-        told = {address: queue.inspect.explain_message(address, ahead=ahead) for address in asked}
-        first = {origin: queue.inspect.explain(origin, ahead=ahead) for origin in {address.origin for address in asked}}
+        explanations = {address: queue.inspect.explain_message(address, ahead=ahead) for address in sample}
+        queue_explanations = {
+            origin: queue.inspect.explain(origin, ahead=ahead) for origin in {address.origin for address in sample}
+        }
     ran: dict[Address, int] = {}
-    for at in range(1, ahead + 1):
+    for number in range(1, ahead + 1):
         block = queue.blocks.plan()
-        if at <= len(foreseen):
-            same(queue, foreseen[at - 1], block)
+        if number <= len(foreseen):
+            assert_planned_as_foreseen(queue, foreseen[number - 1], block)
         else:
-            assert taken(block) == []
+            assert claims_of(block) == []
         for claim in block.claims:
             for run in claim.runs:
-                ran.update({Address(claim.origin, run.page, run.first + i): at for i in range(run.count)})
-        do(queue, block)
-    assert {address: one.block for address, one in told.items()} == {address: ran.get(address) for address in asked}
-    for origin, one in first.items():
-        assert one.origin == origin and one.sentence
-        assert one.block == (ran.get(one.address) if one.address else None)
-        whose = (origin, one.address.priority if one.address else "regular")
-        assert one.block == min(
-            (at for place, at in ran.items() if (place.origin, place.priority) == whose), default=None
+                ran.update({Address(claim.origin, run.page, run.first + i): number for i in range(run.count)})
+        complete_block(queue, block)
+    assert {address: explanation.block for address, explanation in explanations.items()} == {
+        address: ran.get(address) for address in sample
+    }
+    for origin, explanation in queue_explanations.items():
+        assert explanation.origin == origin and explanation.sentence
+        assert explanation.block == (ran.get(explanation.address) if explanation.address else None)
+        wanted = (origin, explanation.address.priority if explanation.address else "regular")
+        assert explanation.block == min(
+            (number for place, number in ran.items() if (place.origin, place.priority) == wanted), default=None
         )
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
-def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker, order: str) -> None:
-    # In the last one, two queues that are promised a least change places from block to block.
+def test_explain_names_the_block_of_a_message(make_queue: Maker, order: str) -> None:
+    # In ring 5497, two queues with a least change places from block to block.
     for number in (*range(200, 215), 5497):
-        ask_and_see(a_ring(make_queue, order, number), random.Random(number))
+        check_explanations(make_random_ring(make_queue, order, number), random.Random(number))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.soak) for part in range(2, 8))])
-def test_the_same_over_a_thousand_states(sqlite_uri: str, part: int) -> None:
+def test_explain_names_the_block_of_a_message_in_1000_rings(sqlite_uri: str, part: int) -> None:
     maker = Maker(sqlite_uri)
     for number in range(1000 + part * 125, 1000 + (part + 1) * 125):
-        queue = (a_ring, a_wide_ring)[number // 2 % 2](maker, ("rotation", "deficit")[number % 2], number)
-        ask_and_see(queue, random.Random(number))
+        queue = (make_random_ring, make_random_wide_ring)[number // 2 % 2](
+            maker, ("rotation", "deficit")[number % 2], number
+        )
+        check_explanations(queue, random.Random(number))
         assert queue.check() == []
         queue.close()
 
@@ -218,13 +227,13 @@ def test_the_same_over_a_thousand_states(sqlite_uri: str, part: int) -> None:
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("then", ORDERS)
-def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> None:
-    """A dry run under other shares, limits, orders and settings is the block of a ring that is set like this."""
+def test_dry_run_applies_other_settings(make_queue: Maker, order: str, then: str) -> None:
+    """A dry run with other shares, limits, orders and settings equals the block after these changes."""
     for number in range(300, 302):
-        queue, dice = a_ring(make_queue, order, number), random.Random(number)
+        queue, dice = make_random_ring(make_queue, order, number), random.Random(number)
         shares = {origin: dice.choice([1, 2, 5]) for origin in ("o1", "o3", "fresh")}
         for origin in shares:
-            # What else was set for it goes with a new share.
+            # A new share replaces the origin's other settings.
             queue.admin.set_origin(origin)
         queue.enqueue_messages("fresh", [b"x"] * 9)
         limit, settings = dice.choice([None, Weight(20, 25), Weight(3, 3)]), {"rounds_per_block": dice.choice([1, 4])}
@@ -238,68 +247,79 @@ def test_under_other_conditions(make_queue: Maker, order: str, then: str) -> Non
         for origin, share in shares.items():
             queue.admin.set_origin(origin, share=share)
         queue.admin.change_ring(order=then, **settings)
-        same(queue, foreseen, queue.blocks.plan(limit=limit, seed=seed))
+        assert_planned_as_foreseen(queue, foreseen, queue.blocks.plan(limit=limit, seed=seed))
 
 
-def condition(what: str, value: str, origin: str) -> dict[str, Any]:
-    """What an explanation says would help, as a forecast takes it."""
-    if what == "limit":
+def condition(kind: str, value: str, origin: str) -> dict[str, Any]:
+    """Return the arguments of a forecast for a remedy of an explanation."""
+    if kind == "limit":
         time, size = (int(part.replace(",", "")) for part in value.split("/"))
         return {"limit": Weight(time, size)}
-    return {"shares": {origin: int(value)}} if what == "share" else {"order": value}
+    return {"shares": {origin: int(value)}} if kind == "share" else {"order": value}
 
 
-#: Reasons for which nobody needs to know what would change that.
-AT_REST = ("next", "gone", "empty", "nowhere")
+#: Reasons without a remedy.
+REASONS_WITHOUT_REMEDY = ("next", "gone", "empty", "nowhere")
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
-def test_what_would_change_it_changes_it(make_queue: Maker, order: str) -> None:
-    """An explanation is one sentence; each wider limit, larger share and other order it names does what it says."""
+def test_remedies_have_their_stated_effect(make_queue: Maker, order: str) -> None:
+    """An explanation is one sentence, and each remedy in it has the stated effect."""
     tried = dict.fromkeys(("limit", "share", "order"), 0)
     for number in range(400, 408):
-        queue, dice = a_ring(make_queue, order, number), random.Random(number)
-        found = [one.address for origin, _ in queue.footprints() for one in queue.inspect.peek(origin, limit=200)]
-        for address in dice.sample(found, min(len(found), 4)):
-            told = queue.inspect.explain_message(address, ahead=6)
-            assert told.sentence.endswith(".") and "\n" not in told.sentence and ". " not in told.sentence
-            assert told.reason in AT_REST or told.remedies, told
-            for remedy in told.remedies:
-                said = re.fullmatch(
+        queue, dice = make_random_ring(make_queue, order, number), random.Random(number)
+        addresses = [
+            message.address for origin, _ in queue.footprints() for message in queue.inspect.peek(origin, limit=200)
+        ]
+        for address in dice.sample(addresses, min(len(addresses), 4)):
+            explanation = queue.inspect.explain_message(address, ahead=6)
+            assert (
+                explanation.sentence.endswith(".")
+                and "\n" not in explanation.sentence
+                and ". " not in explanation.sentence
+            )
+            assert explanation.reason in REASONS_WITHOUT_REMEDY or explanation.remedies, explanation
+            for remedy in explanation.remedies:
+                match = re.fullmatch(
                     r"(?:with a|in the) (limit|share|order) (?:of )?(\S+), it runs in block (\d+) from now", remedy
                 )
-                if said is None:
+                if match is None:
                     continue
-                what, value, block = said.groups()
-                tried[what] += 1
-                blocks = queue.inspect.forecast(6, **condition(what, value, address.origin))
-                assert next(one.number for one in blocks if one.verdict(address) == "processed") == int(block)
-                assert told.block is None or int(block) < told.block
+                kind, value, block = match.groups()
+                tried[kind] += 1
+                blocks = queue.inspect.forecast(6, **condition(kind, value, address.origin))
+                assert next(
+                    block_forecast.number for block_forecast in blocks if block_forecast.verdict(address) == "processed"
+                ) == int(block)
+                assert explanation.block is None or int(block) < explanation.block
     assert tried["limit"] and (tried["share"] or order == "rotation")
 
 
-def test_a_limit_that_cannot_be_doubled(make_queue: Maker) -> None:
+def test_remedy_does_not_exceed_the_largest_limit(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", service_weight=Weight(LARGEST, 10))
     queue.enqueue_messages("acme", [b"x" * 9] * 3)
-    told = queue.inspect.explain_message(Address("acme", 0, 2))
-    assert told.block == 3 and told.remedies[0].startswith(f"with a limit of {Weight(LARGEST, 20)}")
+    explanation = queue.inspect.explain_message(Address("acme", 0, 2))
+    assert explanation.block == 3 and explanation.remedies[0].startswith(f"with a limit of {Weight(LARGEST, 20)}")
 
 
-def test_shares_change_who_gets_what(make_queue: Maker) -> None:
+def test_dry_run_divides_a_block_by_shares(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(32, 1 << 20), rounds_per_block=32)
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 100)
-    assert [queue.inspect.dry_run().queue(one).messages for one in ("acme", "globex")] == [16, 16]
-    assert [queue.inspect.dry_run(shares={"acme": 3}).queue(one).messages for one in ("acme", "globex")] == [24, 8]
+    assert [queue.inspect.dry_run().queue(origin).messages for origin in ("acme", "globex")] == [16, 16]
+    assert [queue.inspect.dry_run(shares={"acme": 3}).queue(origin).messages for origin in ("acme", "globex")] == [
+        24,
+        8,
+    ]
     assert queue.inspect.dry_run(Weight(10, 1 << 20)).messages == 10
     assert queue.inspect.dry_run(order="rotation").origins == ["acme"]
-    assert [one.messages for one in queue.inspect.forecast(order="rotation")] == [32, 32, 32, 32, 32, 32, 8]
+    assert [block.messages for block in queue.inspect.forecast(order="rotation")] == [32, 32, 32, 32, 32, 32, 8]
     assert queue.inspect.dry_run().verdict(Address("acme", 0, 0)) == "processed"
     assert queue.inspect.dry_run().verdict(Address("acme", 0, 99)) is None
 
 
-def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
+def test_unforeseeable_requests_are_rejected(make_queue: Maker) -> None:
     queue = make_queue(order="shuffle")
     queue.enqueue_message("acme", b"x")
     with pytest.raises(InvalidInput, match="seed"):
@@ -307,8 +327,8 @@ def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
     with pytest.raises(InvalidInput, match="64 bytes"):
         queue.inspect.dry_run(seed=b"x" * 65)
     assert queue.inspect.dry_run(seed=SEED).messages == queue.inspect.dry_run(order="rotation").messages == 1
-    told = queue.inspect.explain("acme")
-    assert (told.reason, told.block) == ("chance", None) and "shuffles" in told.sentence
+    explanation = queue.inspect.explain("acme")
+    assert (explanation.reason, explanation.block) == ("chance", None) and "shuffles" in explanation.sentence
     assert queue.inspect.explain("acme", seed=SEED).block == 1
     for wrong, match in (
         ({"shares": {"acme": 0}}, "share"),
@@ -323,38 +343,38 @@ def test_what_cannot_be_foreseen_is_said(make_queue: Maker) -> None:
         assert free.inspect.forecast(limit=Weight(1, 1)) == []
 
 
-# Every reason why something waits.
+# Each reason why a message waits.
 
 
 @pytest.fixture
 def small(make_queue: Maker) -> MessageQueue:
-    """A ring whose blocks take ten messages."""
+    """Return a ring whose blocks take ten messages."""
     return make_queue(
         order="rotation", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
     )
 
 
-def why(queue: MessageQueue, address: str) -> tuple[str, int | None]:
+def reason_and_block(queue: MessageQueue, address: str) -> tuple[str, int | None]:
     with untouched(queue):
-        told = queue.inspect.explain_message(Address.parse(address))
-    assert told.address == Address.parse(address) and told.sentence.endswith(".")
-    return told.reason, told.block
+        explanation = queue.inspect.explain_message(Address.parse(address))
+    assert explanation.address == Address.parse(address) and explanation.sentence.endswith(".")
+    return explanation.reason, explanation.block
 
 
-def test_its_turn_comes(small: MessageQueue) -> None:
+def test_explain_reports_turn_and_position(small: MessageQueue) -> None:
     for origin in ("acme", "globex"):
         small.enqueue_messages(origin, [b"x"] * 12)
-    assert why(small, "acme:0:0") == ("next", 1)
-    assert why(small, "acme:0:9") == ("next", 1)
-    assert why(small, "acme:0:10") == ("behind", 3)
-    assert why(small, "globex:0:0") == ("turn", 2)
-    told = small.inspect.explain("globex")
-    assert (told.address, told.reason, told.block) == (Address("globex", 0, 0), "turn", 2)
-    assert told.sentence == (
+    assert reason_and_block(small, "acme:0:0") == ("next", 1)
+    assert reason_and_block(small, "acme:0:9") == ("next", 1)
+    assert reason_and_block(small, "acme:0:10") == ("behind", 3)
+    assert reason_and_block(small, "globex:0:0") == ("turn", 2)
+    explanation = small.inspect.explain("globex")
+    assert (explanation.address, explanation.reason, explanation.block) == (Address("globex", 0, 0), "turn", 2)
+    assert explanation.sentence == (
         "the first message of globex, globex:0:0, runs in block 2 from now: "
         "the blocks before are full when its turn would come."
     )
-    assert told.remedies == [
+    assert explanation.remedies == [
         "with a limit of 20/2,097,152, it runs in block 1 from now",
         "in the order deficit, it runs in block 1 from now",
     ]
@@ -362,7 +382,7 @@ def test_its_turn_comes(small: MessageQueue) -> None:
     assert "not tried in the next 1 blocks" in small.inspect.explain("globex", ahead=1).sentence
 
 
-def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
+def test_explain_suggests_a_larger_share(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(40, 1 << 20), rounds_per_block=40,
                        weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
     for origin in ("acme", "globex"):
@@ -373,52 +393,55 @@ def test_a_share_would_bring_it_forward(make_queue: Maker) -> None:
     ]
 
 
-def test_a_most_would_bring_it_forward(make_queue: Maker) -> None:
+def test_explain_suggests_a_larger_most(make_queue: Maker) -> None:
     queue = make_queue(
         order="deficit", service_weight=Weight(40, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
     )
     queue.admin.set_origin("acme", most=Weight(2, 100))
     queue.enqueue_messages("acme", [b"x"] * 8)
-    told = queue.inspect.explain_message(Address("acme", 0, 7))
-    assert (told.block, list(told.remedies)) == (4, ["with a most of 4/200 for acme, it runs in block 2 from now"])
+    explanation = queue.inspect.explain_message(Address("acme", 0, 7))
+    assert (explanation.block, list(explanation.remedies)) == (
+        4,
+        ["with a most of 4/200 for acme, it runs in block 2 from now"],
+    )
     queue.admin.set_origin("acme", most=Weight(4, 200))
     assert queue.inspect.explain_message(Address("acme", 0, 7)).block == 2
 
 
-def test_it_weighs_more_than_is_left(make_queue: Maker) -> None:
+def test_explain_reports_a_full_block(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20), rounds_per_block=1,
                        weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)))  # fmt: skip
     queue.enqueue_messages("acme", [b"x"] * 5)
     queue.enqueue_message("globex", b"y", weight=Weight(8, 0))
-    assert why(queue, "globex:0:0") == ("limit", 2)
+    assert reason_and_block(queue, "globex:0:0") == ("limit", 2)
 
 
-def test_it_is_too_heavy(small: MessageQueue) -> None:
+def test_explain_reports_an_overweight_message(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", weight=Weight(11, 0))
-    assert why(small, "acme:0:0") == ("overweight", 1)
+    assert reason_and_block(small, "acme:0:0") == ("overweight", 1)
     assert "weighs 11/0, more than the 10/1,048,576" in small.inspect.explain("acme").sentence
     (remedy,) = small.inspect.explain("acme").remedies
     assert remedy.endswith("--service-weight 11/1048576")
     block = small.blocks.plan()
-    assert why(small, "acme:0:0") == ("in flight", None)
-    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert told.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11/0" in told
-    do(small, block)
-    assert why(small, "acme:0:0") == ("set aside", None)
+    assert reason_and_block(small, "acme:0:0") == ("in flight", None)
+    sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
+    assert sentence.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11/0" in sentence
+    complete_block(small, block)
+    assert reason_and_block(small, "acme:0:0") == ("set aside", None)
     assert small.inspect.explain("acme").reason == "set aside"
     assert "set-aside requeue acme:0:0" in small.inspect.explain_message(Address("acme", 0, 0)).remedies[1]
-    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert "weighs 11/0" in told and told.endswith("; it waits for a person.") and ". " not in told
+    sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
+    assert "weighs 11/0" in sentence and sentence.endswith("; it waits for a person.") and ". " not in sentence
     small.admin.change_ring(service_weight=Weight(11, 1 << 20))
     small.set_aside.requeue_all("raised")
-    told = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert told == "acme:0:0 is gone: Rejudged; it goes on at acme:1:0."
+    sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
+    assert sentence == "acme:0:0 is gone: Rejudged; it goes on at acme:1:0."
     small.leases.transfer(small.leases.view("acme").try_next(), to="globex")
     assert small.inspect.explain_message(Address("acme", 1, 0)).sentence.startswith("acme:1:0 is gone: Transferred")
 
 
 @pytest.mark.parametrize("where", [None, "blobs"])
-def test_its_payload_is_gone(make_queue: Maker, tmp_path: Path, where: str | None) -> None:
+def test_explain_reports_a_missing_payload(make_queue: Maker, tmp_path: Path, where: str | None) -> None:
     queue = make_queue(blob_path=str(tmp_path / where) if where else None)
     queue.payloads.enqueue("acme", b"x" * 100_000)
     name = queue.payloads.list()[0].hash.hex()
@@ -434,7 +457,7 @@ def test_its_payload_is_gone(make_queue: Maker, tmp_path: Path, where: str | Non
     assert queue.service_queues(lambda delivery: delivery.open_blob().read(1)).failed == 1
 
 
-def test_other_ways_to_be_set_aside(make_queue: Maker) -> None:
+def test_explain_reports_why_a_message_is_set_aside(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=1)
     queue.enqueue_message("acme", b"x")
     queue.blocks.settle(queue.blocks.plan())
@@ -443,93 +466,95 @@ def test_other_ways_to_be_set_aside(make_queue: Maker) -> None:
     queue.sweep_queue("globex")
     assert "swept" in queue.inspect.explain_message(Address("globex", 0, 0)).sentence
     block = queue.blocks.plan_overweight(Address("acme", 0, 0), Weight(50, 50))
-    assert why(queue, "acme:0:0") == ("in flight", None)
+    assert reason_and_block(queue, "acme:0:0") == ("in flight", None)
     assert "by hand" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
     queue.blocks.release(block)
 
 
-def test_nobody_wants_it(small: MessageQueue) -> None:
+def test_explain_reports_an_expired_message(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", expires=0)
-    assert why(small, "acme:0:0") == ("expired", 1)
+    assert reason_and_block(small, "acme:0:0") == ("expired", 1)
 
 
-def test_it_is_paused(small: MessageQueue) -> None:
+def test_explain_reports_a_pause(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x")
     small.admin.pause("acme", "holidays", until=3600)
-    assert why(small, "acme:0:0") == ("paused", None)
+    assert reason_and_block(small, "acme:0:0") == ("paused", None)
     assert small.inspect.explain("acme").reason == "paused"
     assert "by tester: holidays" in small.inspect.explain("acme").sentence
     assert small.inspect.explain("acme").remedies == ["airflow-mq queue resume acme"]
 
 
-def test_it_is_in_flight(small: MessageQueue) -> None:
+def test_explain_reports_messages_in_flight(small: MessageQueue) -> None:
     small.enqueue_messages("acme", [b"x"] * 12)
     block = small.blocks.plan()
-    assert why(small, "acme:0:9") == ("in flight", None)
-    assert why(small, "acme:0:10") == ("in flight", None)
-    told = small.inspect.explain("acme")
-    assert (told.address, told.reason) == (Address("acme", 0, 10), "in flight")
-    assert f"block {block.id}, which lives until" in told.sentence
+    assert reason_and_block(small, "acme:0:9") == ("in flight", None)
+    assert reason_and_block(small, "acme:0:10") == ("in flight", None)
+    explanation = small.inspect.explain("acme")
+    assert (explanation.address, explanation.reason) == (Address("acme", 0, 10), "in flight")
+    assert f"block {block.id}, which lives until" in explanation.sentence
     small.blocks.report(block, [batch.answer() for batch in block.batches()])
-    assert why(small, "acme:0:9") == ("reported", None)
+    assert reason_and_block(small, "acme:0:9") == ("reported", None)
     small.admin.set_origin("acme", ordered=False)
-    assert why(small, "acme:0:10") == ("next", 1)
+    assert reason_and_block(small, "acme:0:10") == ("next", 1)
     small.blocks.settle(block)
-    assert why(small, "acme:0:9") == ("gone", None)
+    assert reason_and_block(small, "acme:0:9") == ("gone", None)
     assert (
         small.inspect.explain_message(Address("acme", 0, 9)).sentence
         == f"acme:0:9 is gone: Processed in block {block.id}."
     )
-    do(small, small.blocks.plan())
+    complete_block(small, small.blocks.plan())
     assert small.inspect.explain("acme").reason == "empty"
     assert small.inspect.explain_message(Address("acme", 0, 9)).reason == "gone"
 
 
-def test_all_of_it_is_in_flight(small: MessageQueue) -> None:
+def test_explain_reports_a_queue_in_flight(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x")
     small.blocks.plan()
-    told = small.inspect.explain("acme")
-    assert (told.address, told.reason) == (None, "in flight")
+    explanation = small.inspect.explain("acme")
+    assert (explanation.address, explanation.reason) == (None, "in flight")
 
 
-def test_it_tries_again_later(make_queue: Maker) -> None:
+def test_explain_reports_backoff(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", backoff=3600.0)
     queue.enqueue_message("acme", b"x")
     queue.blocks.settle(queue.blocks.plan())
-    assert why(queue, "acme:0:0") == ("backoff", None)
+    assert reason_and_block(queue, "acme:0:0") == ("backoff", None)
     assert queue.inspect.explain("acme").reason == "backoff"
 
 
-def test_it_is_not_due(small: MessageQueue) -> None:
+def test_explain_reports_a_delayed_message(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", not_before=3600)
-    told = small.inspect.explain("acme")
-    assert (told.reason, told.block) == ("not due", None) and told.sentence.startswith("1 message of acme is not due")
-    assert why(small, "acme:0:0") == ("nowhere", None)
+    explanation = small.inspect.explain("acme")
+    assert (explanation.reason, explanation.block) == ("not due", None) and explanation.sentence.startswith(
+        "1 message of acme is not due"
+    )
+    assert reason_and_block(small, "acme:0:0") == ("nowhere", None)
     assert "not due yet" in small.inspect.explain_message(Address("acme", 0, 0)).sentence
     small.enqueue_message("globex", b"x", not_before=0)
-    assert why(small, "globex:0:0") == ("next", 1)
+    assert reason_and_block(small, "globex:0:0") == ("next", 1)
 
 
-def test_it_is_not_there(small: MessageQueue) -> None:
+def test_explain_reports_unknown_messages(small: MessageQueue) -> None:
     assert small.inspect.explain("acme").reason == "empty"
-    assert why(small, "acme:0:0") == ("nowhere", None)
+    assert reason_and_block(small, "acme:0:0") == ("nowhere", None)
     small.enqueue_message("acme", b"x")
-    assert why(small, "acme:0:1") == ("nowhere", None)
-    assert why(small, "acme:7:0") == ("nowhere", None)
+    assert reason_and_block(small, "acme:0:1") == ("nowhere", None)
+    assert reason_and_block(small, "acme:7:0") == ("nowhere", None)
 
 
-def test_what_a_processor_finds_out_counts(small: MessageQueue) -> None:
+def test_explain_uses_reported_weights(small: MessageQueue) -> None:
     small.enqueue_messages("acme", [b"x", b"y"])
     block = small.blocks.plan()
     small.blocks.report(block, [batch.answer(Overweight(Weight(10, 0))) for batch in block.batches()])
     small.blocks.settle(block)
-    assert why(small, "acme:0:0") == ("next", 1)
-    assert why(small, "acme:0:1") == ("behind", 2)
+    assert reason_and_block(small, "acme:0:0") == ("next", 1)
+    assert reason_and_block(small, "acme:0:1") == ("behind", 2)
 
 
 @pytest.mark.parametrize("high", ["in flight", "set aside"])
-def test_a_high_message_that_does_not_wait_hides_no_regular_one(small: MessageQueue, high: str) -> None:
-    """Asked for an origin, the answer is about what waits of it, whatever its priority."""
+def test_explain_of_an_origin_prefers_waiting_messages(small: MessageQueue, high: str) -> None:
+    """The explanation of an origin covers its waiting messages of both priorities."""
     small.admin.set_origin("acme", ordered=False)
     small.enqueue_message("acme", b"now", priority="high")
     if high == "in flight":
@@ -538,6 +563,6 @@ def test_a_high_message_that_does_not_wait_hides_no_regular_one(small: MessageQu
         small.sweep_queue("acme")
     assert (small.inspect.explain("acme").reason, small.inspect.explain("acme").address) == (high, None)
     small.enqueue_message("acme", b"some time")
-    told = small.inspect.explain("acme")
-    assert (told.address, told.block) == (Address("acme", 0, 0), 1)
+    explanation = small.inspect.explain("acme")
+    assert (explanation.address, explanation.block) == (Address("acme", 0, 0), 1)
     assert small.inspect.explain("acme", priority="high").reason == high

@@ -1,4 +1,4 @@
-"""Glances against what is exact: footprints, the ring, events, and what lies in pages."""
+"""Bounded summaries compared with exact reads: footprints, ring order, events and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_mq.store import parse, upgrade
 
 @pytest.fixture
 def busy(store_uri: str) -> Iterator[MessageQueue]:
-    """A ring in which everything goes on at once."""
+    """Yield a ring with messages in every state."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         first.admin.create_ring("busy", RingConfig(service_weight=Weight(500, 2_000), high=True, heap_size=512))
@@ -36,45 +36,51 @@ def busy(store_uri: str) -> Iterator[MessageQueue]:
     queue.close()
 
 
-def test_a_glance_tells_what_footprints_tell(busy: MessageQueue) -> None:
+def test_queue_summaries_equal_footprints(busy: MessageQueue) -> None:
     seen: dict[str, tuple[int, int]] = {}
-    for one in busy.inspect.queues(limit=1_000):
-        count, size = seen.get(one.origin, (0, 0))
-        seen[one.origin] = (count + one.messages, size + one.size)
-        assert not one.more and one.ready + one.in_flight + one.set_aside == one.messages
-        assert one.oldest is not None or one.messages == one.set_aside
-    assert seen == {origin: (its.count, its.size) for origin, its in busy.footprints(limit=1_000) if its.count}
-    assert sum(one.set_aside for one in busy.inspect.queues(limit=1_000)) == busy.set_aside.count() > 0
+    for summary in busy.inspect.queues(limit=1_000):
+        count, size = seen.get(summary.origin, (0, 0))
+        seen[summary.origin] = (count + summary.messages, size + summary.size)
+        assert not summary.more and summary.ready + summary.in_flight + summary.set_aside == summary.messages
+        assert summary.oldest is not None or summary.messages == summary.set_aside
+    assert seen == {
+        origin: (footprint.count, footprint.size)
+        for origin, footprint in busy.footprints(limit=1_000)
+        if footprint.count
+    }
+    assert sum(summary.set_aside for summary in busy.inspect.queues(limit=1_000)) == busy.set_aside.count() > 0
     assert busy.inspect.ring().in_flight == busy.blocks.list("planned")[0].messages
 
 
-def test_a_glance_is_the_ring_from_its_head_on(busy: MessageQueue) -> None:
+def test_ring_summary_starts_at_the_head(busy: MessageQueue) -> None:
     order = [("high", origin) for origin in busy.inspect.ring_order(100, "high")]
     order += [("regular", origin) for origin in busy.inspect.ring_order(100)]
-    assert [(one.priority, one.origin) for one in busy.inspect.ring(100).queues] == order
-    assert [(one.priority, one.origin) for one in busy.inspect.ring(5).queues] == order[:5]
+    assert [(summary.priority, summary.origin) for summary in busy.inspect.ring(100).queues] == order
+    assert [(summary.priority, summary.origin) for summary in busy.inspect.ring(5).queues] == order[:5]
     assert busy.inspect.queues(among=[(origin, priority) for priority, origin in order[:3]]) == list(
         busy.inspect.ring(3).queues
     )
 
 
-def test_a_survey_counts_everything_once(busy: MessageQueue) -> None:
+def test_survey_counts_each_message_once(busy: MessageQueue) -> None:
     survey = busy.inspect.survey()
-    glances = busy.inspect.queues(limit=1_000)
+    summaries = busy.inspect.queues(limit=1_000)
     assert survey.done and not survey.cut_short
-    assert survey.messages == sum(one.messages for one in glances) == len(busy)
-    assert survey.size == sum(one.size for one in glances)
-    assert sorted(depth.messages for depth in survey.depths.values()) == sorted(one.messages for one in glances)
+    assert survey.messages == sum(summary.messages for summary in summaries) == len(busy)
+    assert survey.size == sum(summary.size for summary in summaries)
+    assert sorted(depth.messages for depth in survey.depths.values()) == sorted(
+        summary.messages for summary in summaries
+    )
 
 
-def test_a_survey_is_the_same_while_nothing_changes(busy: MessageQueue) -> None:
+def test_ring_version_changes_only_with_the_ring(busy: MessageQueue) -> None:
     before = busy.inspect.ring_version()
     assert busy.inspect.ring_version() == before
     busy.enqueue_message("o01", b"x")
     assert busy.inspect.ring_version() != before
 
 
-def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_of_a_long_queue_is_bounded_and_marked(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(parse(store_uri))
     monkeypatch.setattr(glancing, "MOST_MAILS", 10)
     with MessageQueue(store_uri) as queue:
@@ -86,13 +92,13 @@ def test_much_is_counted_up_to_a_bound_and_said_to_be_more(store_uri: str, monke
         assert queue.inspect.survey().messages == 16
 
 
-def test_events_backwards_are_events(busy: MessageQueue) -> None:
+def test_latest_events_are_events_in_reverse(busy: MessageQueue) -> None:
     known = list(busy.inspect.events())[::-1]
     for limit in (7, 1_000_000):
         seen, before = [], None
         while True:
-            found, before = busy.inspect.latest_events(before, limit)
-            seen += found
+            events, before = busy.inspect.latest_events(before, limit)
+            seen += events
             if before is None:
                 break
         assert seen == known
@@ -102,38 +108,40 @@ def test_events_backwards_are_events(busy: MessageQueue) -> None:
     assert heavy == [event for event in known if event.name == "OverweightEnqueued"] != []
 
 
-def test_blocks_are_told_with_their_pages_of_the_ledger(busy: MessageQueue) -> None:
+def test_block_summaries_include_their_ledger_entries(busy: MessageQueue) -> None:
     blocks = busy.blocks.list(entries=True)
-    assert [one.state for one in blocks] == ["planned", *["settled"] * 4]
-    assert [one.id for one in busy.blocks.list(limit=2, before=blocks[2].id)] == [one.id for one in blocks[3:5]]
-    for one in blocks:
-        (page,) = busy.inspect.ledger(block=one.id)
-        assert list(one.entries) == page.entries
-        assert one.used is None or not one.used.exceeds(one.limit)
-        assert not one.predicted.exceeds(one.limit)
-    assert all(one.result["processed"] == one.messages for one in blocks[1:-1])
+    assert [block.state for block in blocks] == ["planned", *["settled"] * 4]
+    assert [block.id for block in busy.blocks.list(limit=2, before=blocks[2].id)] == [block.id for block in blocks[3:5]]
+    for block in blocks:
+        (page,) = busy.inspect.ledger(block=block.id)
+        assert list(block.entries) == page.entries
+        assert block.used is None or not block.used.exceeds(block.limit)
+        assert not block.predicted.exceeds(block.limit)
+    assert all(block.result["processed"] == block.messages for block in blocks[1:-1])
 
 
-def test_pages_are_told_without_being_cut(busy: MessageQueue) -> None:
+def test_page_summaries_are_complete(busy: MessageQueue) -> None:
     pages = busy.inspect.pages("o05")
-    assert [one.page for one in pages] == sorted(one.page for one in pages)
-    assert sum(one.kept for one in pages) == len(busy.set_aside.list("o05"))
-    assert [one.state for one in pages].count("head") <= 1
+    assert [page.page for page in pages] == sorted(page.page for page in pages)
+    assert sum(page.kept for page in pages) == len(busy.set_aside.list("o05"))
+    assert [page.state for page in pages].count("head") <= 1
 
 
-def test_shares_are_those_of_the_ledger(busy: MessageQueue) -> None:
-    latest, found = busy.inspect.shares()
+def test_shares_equal_the_ledger(busy: MessageQueue) -> None:
+    latest, shares = busy.inspect.shares()
     assert latest == busy.blocks.list()[0].id == busy.inspect.latest_ledger_block()
-    assert sum(one.messages for one in found.values()) == sum(one.messages for one in busy.blocks.list())
+    assert sum(entry.messages for entry in shares.values()) == sum(block.messages for block in busy.blocks.list())
 
 
-def test_few_are_looked_at_for_fairness_where_that_is_asked(busy: MessageQueue) -> None:
+def test_fairness_reads_at_most_the_requested_origins(busy: MessageQueue) -> None:
     everything = busy.inspect.fairness()
     assert busy.inspect.fairness(most=1_000) == everything
-    assert {one.origin for one in busy.inspect.fairness(most=0).origins} <= {one.origin for one in everything.origins}
+    assert {entry.origin for entry in busy.inspect.fairness(most=0).origins} <= {
+        entry.origin for entry in everything.origins
+    }
 
 
-def test_many_news_are_told(store_uri: str) -> None:
+def test_many_newcomers_are_detected(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_messages((f"q{number}", b"x") for number in range(30))

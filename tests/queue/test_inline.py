@@ -1,4 +1,4 @@
-"""A message that is executed at once, or stays queued as if nobody had tried."""
+"""Inline execution: a message is executed while it is enqueued, or stays queued untried."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def executing(queue: MessageQueue, answer: Any = None) -> tuple[Inline, list[byt
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_it_is_enqueued_and_settled_in_the_usual_way(queue: MessageQueue, order: str) -> None:
+def test_inline_message_is_recorded_like_a_serviced_one(queue: MessageQueue, order: str) -> None:
     queue.admin.change_ring(order=order)
     inline, seen = executing(queue)
     for number in range(3):
@@ -52,17 +52,17 @@ def test_it_is_enqueued_and_settled_in_the_usual_way(queue: MessageQueue, order:
 
 
 @pytest.mark.parametrize("answer", [Yield(), Overweight(Weight(1 << 60, 1)), Overweight(Weight(11, 1)), OSError("no")])
-def test_what_is_not_done_stays_as_if_never_tried(queue: MessageQueue, answer: Any) -> None:
+def test_message_not_done_inline_stays_untried(queue: MessageQueue, answer: Any) -> None:
     queue.admin.change_ring(max_attempts=1, backoff=100.0)
     inline, seen = executing(queue, answer)
     assert queue.enqueue_message("a", b"x", inline=inline).executed == 0
-    (left,) = queue.inspect.peek("a")
-    assert seen == [b"x"] and (left.state, left.attempts) == ("waiting", 0)
+    (message,) = queue.inspect.peek("a")
+    assert seen == [b"x"] and (message.state, message.attempts) == ("waiting", 0)
     assert list(queue.inspect.events()) == [] and queue.inspect.ledger() == []
-    assert queue.blocks.plan().messages == 1, "nobody waits for a backoff, and nobody holds the ring"
+    assert queue.blocks.plan().messages == 1, "neither backoff nor a lease delays the message"
 
 
-def test_it_overtakes_nothing(queue: MessageQueue) -> None:
+def test_inline_message_does_not_overtake_others(queue: MessageQueue) -> None:
     inline, seen = executing(queue)
     queue.enqueue_message("a", b"first")
     assert queue.enqueue_message("a", b"second", inline=inline).executed == 0
@@ -78,7 +78,7 @@ def test_it_overtakes_nothing(queue: MessageQueue) -> None:
     assert seen == []
 
 
-def test_what_is_too_heavy_or_not_due_stays(queue: MessageQueue) -> None:
+def test_heavy_delayed_or_repeated_message_is_not_executed(queue: MessageQueue) -> None:
     inline, seen = executing(queue)
     assert queue.enqueue_message("a", b"x" * 1_001, inline=inline).executed == 0
     queue.service_queues(lambda delivery: None)
@@ -86,16 +86,16 @@ def test_what_is_too_heavy_or_not_due_stays(queue: MessageQueue) -> None:
     queue.service_queues(lambda delivery: None)
     assert queue.enqueue_message("a", b"x", not_before=60.0, inline=inline).executed == 0
     assert queue.enqueue_message("a", b"y", key="k", inline=inline).executed == 1
-    assert queue.enqueue_message("a", b"y", key="k", inline=inline).executed == 0, "it was done before"
+    assert queue.enqueue_message("a", b"y", key="k", inline=inline).executed == 0, "the key was already used"
     assert seen == [b"y"]
 
 
-def test_a_busy_ring_is_no_reason_to_wait(queue: MessageQueue, store_uri: str) -> None:
+def test_inline_does_not_wait_for_a_busy_ring(queue: MessageQueue, store_uri: str) -> None:
     inline, seen = executing(queue)
 
     def process(delivery: Any) -> None:
         with MessageQueue(store_uri) as other:
-            # Nested, and in another's hands.
+            # The ring is busy in this process.
             assert other.enqueue_message("b", b"nested", inline=inline).executed == 0
 
     queue.enqueue_message("a", b"x")
@@ -103,14 +103,14 @@ def test_a_busy_ring_is_no_reason_to_wait(queue: MessageQueue, store_uri: str) -
     assert seen == [] and queue.footprint("b").count == 1
 
 
-def test_what_it_sends_waits_for_its_turn(queue: MessageQueue) -> None:
+def test_messages_of_an_inline_outcome_stay_queued(queue: MessageQueue) -> None:
     inline, seen = executing(queue, Done(enqueue=[("a", b"again"), ("b", b"x", "high")]))
     assert queue.enqueue_message("a", b"first", inline=inline).executed == 1
-    assert seen == [b"first"] and [one.attempts for one in queue.inspect.peek("a")] == [0]
+    assert seen == [b"first"] and [message.attempts for message in queue.inspect.peek("a")] == [0]
     assert queue.footprint("b", "high").count == 1
 
 
-def test_a_crash_leaves_it_queued(queue: MessageQueue) -> None:
+def test_crash_leaves_the_message_queued(queue: MessageQueue) -> None:
     class Killed(BaseException):
         pass
 
@@ -119,7 +119,7 @@ def test_a_crash_leaves_it_queued(queue: MessageQueue) -> None:
 
     with pytest.raises(Killed):
         queue.enqueue_message("a", b"x", inline=Inline(process, LIGHT))
-    assert [one.state for one in queue.inspect.peek("a")] == ["waiting"]
+    assert [message.state for message in queue.inspect.peek("a")] == ["waiting"]
 
     def fail(name: str) -> None:
         if name == point:
@@ -131,13 +131,13 @@ def test_a_crash_leaves_it_queued(queue: MessageQueue) -> None:
         with pytest.raises(Killed):
             queue.enqueue_message("a", point.encode(), inline=Inline(lambda delivery: None, LIGHT))
         queue.store.probe = None
-        assert [one.payload for one in queue.inspect.peek("a")] == [point.encode()], (
-            "it was enqueued either way, and once"
+        assert [message.payload for message in queue.inspect.peek("a")] == [point.encode()], (
+            "the message is enqueued exactly once"
         )
         assert queue.check() == []
 
 
-def test_bad_input(queue: MessageQueue) -> None:
+def test_invalid_inline_arguments_are_rejected(queue: MessageQueue) -> None:
     for processor in (batch_processor(len), "name"):
         with pytest.raises(InvalidInput, match="a callable"):
             Inline(processor, LIGHT)  # type: ignore[arg-type]

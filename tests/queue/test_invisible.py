@@ -1,4 +1,4 @@
-"""Origins that look like others: refused from senders, serviced where they are."""
+"""Origins with invisible characters: rejected from senders, serviced if stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_mq.store import parse, upgrade
 
 @pytest.fixture
 def sqlite_queue(sqlite_uri: str) -> Iterator[MessageQueue]:
-    """A queue for what does not depend on the store."""
+    """Yield a queue for tests that do not depend on the store."""
     upgrade(parse(sqlite_uri))
     with MessageQueue(sqlite_uri) as queue:
         yield queue
@@ -36,7 +36,7 @@ INVISIBLE = [
 
 
 @pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
-def test_no_sender_uses_what_nobody_sees(sqlite_queue: MessageQueue, character: str) -> None:
+def test_senders_cannot_use_invisible_characters(sqlite_queue: MessageQueue, character: str) -> None:
     queue, origin = sqlite_queue, f"ac{character}me"
     for send in (
         lambda: queue.enqueue_message(origin, b"x"),
@@ -53,19 +53,19 @@ def test_no_sender_uses_what_nobody_sees(sqlite_queue: MessageQueue, character: 
     assert character not in shown(origin) and f"{ord(character):x}" in shown(origin)
 
 
-def test_names_of_all_languages_are_visible(sqlite_queue: MessageQueue) -> None:
+def test_origins_in_all_languages_are_accepted(sqlite_queue: MessageQueue) -> None:
     for origin in ("zürich", "東京", "القاهرة", "नई दिल्ली", "Ωμέγα", "e\u0301", "😀", "a b/c:d"):
         assert sqlite_queue.enqueue_message(origin, b"x").count == 1
 
 
-def test_what_is_stored_is_serviced_and_a_setting_permits_more(queue: MessageQueue) -> None:
+def test_stored_invisible_origin_is_serviced(queue: MessageQueue) -> None:
     origin = "ac\u200bme"
     queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_messages(origin, [b"one", b"two"])
     queue.admin.change_ring(invisible_origins=False)
     with pytest.raises(InvalidOrigin, match="invisible_origins"):
         queue.enqueue_message(origin, b"three")
-    assert [one.payload for one in queue.inspect.peek(origin)] == [b"one", b"two"]
+    assert [message.payload for message in queue.inspect.peek(origin)] == [b"one", b"two"]
     queue.admin.pause(origin, "why")
     queue.admin.resume(origin)
     seen: list[bytes] = []
@@ -75,7 +75,7 @@ def test_what_is_stored_is_serviced_and_a_setting_permits_more(queue: MessageQue
         queue.admin.change_ring(invisible_origins="yes")
 
 
-def test_a_landed_file_is_refused(sqlite_queue: MessageQueue, tmp_path: Path) -> None:
+def test_landing_folder_rejects_an_invisible_origin(sqlite_queue: MessageQueue, tmp_path: Path) -> None:
     for name in ("ac\u202eme", "acme"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1").write_bytes(b"x")
@@ -84,7 +84,7 @@ def test_a_landed_file_is_refused(sqlite_queue: MessageQueue, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
-def test_no_log_line_holds_what_nobody_sees(
+def test_log_lines_escape_invisible_characters(
     sqlite_queue: MessageQueue, character: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, origin = sqlite_queue, f"ac{character}me"
@@ -96,8 +96,8 @@ def test_no_log_line_holds_what_nobody_sees(
     assert visible(origin) == shown(origin) and quoted(origin) == f"'{visible(origin)}'"
 
 
-def test_the_page_escapes_what_the_command_line_escapes() -> None:
+def test_page_escapes_the_same_characters_as_the_command_line() -> None:
     words = (Path(airflow_mq.__file__).parent / "page" / "src" / "words.ts").read_text()
     (characters,) = re.findall(r"const INVISIBLE =\n  /(\[[^]]+\])/gu;", words)
     code = r"\\u\{?([0-9a-f]+)\}?"
-    assert re.sub(code, lambda found: chr(int(found[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern
+    assert re.sub(code, lambda match: chr(int(match[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern

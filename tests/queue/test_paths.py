@@ -1,4 +1,4 @@
-"""Origins as paths: groups are paused, looked at, explained and foreseen."""
+"""Origins as paths: pausing, reading, explaining and forecasting groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from airflow_mq.core.errors import ConfigRefused, QueuePaused
 from airflow_mq.core.groups import groups_of, is_below
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
-from tests.queue.test_foreseeing import Life, ask_and_see, do, same, taken, untouched
+from tests.queue.test_foreseeing import (
+    Life,
+    assert_planned_as_foreseen,
+    check_explanations,
+    claims_of,
+    complete_block,
+    untouched,
+)
 
 UNIT = LinearWeigher(Weight(1, 1), Weight(0, 0))
 
@@ -36,63 +43,63 @@ def send(queue: MessageQueue, *origins: str, count: int = 5) -> None:
         queue.enqueue_messages(origin, [b"%d" % number for number in range(count)])
 
 
-def served(queue: MessageQueue) -> dict[str, int]:
-    """What the next block takes, which is done then."""
+def run_block(queue: MessageQueue) -> dict[str, int]:
+    """Run the next block and return its message counts."""
     block = queue.blocks.plan()
-    do(queue, block)
+    complete_block(queue, block)
     return dict(Counter({claim.origin: claim.messages for claim in block.claims if claim.messages}))
 
 
 # Pausing.
 
 
-def test_a_paused_group_is_passed_by_with_all_below_it(queue: MessageQueue) -> None:
+def test_paused_group_is_skipped_with_all_below_it(queue: MessageQueue) -> None:
     send(queue, "acme", "acme/orders", "acme/orders/eu", "acmes", "birch", count=2)
     queue.admin.pause("acme", "no", below=True)
-    assert served(queue) == {"acmes": 2, "birch": 2}
-    # Those who come later, too; sending goes on.
+    assert run_block(queue) == {"acmes": 2, "birch": 2}
+    # Origins that are added later are skipped, too; sending continues.
     send(queue, "acme/mail", "acme/orders", count=1)
-    assert served(queue) == {}
+    assert run_block(queue) == {}
     assert queue.inspect.pulse().ready == ()
     assert queue.footprint("acme", below=True).count == 8
     (paused,) = queue.admin.paused()
     assert (paused.origin, paused.below) == ("acme", True)
     assert not queue.admin.resume("acme/orders")
     assert queue.admin.resume("acme")
-    assert set(served(queue)) == {"acme", "acme/orders", "acme/orders/eu", "acme/mail"}
+    assert set(run_block(queue)) == {"acme", "acme/orders", "acme/orders/eu", "acme/mail"}
 
 
-def test_a_group_within_a_group(queue: MessageQueue) -> None:
+def test_nested_group_is_paused_separately(queue: MessageQueue) -> None:
     send(queue, "acme/orders/eu", "acme/orders/us", "acme/mail", count=1)
     queue.admin.pause("acme/orders", below=True)
-    assert served(queue) == {"acme/mail": 1}
+    assert run_block(queue) == {"acme/mail": 1}
     queue.admin.resume("acme/orders")
-    queue.admin.pause("acme/orders")  # the queue of that name alone, which is empty
-    assert served(queue) == {"acme/orders/eu": 1, "acme/orders/us": 1}
+    queue.admin.pause("acme/orders")  # pauses only the queue of that name, which is empty
+    assert run_block(queue) == {"acme/orders/eu": 1, "acme/orders/us": 1}
 
 
-def test_a_pause_of_a_group_ends_at_its_time(queue: MessageQueue) -> None:
+def test_pause_of_a_group_ends_at_its_time(queue: MessageQueue) -> None:
     send(queue, "acme/orders", count=1)
     queue.admin.pause("acme", until=0, below=True)
-    assert served(queue) == {"acme/orders": 1}
+    assert run_block(queue) == {"acme/orders": 1}
 
 
-def test_a_block_in_flight_is_not_stopped_by_a_pause_of_its_group(queue: MessageQueue) -> None:
+def test_pause_of_a_group_does_not_stop_a_block_in_flight(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=8)
     block = queue.blocks.plan()
     queue.admin.pause("acme", below=True)
     assert queue.blocks.plan().messages == 0, "birch is in flight, and all of acme is paused"
     held = sum(claim.messages for claim in block.claims)
-    do(queue, block)
+    complete_block(queue, block)
     assert queue.footprint("acme", below=True).count + queue.footprint("birch").count == 24 - held
-    assert set(served(queue)) == {"birch"}
+    assert set(run_block(queue)) == {"birch"}
     queue.admin.resume("acme")
-    assert {"acme/a", "acme/b"} <= set(served(queue))
+    assert {"acme/a", "acme/b"} <= set(run_block(queue))
 
 
-def test_what_is_set_aside_in_a_paused_group_is_not_executed(queue: MessageQueue) -> None:
+def test_set_aside_messages_of_a_paused_group_cannot_be_executed(queue: MessageQueue) -> None:
     queue.enqueue_message("acme/a", b"heavy", weight=Weight(50, 50))
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     queue.admin.pause("acme", below=True)
     with pytest.raises(QueuePaused):
         queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
@@ -100,7 +107,7 @@ def test_what_is_set_aside_in_a_paused_group_is_not_executed(queue: MessageQueue
     queue.execute_overweight(Address("acme/a", 0, 0), lambda delivery: None, Weight(99, 99))
 
 
-def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) -> None:
+def test_groups_require_paths(make_queue: Maker, queue: MessageQueue) -> None:
     plain = make_queue("plain")
     with pytest.raises(ConfigRefused, match="no groups to pause"):
         plain.admin.pause("acme", below=True)
@@ -111,10 +118,10 @@ def test_groups_are_of_rings_with_paths(make_queue: Maker, queue: MessageQueue) 
     assert not queue.admin.change_ring(paths=False).paths
 
 
-# Looking.
+# Reading.
 
 
-def test_the_footprint_of_a_group(queue: MessageQueue) -> None:
+def test_footprint_of_a_group_is_the_sum_of_its_queues(queue: MessageQueue) -> None:
     send(queue, "acme", "acme/a", "acme/b/c", "acme-not", "acme/é", count=3)
     queue.enqueue_message("acme/z", b"heavy", weight=Weight(50, 50))
     block = queue.blocks.plan()
@@ -123,67 +130,67 @@ def test_the_footprint_of_a_group(queue: MessageQueue) -> None:
     assert len(names) == 5
     single = [queue.footprint(origin) for origin in names]
     whole = queue.footprint("acme", below=True)
-    assert vars(whole) == {name: sum(getattr(one, name) for one in single) for name in vars(whole)}
+    assert vars(whole) == {name: sum(getattr(footprint, name) for footprint in single) for name in vars(whole)}
     assert queue.footprint("acme").count <= 3
     assert queue.footprint("nobody", below=True).count == 0
 
 
-def test_the_ledger_of_a_group(queue: MessageQueue) -> None:
+def test_ledger_page_sums_a_group(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=9)
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     (page,) = queue.inspect.ledger()
     assert page.below("acme") == page.below("birch") == (6, Weight(6, 6))
     assert page.below("acme/a") == (3, Weight(3, 3))
     for entry in page.entries:
-        assert entry.deficit <= 0, "with paths, nobody saves up"
+        assert entry.deficit <= 0, "with paths, origins keep no positive deficit"
         assert entry.offered > 0
 
 
-def test_why_a_group_waits(queue: MessageQueue) -> None:
+def test_explain_covers_groups(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", count=30)
     assert queue.inspect.explain("acme", below=True).block == 1
     assert queue.inspect.explain("acme").reason == "empty"
     send(queue, "birch")
-    told = queue.inspect.explain_message(Address("acme/b", 0, 20))
-    assert (told.reason, told.block) == ("behind", 4)
+    explanation = queue.inspect.explain_message(Address("acme/b", 0, 20))
+    assert (explanation.reason, explanation.block) == ("behind", 4)
     queue.admin.set_origin("birch", most=Weight(2, 2))
-    told = queue.inspect.explain_message(Address("birch", 0, 2))
-    assert (told.reason, told.block) == ("behind", 2)
-    do(queue, queue.blocks.plan())
+    explanation = queue.inspect.explain_message(Address("birch", 0, 2))
+    assert (explanation.reason, explanation.block) == ("behind", 2)
+    complete_block(queue, queue.blocks.plan())
     assert queue.inspect.explain("birch").block == 1
     queue.admin.pause("acme", "no money", below=True)
-    for asked in (queue.inspect.explain("acme", below=True), queue.inspect.explain("acme/b")):
-        assert asked.reason == "paused"
-        assert "acme, with all below it, is paused by tester: no money" in asked.sentence
-        assert tuple(asked.remedies) == ("airflow-mq queue resume acme",)
+    for explanation_of_pause in (queue.inspect.explain("acme", below=True), queue.inspect.explain("acme/b")):
+        assert explanation_of_pause.reason == "paused"
+        assert "acme, with all below it, is paused by tester: no money" in explanation_of_pause.sentence
+        assert tuple(explanation_of_pause.remedies) == ("airflow-mq queue resume acme",)
     assert queue.inspect.explain("nobody", below=True).reason == "empty"
 
 
-def test_the_share_of_a_group_can_be_tried(queue: MessageQueue) -> None:
+def test_dry_run_applies_the_share_of_a_group(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=40)
     with untouched(queue):
-        told = queue.inspect.dry_run(shares={"acme": 3})
-    assert told.queue("birch").messages == 3
-    assert told.queue("acme/a").messages + told.queue("acme/b").messages == 9
+        dry_run = queue.inspect.dry_run(shares={"acme": 3})
+    assert dry_run.queue("birch").messages == 3
+    assert dry_run.queue("acme/a").messages + dry_run.queue("acme/b").messages == 9
     queue.admin.set_origin("acme", share=3)
-    assert served(queue)["birch"] == 3
+    assert run_block(queue)["birch"] == 3
 
 
-def test_who_is_made_the_head_is_first(queue: MessageQueue) -> None:
+def test_forced_head_is_first(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=20)
     for _ in range(3):
         first, *others = queue.inspect.dry_run().origins
-        other = next(one for one in others if one != first)
+        other = next(origin for origin in others if origin != first)
         assert queue.admin.force_set_head(other)
         assert queue.inspect.dry_run().origins[0] == other
-        served(queue)
+        run_block(queue)
 
 
-# Foreseeing.
+# Forecasting.
 
 
 class Tree(Life):
-    """A ring with paths, and whatever may happen to it."""
+    """A ring with paths and a random past."""
 
     def __init__(self, queue: MessageQueue, dice: random.Random) -> None:
         self.groups = ["a", "b", "a/x", "c"]
@@ -206,7 +213,7 @@ class Tree(Life):
         return None
 
 
-def a_tree(make_queue: Maker, number: int) -> MessageQueue:
+def make_random_tree(make_queue: Maker, number: int) -> MessageQueue:
     dice = random.Random(number)
     queue = make_queue(
         f"tree-{number}", paths=True, heap_size=dice.choice([48, 4096]), rounds_per_block=dice.choice([1, 3, 8]),
@@ -218,29 +225,29 @@ def a_tree(make_queue: Maker, number: int) -> MessageQueue:
 
 
 @pytest.mark.one_postgres
-def test_a_forecast_is_the_blocks_that_then_run(make_queue: Maker) -> None:
+def test_forecast_with_paths_equals_the_next_blocks(make_queue: Maker) -> None:
     for number in range(40):
-        queue = a_tree(make_queue, number)
+        queue = make_random_tree(make_queue, number)
         with untouched(queue):
             foreseen = queue.inspect.forecast(8)
-        for one in foreseen:
+        for foreseen_block in foreseen:
             block = queue.blocks.plan()
-            same(queue, one, block)
-            do(queue, block)
+            assert_planned_as_foreseen(queue, foreseen_block, block)
+            complete_block(queue, block)
         if len(foreseen) < 8:
-            assert taken(queue.blocks.plan()) == []
+            assert claims_of(queue.blocks.plan()) == []
 
 
 @pytest.mark.one_postgres
-def test_the_block_that_is_named_is_the_block_in_which_a_message_runs(make_queue: Maker) -> None:
+def test_explain_with_paths_names_the_block_of_a_message(make_queue: Maker) -> None:
     for number in range(100, 125):
-        ask_and_see(a_tree(make_queue, number), random.Random(number))
+        check_explanations(make_random_tree(make_queue, number), random.Random(number))
 
 
 # Servicing in place.
 
 
-def test_in_place_as_in_blocks(queue: MessageQueue) -> None:
+def test_service_shares_by_groups(queue: MessageQueue) -> None:
     for number in range(20):
         send(queue, f"sybil/{number:02}", count=9)
     send(queue, "honest", count=40)
@@ -255,7 +262,7 @@ def test_in_place_as_in_blocks(queue: MessageQueue) -> None:
     assert seen == {"sybil": 30, "honest": 30}
 
 
-def test_what_a_processor_enqueues_to_another_group_is_served_in_the_same_call(queue: MessageQueue) -> None:
+def test_message_to_another_group_is_serviced_in_the_same_call(queue: MessageQueue) -> None:
     send(queue, "in/a", "in/b", count=2)
     seen: Counter[str] = Counter()
 
@@ -268,7 +275,7 @@ def test_what_a_processor_enqueues_to_another_group_is_served_in_the_same_call(q
     assert seen["out/x/y"] > 0
 
 
-def test_who_joins_in_the_middle_begins_where_the_others_are(queue: MessageQueue) -> None:
+def test_newcomer_gets_no_credit_for_earlier_blocks(queue: MessageQueue) -> None:
     send(queue, "early", count=80)
     seen: list[str] = []
 
@@ -280,8 +287,8 @@ def test_who_joins_in_the_middle_begins_where_the_others_are(queue: MessageQueue
     assert 8 <= seen[40:60].count("late") <= 12
 
 
-def test_what_goes_back_is_paid_for(queue: MessageQueue) -> None:
-    """Who fails again and again takes no more than its share, at any level."""
+def test_requeued_messages_are_charged(queue: MessageQueue) -> None:
+    """An origin that fails repeatedly takes no more than its share, at any level."""
     send(queue, "failing/1", "failing/2", "fine/1", count=60)
     for _ in range(4):
         block = queue.blocks.plan()
@@ -292,19 +299,19 @@ def test_what_goes_back_is_paid_for(queue: MessageQueue) -> None:
         queue.blocks.settle(block)
 
 
-def test_two_blocks_at_once_hold_different_queues(make_queue: Maker) -> None:
+def test_concurrent_blocks_hold_different_queues(make_queue: Maker) -> None:
     queue = make_queue(paths=True, service_weight=Weight(6, 6), weigher=UNIT)
     send(queue, "a/1", "a/2", "b/1", "b/2", count=10)
     first = queue.blocks.plan(limit=Weight(2, 2))
     second = queue.blocks.plan(limit=Weight(2, 2))
     assert set(first.origins).isdisjoint(second.origins)
     assert [{origin[0] for origin in block.origins} for block in (first, second)] == [{"a", "b"}] * 2
-    do(queue, second)
-    do(queue, first)
+    complete_block(queue, second)
+    complete_block(queue, first)
 
 
-def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: MessageQueue) -> None:
-    """A block settles while the ring is held by a service: what both charge counts."""
+def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> None:
+    """If a block settles while a service holds the ring, both charges count."""
     send(queue, "a/1", "a/2", "b/1", count=10)
     block = queue.blocks.plan(limit=Weight(1, 1))
     (origin,) = block.origins
@@ -325,19 +332,19 @@ def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: Mess
     with queue.session.snapshot() as (_, shelf):
         shelf.loader.load_branches()
         charged = {path: -branch.deficit / 2**30 for path, branch in shelf.branches.items()}
-    # Twelve of the service, one that was planned and twelve beyond it: a group has its own, and what its sibling has not.
+    # The service costs twelve, the plan one, and the overrun twelve; a group pays its share and its sibling's rest.
     assert sum(charged[path] for path in ("a/", "b/")) == pytest.approx(25 / 12, rel=0.01)
     assert charged[groups_of(origin)[0]] > 1
 
 
-# What the check knows.
+# Checks.
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "violation"),
     [
         ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "its deficit is 5 and its level"),
-        ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "nobody saves up"),
+        ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "its deficit is 7, yet with paths"),
         ("UPDATE {p}branch SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
         (
             """UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""",
@@ -349,14 +356,14 @@ def test_an_overrun_is_charged_to_the_groups_while_somebody_services(queue: Mess
         ),
     ],
 )
-def test_the_check_knows_groups(queue: MessageQueue, change: str, told: str) -> None:
+def test_check_reports_violations_of_groups(queue: MessageQueue, change: str, violation: str) -> None:
     send(queue, "a/1", "a/2", "b")
-    served(queue)
+    run_block(queue)
     before = everything(queue)["branch"]
     with queue.store.writing() as unit:
         prefix = queue.store.prefix
         unit.connection.execute(change.format(p=prefix))  # type: ignore[attr-defined]
-    assert any(told in str(one) for one in queue.check())
+    assert any(violation in str(found) for found in queue.check())
     with queue.store.writing() as unit:
         unit.connection.execute(f"DELETE FROM {prefix}branch WHERE path = 'z/'")  # type: ignore[attr-defined]
         unit.connection.execute(f"UPDATE {prefix}book SET deficit = 0")  # type: ignore[attr-defined]
@@ -368,8 +375,8 @@ def test_the_check_knows_groups(queue: MessageQueue, change: str, told: str) -> 
     assert queue.check() == []
 
 
-def test_a_plain_ring_keeps_no_groups(make_queue: Maker) -> None:
+def test_ring_without_paths_stores_no_groups(make_queue: Maker) -> None:
     plain = make_queue("plain", weigher=UNIT, service_weight=Weight(12, 12))
     send(plain, "a/1", "a/2")
-    served(plain)
+    run_block(plain)
     assert everything(plain)["branch"] == []

@@ -1,4 +1,4 @@
-"""Who may send: an address confines whoever uses it, whichever way they send."""
+"""Permits: a store address confines its senders in each way of sending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACME = "origins=" + quote("acme|acme/*")
 
 @pytest.fixture
 def confined(make_queue: Any) -> Iterator[MessageQueue]:
-    """A sender who is acme, on a store on which everybody else is too."""
+    """Yield the queue of a sender confined to acme and its paths."""
     make_queue()
     mark = "&" if "?" in make_queue.uri else "?"
     with MessageQueue(f"{make_queue.uri}{mark}{ACME}&priority=regular", "test") as queue:
@@ -28,7 +28,7 @@ def confined(make_queue: Any) -> Iterator[MessageQueue]:
         assert queue.check() == []
 
 
-def test_every_call_of_a_sender_is_confined(confined: MessageQueue) -> None:
+def test_permit_confines_each_sending_call(confined: MessageQueue) -> None:
     assert confined.enqueue_message("acme", b"1").count == 1
     assert confined.enqueue_messages("acme/orders", [b"2", Message(b"3", key="k")]).count == 2
     for send in (
@@ -44,7 +44,7 @@ def test_every_call_of_a_sender_is_confined(confined: MessageQueue) -> None:
     assert sum(footprint.count for _, footprint in confined.footprints()) == 3
 
 
-def test_nothing_urgent_is_sent(confined: MessageQueue) -> None:
+def test_permit_rejects_other_priorities(confined: MessageQueue) -> None:
     def process(delivery: Any) -> None:
         delivery.enqueue("acme", b"1", priority="high")
 
@@ -61,7 +61,7 @@ def test_nothing_urgent_is_sent(confined: MessageQueue) -> None:
 
 
 @pytest.mark.parametrize("kind", ["queue", "delivery", "done", "batch", "batch done"])
-def test_what_a_processor_enqueues_is_confined_too(confined: MessageQueue, kind: str) -> None:
+def test_permit_confines_processors(confined: MessageQueue, kind: str) -> None:
     confined.enqueue_message("acme", b"go")
 
     def process(delivery: Any) -> Any:
@@ -79,13 +79,15 @@ def test_what_a_processor_enqueues_is_confined_too(confined: MessageQueue, kind:
             return None
         return [Done(enqueue=[("birch", b"1")])] * len(batch)
 
-    took: Any = batch_processor(process_batch) if kind.startswith("batch") else process
-    assert confined.service_queues(took).processed == 0
+    processor: Any = batch_processor(process_batch) if kind.startswith("batch") else process
+    assert confined.service_queues(processor).processed == 0
     assert confined.footprint("birch").count == 0 and confined.footprint("acme").count == 1
-    assert confined.service_queues(lambda it: Done(enqueue=[("acme/x", b"1")] if it.origin == "acme" else [])).processed
+    assert confined.service_queues(
+        lambda delivery: Done(enqueue=[("acme/x", b"1")] if delivery.origin == "acme" else [])
+    ).processed
 
 
-def test_a_report_is_confined(confined: MessageQueue) -> None:
+def test_permit_confines_reports(confined: MessageQueue) -> None:
     confined.enqueue_message("acme", b"go")
     block = confined.blocks.plan()
     with pytest.raises(NotPermitted):
@@ -95,7 +97,7 @@ def test_a_report_is_confined(confined: MessageQueue) -> None:
     assert confined.footprint("acme/next").count == 1
 
 
-def test_a_job_is_told_of_the_permit(confined: MessageQueue) -> None:
+def test_permit_reaches_spark_jobs(confined: MessageQueue) -> None:
     pytest.importorskip("pyarrow")
     from airflow_mq.processors import Processor
     from airflow_mq.spark.attempts import MessageAttempts, attempts_of
@@ -105,14 +107,16 @@ def test_a_job_is_told_of_the_permit(confined: MessageQueue) -> None:
     confined.enqueue_message("acme", b"go")
     block = confined.blocks.plan()
     terms = pickle.loads(pickle.dumps(terms_of(confined, block)))  # noqa: S301 - our own
-    of = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), terms)
-    assert isinstance(of, MessageAttempts)
-    ((_, outcome),) = of.outcomes(items_of(confined.blocks.get(block.token).batches()), lambda call, items: call(items))
+    attempts = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), terms)
+    assert isinstance(attempts, MessageAttempts)
+    ((_, outcome),) = attempts.outcomes(
+        items_of(confined.blocks.get(block.token).batches()), lambda call, items: call(items)
+    )
     assert isinstance(outcome, Yield) and outcome.reason.startswith("NotPermitted: this connection may send")
     confined.blocks.release(block)
 
 
-def test_an_address_keeps_what_it_says_of_senders(tmp_path: Path) -> None:
+def test_address_keeps_its_permit(tmp_path: Path) -> None:
     for uri in (f"sqlite:///{tmp_path}/a%20b.db", "postgresql://u:p@h/d"):
         address = parse(f"{uri}?{ACME}&priority=regular")
         assert (address.origins, address.priority) == ("acme|acme/*", "regular")
@@ -123,7 +127,7 @@ def test_an_address_keeps_what_it_says_of_senders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["origins=", "origins=a||b", "origins=a&origins=b", "priority=high", "origins=%0a"])
-def test_what_no_sender_can_be_confined_to(query: str, tmp_path: Path) -> None:
+def test_invalid_permits_are_rejected(query: str, tmp_path: Path) -> None:
     for uri in (f"sqlite:///{tmp_path}/store.db", "postgresql://u:p@h/d"):
         with pytest.raises(AddressRefused):
             parse(f"{uri}?{query}")
@@ -131,7 +135,7 @@ def test_what_no_sender_can_be_confined_to(query: str, tmp_path: Path) -> None:
         Permit(origins="a" * 2_000)
 
 
-def test_a_priority_is_confined() -> None:
+def test_permit_checks_priorities() -> None:
     assert OPEN.check_priority("high") == "high"
     assert Permit(priority="regular").check_priority("regular") == "regular"
     with pytest.raises(NotPermitted, match="regular, not 'high'; leave the priority out"):

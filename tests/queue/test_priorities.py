@@ -1,4 +1,4 @@
-"""High messages before regular ones, within what is not kept; on both stores, in all orders."""
+"""Priorities: high messages precede regular ones, except for the reserve, in each order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_mq.store import parse, upgrade
 
 from .conftest import MakeQueue
 
-#: A block carries a hundred messages of one byte.
+#: Settings of a ring whose blocks carry a hundred messages of one byte.
 HUNDRED = {"service_weight": Weight(100, 100), "weigher": LinearWeigher(Weight(0, 0), Weight(1000, 1000))}
 
 
@@ -40,23 +40,23 @@ def ring(queue: MessageQueue, **settings: Any) -> MessageQueue:
 
 
 def run(queue: MessageQueue, seed: bytes | None = None) -> list[str]:
-    """Plan a block, do it and settle it; tell what it processed, in order: origin, and a ! for high."""
+    """Plan, process and settle a block; return its origins in order, with a ! for high."""
     block = queue.blocks.plan(seed=seed)
-    done = []
+    processed = []
     for batch in block.batches():
-        done += [batch.origin + "!" * (batch.priority == "high")] * len(batch)
+        processed += [batch.origin + "!" * (batch.priority == "high")] * len(batch)
         queue.blocks.report(block, [batch.answer()])
     queue.blocks.settle(block)
     assert queue.check() == []
-    return done
+    return processed
 
 
-def counts(done: list[str]) -> dict[str, int]:
-    return {name: done.count(name) for name in dict.fromkeys(done)}
+def counts(origins: list[str]) -> dict[str, int]:
+    return {name: origins.count(name) for name in dict.fromkeys(origins)}
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_high_messages_come_first_however_late_they_were_sent(queue: MessageQueue, order: str) -> None:
+def test_late_high_messages_come_first(queue: MessageQueue, order: str) -> None:
     queue = ring(queue, order=order)
     queue.enqueue_messages("a", [b"x"] * 40)
     queue.enqueue_messages("b", [b"x"] * 20)
@@ -70,35 +70,35 @@ def test_high_messages_come_first_however_late_they_were_sent(queue: MessageQueu
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kept", [0.0, 0.25, 0.9])
-def test_a_flood_of_high_leaves_regular_its_share(queue: MessageQueue, order: str, kept: float) -> None:
+def test_high_messages_leave_the_reserve_to_regular_ones(queue: MessageQueue, order: str, kept: float) -> None:
     queue = ring(queue, order=order, kept_for_regular=kept)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"x"] * 500, priority="high")
         queue.enqueue_messages(origin, [b"x"] * 500)
     for _ in range(4):
-        found = counts(run(queue))
-        regular = sum(found.get(origin, 0) for origin in ("a", "b"))
-        assert regular == round(100 * kept), found
-        assert sum(found.values()) == 100
+        block_counts = counts(run(queue))
+        regular = sum(block_counts.get(origin, 0) for origin in ("a", "b"))
+        assert regular == round(100 * kept), block_counts
+        assert sum(block_counts.values()) == 100
         if order == "deficit" and kept > 0:
-            assert abs(found["a!"] - found["b!"]) <= 1 and abs(found["a"] - found["b"]) <= 1, found
+            assert (
+                abs(block_counts["a!"] - block_counts["b!"]) <= 1 and abs(block_counts["a"] - block_counts["b"]) <= 1
+            ), block_counts
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_regular_does_not_need_high_uses(queue: MessageQueue, order: str) -> None:
+def test_unused_reserve_goes_to_high_messages(queue: MessageQueue, order: str) -> None:
     queue = ring(queue, order=order)
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"x"] * 300, priority="high")
     queue.enqueue_messages("c", [b"x"] * 10)
-    found = counts(run(queue))
-    assert found.pop("c") == 10 and sum(found.values()) == 90
-    assert sum(counts(run(queue)).values()) == 100, "nothing is kept for nobody"
+    block_counts = counts(run(queue))
+    assert block_counts.pop("c") == 10 and sum(block_counts.values()) == 90
+    assert sum(counts(run(queue)).values()) == 100, "no reserve without regular messages"
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_flood_of_regular_delays_a_high_message_by_the_block_in_flight_at_most(
-    queue: MessageQueue, order: str
-) -> None:
+def test_high_message_waits_for_at_most_the_block_in_flight(queue: MessageQueue, order: str) -> None:
     queue = ring(queue, order=order)
     for number in range(200):
         queue.enqueue_messages(f"flood/{number:03}", [b"x"] * 20)
@@ -112,29 +112,29 @@ def test_a_flood_of_regular_delays_a_high_message_by_the_block_in_flight_at_most
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_heavy_messages_of_both_priorities_get_their_turn_and_their_share(queue: MessageQueue, order: str) -> None:
-    """A message is serviced whole; what one priority took too much of a block is made good in the next ones."""
+def test_heavy_messages_of_both_priorities_get_their_share(queue: MessageQueue, order: str) -> None:
+    """Messages are indivisible; later blocks compensate if one priority took too much."""
     queue = ring(queue, order=order, rounds_per_block=4)
     queue.enqueue_messages("heavy", [b"x" * 60] * 60, priority="high")
     queue.enqueue_messages("small", [b"x"] * 4000)
-    found: list[str] = []
+    processed: list[str] = []
     for _ in range(36):
-        found += run(queue)
-    regular = found.count("small")
+        processed += run(queue)
+    regular = processed.count("small")
     assert 36 * 50 - 100 <= regular <= 36 * 50 + 100, regular
-    assert found.count("heavy!") >= 28
+    assert processed.count("heavy!") >= 28
     other = ring(queue, order=order, rounds_per_block=4)
     other.enqueue_messages("heavy", [b"x" * 90] * 40)
     other.enqueue_messages("small", [b"x"] * 4000, priority="high")
-    found = []
+    processed = []
     for _ in range(36):
-        found += run(other)
-    assert 36 * 50 - 100 <= 90 * found.count("heavy") <= 36 * 50 + 100, found.count("heavy")
-    assert found.count("small!") >= 36 * 50 - 100
+        processed += run(other)
+    assert 36 * 50 - 100 <= 90 * processed.count("heavy") <= 36 * 50 + 100, processed.count("heavy")
+    assert processed.count("small!") >= 36 * 50 - 100
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_in_place_it_is_the_same(queue: MessageQueue, order: str) -> None:
+def test_service_divides_priorities_like_a_block(queue: MessageQueue, order: str) -> None:
     queue = ring(queue, order=order)
     queue.enqueue_messages("a", [b"x"] * 300)
     queue.enqueue_messages("a", [b"x"] * 300, priority="high")
@@ -154,13 +154,13 @@ def test_messages_of_an_origin_and_priority_keep_their_order(queue: MessageQueue
     while queue.inspect.pulse():
         queue.service_queues(lambda delivery: seen.append((delivery.priority, delivery.payload)))
     for priority in ("high", "regular"):
-        of_it = [payload for its, payload in seen if its == priority]
-        assert of_it == sorted(of_it)
+        payloads = [payload for delivered_priority, payload in seen if delivered_priority == priority]
+        assert payloads == sorted(payloads)
     assert len(seen) == 30
 
 
-def test_a_head_of_its_own(queue: MessageQueue) -> None:
-    """Both circles have a head, which can be forced; whoever is owed comes first of its own priority."""
+def test_each_priority_has_its_own_head(queue: MessageQueue) -> None:
+    """The head of each circle can be forced; an origin with a debt comes first in its priority."""
     queue = ring(queue, order="rotation")
     for origin in ("a", "b", "c"):
         queue.enqueue_messages(origin, [b"x"] * 50)
@@ -177,7 +177,7 @@ def test_a_head_of_its_own(queue: MessageQueue) -> None:
     assert queue.inspect.ring_order(priority="high") == ["c", "a"]
 
 
-def test_an_ordered_origin_is_never_in_two_blocks(queue: MessageQueue) -> None:
+def test_ordered_origin_is_in_one_block_at_a_time(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages("a", [b"x"] * 5)
     first = queue.blocks.plan()
@@ -196,7 +196,7 @@ def test_an_ordered_origin_is_never_in_two_blocks(queue: MessageQueue) -> None:
     assert queue.check() == []
 
 
-def test_what_goes_back_in_one_book_does_not_stop_the_other(queue: MessageQueue) -> None:
+def test_yield_in_one_priority_does_not_stop_the_other(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages("a", [b"1", b"2"], priority="high")
     queue.enqueue_messages("a", [b"3", b"4"])
@@ -206,10 +206,13 @@ def test_what_goes_back_in_one_book_does_not_stop_the_other(queue: MessageQueue)
         queue.blocks.report(block, [batch.answer(outcome)])
     result = queue.blocks.settle(block)
     assert (result.processed, result.went_back) == (2, 2)
-    assert [(one.payload, one.address.priority) for one in queue.inspect.peek("a")] == [(b"1", "high"), (b"2", "high")]
+    assert [(message.payload, message.address.priority) for message in queue.inspect.peek("a")] == [
+        (b"1", "high"),
+        (b"2", "high"),
+    ]
 
 
-def test_pausing_and_sweeping_act_on_the_origin(queue: MessageQueue) -> None:
+def test_pause_and_sweep_cover_both_priorities(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_message("a", b"x", priority="high")
     queue.enqueue_message("a", b"x")
@@ -217,25 +220,25 @@ def test_pausing_and_sweeping_act_on_the_origin(queue: MessageQueue) -> None:
     queue.admin.pause("a")
     assert run(queue) == [] and queue.inspect.pulse().ready == () and queue.inspect.explain("a").reason == "paused"
     queue.admin.resume("a")
-    assert run(queue) == ["a!"], "of both together, it gets no more than its most"
+    assert run(queue) == ["a!"], "most limits both priorities together"
     queue.enqueue_message("a", b"x", priority="high")
     block = queue.blocks.plan()
     with pytest.raises(InFlight):
         queue.sweep_queue("a")
     queue.blocks.release(block)
     assert queue.sweep_queue("a") == 2
-    assert {str(one.address) for one in queue.set_aside.list("a")} == {"a:0:0", "a:1:0:high"}
-    assert [one.address for one in queue.set_aside.list()] == [one.address for one in queue.set_aside.list("a")]
+    assert {str(aside.address) for aside in queue.set_aside.list("a")} == {"a:0:0", "a:1:0:high"}
+    assert [aside.address for aside in queue.set_aside.list()] == [aside.address for aside in queue.set_aside.list("a")]
     assert [str(event.address) for event in queue.inspect.events(origin="a", name="Swept")] == ["a:1:0:high", "a:0:0"]
     assert queue.check() == []
 
 
-def test_what_is_set_aside_is_found_by_its_address(queue: MessageQueue) -> None:
+def test_set_aside_address_includes_the_priority(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages("a", [b"h" * 200, b"x"], priority="high")
     queue.enqueue_messages("a", [b"r" * 200])
     assert counts(run(queue)) == {"a!": 1}
-    high, regular = (Address.parse(str(one.address)) for one in queue.set_aside.list("a"))
+    high, regular = (Address.parse(str(aside.address)) for aside in queue.set_aside.list("a"))
     assert (high.priority, regular.priority) == ("high", "regular") and high == Address("a", 0, 0, "high")
     assert queue.set_aside.list(after=high)[0].address == regular
     assert queue.inspect.explain_message(high).reason == queue.inspect.explain_message(regular).reason == "set aside"
@@ -254,7 +257,7 @@ def test_what_is_set_aside_is_found_by_its_address(queue: MessageQueue) -> None:
     assert queue.set_aside.discard(queue.set_aside.list()[0].address, "too much") == 1
 
 
-def test_everything_that_shows_an_origin_shows_it_as_it_was_sent(queue: MessageQueue) -> None:
+def test_reads_show_origins_without_the_priority_mark(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages([("b", b"x"), ("a", b"x"), ("c/d", b"x")], priority="high")
     queue.enqueue_message("a", b"x")
@@ -264,24 +267,24 @@ def test_everything_that_shows_an_origin_shows_it_as_it_was_sent(queue: MessageQ
     assert [name for name, _ in queue.footprints(after="a")] == ["b", "c/d"]
     assert [name for name, _ in queue.footprints(prefix="c")] == ["c/d"]
     assert queue.inspect.pulse(10).ready == ("b", "a", "c/d")
-    foreseen = queue.inspect.dry_run()
-    assert foreseen.origins == ["b", "a", "c/d"] and foreseen.queue("b", "high").messages == 1
-    assert [(one.origin, one.priority) for one in foreseen.queues][-1] == ("a", "regular")
+    dry_run = queue.inspect.dry_run()
+    assert dry_run.origins == ["b", "a", "c/d"] and dry_run.queue("b", "high").messages == 1
+    assert [(entry.origin, entry.priority) for entry in dry_run.queues][-1] == ("a", "regular")
     block = queue.blocks.plan()
     assert block.origins == ["b", "a", "c/d"] and {batch.origin for batch in block.batches(["a"])} == {"a"}
     assert [(e.origin, e.priority) for e in queue.inspect.ledger()[0].entries] == [
         ("b", "high"), ("a", "high"), ("c/d", "high"), ("a", "regular"),
     ]  # fmt: skip
     queue.blocks.report(block, [batch.answer() for batch in block.batches(["a"])])
-    assert queue.footprint("a").count == 0, "what was reported is gone for every reader"
+    assert queue.footprint("a").count == 0, "reported messages are hidden from readers"
     queue.blocks.settle(block)
-    told = [(event.name, event.origin, event.priority) for event in queue.inspect.events()]
+    event_rows = [(event.name, event.origin, event.priority) for event in queue.inspect.events()]
     assert "\x01" not in repr(
-        (sizes, foreseen.queues, told, queue.inspect.ledger(), queue.inspect.peek("b"), queue.inspect.explain("b"))
+        (sizes, dry_run.queues, event_rows, queue.inspect.ledger(), queue.inspect.peek("b"), queue.inspect.explain("b"))
     )
 
 
-def test_a_processor_may_send_with_priority(queue: MessageQueue) -> None:
+def test_processor_sends_with_priority(queue: MessageQueue) -> None:
     queue = ring(queue)
 
     def process(delivery: Any) -> Any:
@@ -293,37 +296,37 @@ def test_a_processor_may_send_with_priority(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"first")
     queue.service_queues(process)
     assert queue.check() == [] and queue.config.high
-    seen = [(one.payload, one.address.priority) for one in queue.inspect.peek("a")]
-    assert seen == [(b"by call", "high"), (b"by outcome", "high")], "the regular one was met in the same call"
+    seen = [(message.payload, message.address.priority) for message in queue.inspect.peek("a")]
+    assert seen == [(b"by call", "high"), (b"by outcome", "high")], "the regular message was serviced in the same call"
     block = queue.blocks.plan()
     queue.blocks.report(block, [batch.answer(Done(enqueue=[("b", b"x", "high")])) for batch in block.batches()])
     queue.blocks.settle(block)
     assert queue.footprint("b", "high").count == 2
 
 
-def test_due_keys_and_expiry_go_with_priority(queue: MessageQueue) -> None:
+def test_high_messages_can_have_due_times_keys_and_expiry(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_message("a", b"late", priority="high", not_before=3600.0)
     queue.enqueue_message("a", b"old", priority="high", expires=-1.0)
     assert queue.enqueue_message("a", b"once", key="k", priority="high").repeated == 0
-    assert queue.enqueue_message("a", b"once", key="k").repeated == 1, "a key names one message, of whatever priority"
+    assert queue.enqueue_message("a", b"once", key="k").repeated == 1, "keys are shared by both priorities"
     assert counts(run(queue)) == {"a!": 1}
     assert [(event.name, event.priority) for event in queue.inspect.events(name="Expired")] == [("Expired", "high")]
     assert queue.inspect.explain("a").reason == "not due"
 
 
-def test_listeners_hear_of_the_origin(uri: str) -> None:
-    told: list[tuple[str, Footprint]] = []
-    with MessageQueue(uri, listeners=[lambda *call: told.append(call)]) as queue:
+def test_listeners_get_footprints_of_both_priorities(uri: str) -> None:
+    calls: list[tuple[str, Footprint]] = []
+    with MessageQueue(uri, listeners=[lambda *call: calls.append(call)]) as queue:
         queue.enqueue_messages("a", [b"x"] * 2)
         queue.enqueue_message("a", b"x", priority="high")
         queue.service_queues(lambda delivery: None)
         assert queue.check() == []
-    assert [origin for origin, _ in told] == ["a"] * 4
-    assert [footprint.count for _, footprint in told] == [2, 3, 2, 0], "both books together"
+    assert [origin for origin, _ in calls] == ["a"] * 4
+    assert [footprint.count for _, footprint in calls] == [2, 3, 2, 0], "the footprint covers both books"
 
 
-def test_what_is_foreseen_is_what_happens(queue: MessageQueue) -> None:
+def test_forecast_equals_blocks_with_priorities(queue: MessageQueue) -> None:
     for order in ORDERS:
         queue = ring(queue, order=order)
         for number in range(9):
@@ -341,7 +344,7 @@ def test_what_is_foreseen_is_what_happens(queue: MessageQueue) -> None:
             assert queue.check() == []
 
 
-def test_the_first_high_message_says_that_there_are_some(queue: MessageQueue, uri: str) -> None:
+def test_first_high_message_enables_high(queue: MessageQueue, uri: str) -> None:
     queue = ring(queue)
     with MessageQueue(uri, queue.ring) as other:
         assert not queue.config.high
@@ -354,12 +357,12 @@ def test_the_first_high_message_says_that_there_are_some(queue: MessageQueue, ur
 
 
 @pytest.mark.parametrize("value", [1, 1.5, -0.1, True, "half", None])
-def test_a_share_is_a_fraction(queue: MessageQueue, value: Any) -> None:
+def test_kept_for_regular_must_be_a_fraction(queue: MessageQueue, value: Any) -> None:
     with pytest.raises(ConfigRefused, match="kept_for_regular"):
         queue.admin.change_ring(kept_for_regular=value)
 
 
-def test_bad_input(queue: MessageQueue) -> None:
+def test_invalid_priorities_and_origins_are_rejected(queue: MessageQueue) -> None:
     for call in (
         lambda: queue.enqueue_message("a", b"x", priority="urgent"),
         lambda: queue.enqueue_messages("a", [b"x"], priority="urgent"),
@@ -386,7 +389,7 @@ def test_bad_input(queue: MessageQueue) -> None:
     assert queue.footprints() == [] and queue.check() == []
 
 
-def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
+def test_seed_determines_the_shuffled_order(queue: MessageQueue) -> None:
     queue = ring(queue, order="shuffle")
     for number in range(20):
         queue.enqueue_message(f"o{number}", b"x")
@@ -395,10 +398,10 @@ def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
     high, regular = queue.inspect.shuffled_order(seed, priority="high"), queue.inspect.shuffled_order(seed)
     assert high == regular != queue.inspect.ring_order() and queue.inspect.shuffled_order(b"another") != regular
     block = queue.blocks.plan()
-    drawn = queue.blocks.get(block.token)
-    assert drawn.seed is not None
+    stored_block = queue.blocks.get(block.token)
+    assert stored_block.seed is not None
     queue.blocks.release(block)
-    expected = queue.inspect.shuffled_order(drawn.seed)
+    expected = queue.inspect.shuffled_order(stored_block.seed)
     entries = queue.inspect.ledger(block=block.id)[0].entries
     assert [entry.origin for entry in entries] == expected + expected
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
@@ -407,15 +410,15 @@ def test_a_shuffled_order_is_told_by_its_seed(queue: MessageQueue) -> None:
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [3, 14])
-def test_the_share_is_kept_whatever_the_messages_weigh(make_queue: MakeQueue, order: str, seed: int) -> None:
-    """Floods of both, of any weights: regular gets its share of every row of blocks, but for about one message."""
-    chance = random.Random(seed)
-    kept = chance.choice([0.2, 0.5, 0.8])
+def test_reserve_is_kept_for_messages_of_any_weight(make_queue: MakeQueue, order: str, seed: int) -> None:
+    """In each sequence of blocks, regular messages get their share, within about one message."""
+    rng = random.Random(seed)
+    kept = rng.choice([0.2, 0.5, 0.8])
     queue = make_queue(order=order, kept_for_regular=kept, rounds_per_block=4, **HUNDRED)
     for priority in ("high", "regular"):
-        most = {"high": chance.choice([10, 60, 95]), "regular": chance.choice([10, 60, 95])}[priority]
+        heaviest = {"high": rng.choice([10, 60, 95]), "regular": rng.choice([10, 60, 95])}[priority]
         for origin in ("a", "b", "c"):
-            messages = [b"x" * chance.randint(1, most) for _ in range(6_000 // most)]
+            messages = [b"x" * rng.randint(1, heaviest) for _ in range(6_000 // heaviest)]
             queue.enqueue_messages(origin, messages, priority=priority)
     got = {"high": 0, "regular": 0}
     for number in range(1, 25):
@@ -428,14 +431,14 @@ def test_the_share_is_kept_whatever_the_messages_weigh(make_queue: MakeQueue, or
     assert got["high"] >= 100 * 24 * (1 - kept) * 0.5 and queue.check() == []
 
 
-def test_in_a_ring_with_paths_groups_share_among_regular_messages(queue: MessageQueue) -> None:
+def test_groups_share_regular_capacity(queue: MessageQueue) -> None:
     queue = ring(queue, paths=True)
     for origin in ("acme/1", "acme/2", "birch/1"):
         queue.enqueue_messages(origin, [b"x"] * 300)
     queue.enqueue_messages("acme/1", [b"x"] * 30, priority="high")
-    found = counts(run(queue))
-    assert found.pop("acme/1!") == 30
-    assert abs(found["birch/1"] - 35) <= 1 and abs(found["acme/1"] - found["acme/2"]) <= 1
+    block_counts = counts(run(queue))
+    assert block_counts.pop("acme/1!") == 30
+    assert abs(block_counts["birch/1"] - 35) <= 1 and abs(block_counts["acme/1"] - block_counts["acme/2"]) <= 1
     queue.enqueue_messages("acme/2", [b"x"] * 300, priority="high")
     queue.admin.pause("acme", below=True)
     assert set(run(queue)) == {"birch/1"} and queue.inspect.pulse(9).ready == ("birch/1",)
@@ -447,40 +450,43 @@ def test_in_a_ring_with_paths_groups_share_among_regular_messages(queue: Message
     assert queue.check() == []
 
 
-def test_the_check_knows_what_priorities_promise(queue: MessageQueue) -> None:
+def test_check_reports_violations_of_priorities(queue: MessageQueue) -> None:
     queue = ring(queue)
     queue.enqueue_messages("a", [b"x" * 60] * 2, priority="high")
     queue.enqueue_messages("b", [b"x"] * 80)
     run(queue)
     assert queue.check() == []
     prefix = queue.store.prefix
-    for change, said in (
-        # Each undoes itself.
+    for change, violation in (
+        # Each statement undoes itself.
         ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "among those of the other priority"),
         ("UPDATE {}book SET deficit = -7 - deficit WHERE origin = '\x01'", "parts of a block to regular ones"),
     ):
         for broken in (True, False):
             with queue.store.writing() as unit:
                 unit.connection.execute(change.format(prefix))  # type: ignore[attr-defined]
-            found = [str(one) for one in queue.check()]
-            assert any(said in one for one in found) if broken else not found, found
+            violations = [str(violated) for violated in queue.check()]
+            assert any(violation in text for text in violations) if broken else not violations, violations
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_ring_that_only_looks_for_high_messages_services_as_before(queue: MessageQueue, order: str) -> None:
-    found = []
+def test_high_setting_alone_does_not_change_blocks(queue: MessageQueue, order: str) -> None:
+    runs = []
     for high in (False, True):
-        one, chance = ring(queue, order=order, high=high, rounds_per_block=4), random.Random(5)
+        queue_of_run, rng = ring(queue, order=order, high=high, rounds_per_block=4), random.Random(5)
         for _ in range(40):
-            one.enqueue_messages(chance.choice("abcd"), [b"x" * chance.randint(1, 60) for _ in range(5)])
+            queue_of_run.enqueue_messages(rng.choice("abcd"), [b"x" * rng.randint(1, 60) for _ in range(5)])
         blocks = []
-        while block := one.blocks.plan(seed=b"seed"):
+        while block := queue_of_run.blocks.plan(seed=b"seed"):
             if not block.messages:
                 break
             blocks.append(
-                ([(claim.origin, claim.runs, claim.planned) for claim in block.claims], one.inspect.ring_order())
+                (
+                    [(claim.origin, claim.runs, claim.planned) for claim in block.claims],
+                    queue_of_run.inspect.ring_order(),
+                )
             )
-            one.blocks.report(block, [batch.answer() for batch in block.batches()])
-            one.blocks.settle(block)
-        found.append(blocks)
-    assert found[0] == found[1] and len(found[0]) > 50
+            queue_of_run.blocks.report(block, [batch.answer() for batch in block.batches()])
+            queue_of_run.blocks.settle(block)
+        runs.append(blocks)
+    assert runs[0] == runs[1] and len(runs[0]) > 50

@@ -1,4 +1,4 @@
-"""Servicing in this process: what processors are handed, may do, and answer."""
+"""Servicing in this process: deliveries, answers, nested calls, slices, batches and listeners."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from airflow_mq import (
 from airflow_mq.core.errors import Busy, RecursiveDisallowed
 from airflow_mq.store import sqlite
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 
 @pytest.mark.parametrize("answer", [None, True, Done()])
-def test_done(queue: MessageQueue, answer: Any) -> None:
+def test_done_answers_record_success(queue: MessageQueue, answer: Any) -> None:
     queue.enqueue_message("acme", b"a")
     result = queue.service_queues(lambda delivery: answer)
     assert (result.processed, result.weight) == (1, Weight(1, 1))
@@ -40,7 +40,7 @@ def test_done(queue: MessageQueue, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [False, Done(success=False)])
-def test_done_without_success(queue: MessageQueue, answer: Any) -> None:
+def test_done_without_success_records_no_success(queue: MessageQueue, answer: Any) -> None:
     queue.enqueue_message("acme", b"a")
     queue.service_queues(lambda delivery: answer)
     assert [event.success for event in queue.inspect.events()] == [False]
@@ -48,14 +48,14 @@ def test_done_without_success(queue: MessageQueue, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [BadFormat(), Corrupt(), Unsupported(), StackLimitReached()])
-def test_wrong_for_good(queue: MessageQueue, answer: Outcome) -> None:
+def test_permanent_failures_remove_messages(queue: MessageQueue, answer: Outcome) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     assert len(serve(queue, lambda delivery: answer)) == 2
     assert [event.error for event in queue.inspect.events()] == [type(answer).__name__] * 2
     assert queue.footprints() == []
 
 
-def test_not_now_stops_the_queue_and_no_other(queue: MessageQueue) -> None:
+def test_yield_stops_only_its_queue(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.enqueue_message("globex", b"c")
     seen = serve(queue, lambda delivery: Yield() if delivery.origin == "acme" else None)
@@ -63,31 +63,31 @@ def test_not_now_stops_the_queue_and_no_other(queue: MessageQueue) -> None:
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
-def test_overweight_for_good_is_set_aside(queue: MessageQueue) -> None:
+def test_message_heavier_than_the_ring_limit_is_set_aside(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     seen = serve(queue, lambda delivery: Overweight(Weight(600_001, 0)) if delivery.payload == b"a" else None)
     assert seen == [("acme", b"a"), ("acme", b"b")]
-    assert told(queue) == [("OverweightEnqueued", "acme", 0, 0), ("Processed", "acme", 0, 1)]
+    assert logged_events(queue) == [("OverweightEnqueued", "acme", 0, 0), ("Processed", "acme", 0, 1)]
     (aside,) = queue.set_aside.list()
     assert (aside.address, aside.weight, aside.limit, aside.reason) == (
         Address("acme", 0, 0), Weight(600_001, 0), Weight(600_000, 1 << 30), "overweight"
     )  # fmt: skip
 
 
-def test_overweight_for_now_waits(queue: MessageQueue) -> None:
+def test_message_heavier_than_the_remaining_capacity_waits(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    # A ring of one is tried twice.
+    # A ring with one queue is tried twice.
     assert serve(queue, lambda delivery: Overweight(Weight(600_000, 0))) == [("acme", b"a")] * 2
     assert serve(queue) == [("acme", b"a")]
 
 
-def test_never_more_than_the_limit(queue: MessageQueue) -> None:
+def test_service_stays_within_its_limit(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x"] * 10, weight=Weight(3, 1))
     result = queue.service_queues(lambda delivery: None, limit=Weight(10, 100))
     assert (result.processed, result.weight) == (3, Weight(9, 3))
 
 
-def test_what_is_raised_means_not_now(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_processor_exception_yields_the_message(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
 
     def fail(delivery: Delivery) -> None:
@@ -95,17 +95,17 @@ def test_what_is_raised_means_not_now(queue: MessageQueue, caplog: pytest.LogCap
 
     assert serve(queue, fail)[0] == ("acme", b"a")
     assert "the processor failed on acme:0:0" in caplog.text
-    assert [one.attempts > 0 for one in queue.inspect.peek("acme")] == [True, False]
+    assert [message.attempts > 0 for message in queue.inspect.peek("acme")] == [True, False]
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
-def test_an_answer_that_is_none_means_not_now(queue: MessageQueue) -> None:
+def test_invalid_answer_yields_the_message(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     assert serve(queue, lambda delivery: "fine") == [("acme", b"a")] * 2
     assert queue.footprint("acme").count == 1
 
 
-def test_stopped_in_the_middle_what_was_done_is_kept(queue: MessageQueue) -> None:
+def test_interrupted_service_keeps_processed_results(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
 
     def stop(delivery: Delivery) -> None:
@@ -114,29 +114,29 @@ def test_stopped_in_the_middle_what_was_done_is_kept(queue: MessageQueue) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         serve(queue, stop)
-    assert [one.payload for one in queue.inspect.peek("acme")] == [b"c"]
+    assert [message.payload for message in queue.inspect.peek("acme")] == [b"c"]
     assert serve(queue) == [("acme", b"c")]
 
 
-def test_a_service_commits_before_a_message_that_takes_long(queue: MessageQueue) -> None:
+def test_service_commits_before_a_slow_message(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"quick", b"quick"])
     queue.enqueue_message("a", b"slow", weight=Weight(5_000, 1))
-    left: list[list[bytes]] = []
+    remaining: list[list[bytes]] = []
 
     def process(delivery: Delivery) -> None:
         if delivery.payload == b"slow":
             with MessageQueue(queue.store.address.uri, queue.ring) as other:
-                left.append([one.payload for one in other.inspect.peek("a")])
+                remaining.append([message.payload for message in other.inspect.peek("a")])
 
     queue.service_queues(process, slice_seconds=4.9)
 
-    assert left == [[b"slow"]]
+    assert remaining == [[b"slow"]]
 
 
-# What a processor may do.
+# Calls inside a processor.
 
 
-def test_what_it_enqueues_is_serviced_in_the_same_call(queue: MessageQueue) -> None:
+def test_messages_of_a_processor_are_serviced_in_the_same_call(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
 
     def more(delivery: Delivery) -> None:
@@ -151,7 +151,7 @@ def test_what_it_enqueues_is_serviced_in_the_same_call(queue: MessageQueue) -> N
 @pytest.mark.parametrize(
     "answer", [Yield(), BadFormat(), Overweight(Weight(1, 600_000)), Overweight(Weight(1 << 40, 0))]
 )
-def test_what_it_enqueued_is_undone_unless_it_is_done(queue: MessageQueue, answer: Outcome) -> None:
+def test_messages_of_a_processor_are_rolled_back_unless_done(queue: MessageQueue, answer: Outcome) -> None:
     queue.enqueue_message("acme", b"a")
 
     def more(delivery: Delivery) -> Outcome:
@@ -162,7 +162,7 @@ def test_what_it_enqueued_is_undone_unless_it_is_done(queue: MessageQueue, answe
     assert queue.footprint("globex").count == 0
 
 
-def test_what_it_enqueued_is_undone_when_it_raises(queue: MessageQueue) -> None:
+def test_messages_of_a_processor_are_rolled_back_when_it_raises(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
 
     def more(delivery: Delivery) -> None:
@@ -173,7 +173,7 @@ def test_what_it_enqueued_is_undone_when_it_raises(queue: MessageQueue) -> None:
     assert queue.footprints() == [("acme", Footprint(1, 1, 1, 1))]
 
 
-def test_nothing_of_it_is_there_before_the_outcome_is(make_queue: Maker) -> None:
+def test_messages_of_a_processor_are_committed_with_its_outcome(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation"), make_queue()
     queue.enqueue_messages("acme", [b"a", b"b"])
     seen: list[tuple[int, int]] = []
@@ -184,12 +184,12 @@ def test_nothing_of_it_is_there_before_the_outcome_is(make_queue: Maker) -> None
 
     queue.admin.pause("globex")
     queue.service_queues(more, slice_messages=1, slice_seconds=600)
-    # Each slice commits a message together with what it sent.
+    # Each slice commits a message together with the messages that its processor enqueued.
     assert seen == [(2, 0), (1, 1)]
     assert (queue.footprint("acme").count, queue.footprint("globex").count) == (0, 2)
 
 
-def test_it_may_do_nothing_else(queue: MessageQueue) -> None:
+def test_processor_cannot_call_other_operations(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     calls = [
         lambda: queue.blocks.plan(),
@@ -220,38 +220,38 @@ def test_it_may_do_nothing_else(queue: MessageQueue) -> None:
     assert queue.admin.rings() == ["default", "test"]
 
 
-def test_it_may_look(queue: MessageQueue) -> None:
+def test_processor_can_inspect_the_queue(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
-    found: list[Any] = []
-    serve(queue, lambda delivery: found.append((queue.footprint("acme").count, queue.inspect.peek("acme")[0].payload)))
-    assert found == [(1, b"a")]
+    seen: list[Any] = []
+    serve(queue, lambda delivery: seen.append((queue.footprint("acme").count, queue.inspect.peek("acme")[0].payload)))
+    assert seen == [(1, b"a")]
 
 
 # Slices, batches, and the lease.
 
 
-def test_results_are_committed_slice_by_slice(make_queue: Maker) -> None:
+def test_service_commits_each_slice(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation"), make_queue()
     queue.enqueue_messages("acme", [b"%d" % number for number in range(10)])
-    left: list[int] = []
+    remaining: list[int] = []
     result = queue.service_queues(
-        lambda delivery: left.append(other.footprint("acme").count), slice_messages=4, slice_seconds=600
+        lambda delivery: remaining.append(other.footprint("acme").count), slice_messages=4, slice_seconds=600
     )
     assert result.processed == 10
-    assert left == [10, 10, 10, 10, 6, 6, 6, 6, 2, 2]
+    assert remaining == [10, 10, 10, 10, 6, 6, 6, 6, 2, 2]
 
 
-def test_progress_is_told_after_each_commit(queue: MessageQueue) -> None:
+def test_progress_is_reported_after_each_commit(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x"] * 10)
-    told: list[int] = []
+    processed_counts: list[int] = []
     queue.service_queues(
         lambda delivery: None, slice_messages=4, slice_seconds=600,
-        progress=lambda so_far: told.append(so_far.processed),
+        progress=lambda so_far: processed_counts.append(so_far.processed),
     )  # fmt: skip
-    assert told == [4, 8, 10]
+    assert processed_counts == [4, 8, 10]
 
 
-def test_senders_go_on_while_a_message_is_processed(make_queue: Maker) -> None:
+def test_senders_enqueue_while_a_message_is_processed(make_queue: Maker) -> None:
     queue, sender = make_queue(order="rotation"), make_queue()
     queue.enqueue_message("acme", b"a")
     thread_sent: list[int] = []
@@ -267,16 +267,14 @@ def test_senders_go_on_while_a_message_is_processed(make_queue: Maker) -> None:
     assert queue.footprint("acme").count in (0, 1)
 
 
-def test_whoever_waits_to_write_gets_in_beside_a_service_that_never_rests(
-    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_continuous_service_lets_other_writers_in(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, sender = make_queue(), make_queue()
     queue.enqueue_messages("acme", [b"x"] * 30)
     committed: list[int] = []
     sent: list[int] = []
 
     def rest(seconds: float) -> None:
-        # Longer than SQLite lets those who wait sleep between two tries; and nobody keeps the file from them.
+        # The rest is longer than SQLite's sleep between two attempts, and the file is unlocked.
         assert seconds > 0.1
         with sender.store.writing(wait=False):
             sent.append(len(committed))
@@ -285,17 +283,17 @@ def test_whoever_waits_to_write_gets_in_beside_a_service_that_never_rests(
     monkeypatch.setattr(sqlite.time, "sleep", rest)
     serve(queue, slice_messages=1, progress=lambda _: committed.append(1))
 
-    # It rests after each commit; on PostgreSQL senders never wait for it.
+    # The service rests after each commit on SQLite; on PostgreSQL senders never wait for it.
     is_sqlite = queue.store.address.driver == "sqlite"
     assert len(committed) >= 30 and sent == (list(range(len(committed))) if is_sqlite else [])
-    # What is not kept from others for long needs no rest.
+    # A file that was locked only briefly needs no rest.
     monkeypatch.setattr(sqlite, "KEPT", 1e9)
     queue.enqueue_message("acme", b"x")
     serve(queue)
     assert len(sent) == (len(committed) if is_sqlite else 0)
 
 
-def test_a_second_service_waits_and_is_refused_by_name(make_queue: Maker) -> None:
+def test_second_service_is_rejected_with_the_first_ones_name(make_queue: Maker) -> None:
     queue, other = make_queue(order="rotation", who="first"), make_queue(who="second")
     queue.enqueue_message("acme", b"a")
     errors: list[str] = []
@@ -323,7 +321,7 @@ def test_a_second_service_waits_and_is_refused_by_name(make_queue: Maker) -> Non
     assert all("serviced by tester" in error or "by first" in error for error in errors)
 
 
-def test_batches(queue: MessageQueue) -> None:
+def test_batch_processor_gets_one_batch_per_queue(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     queue.enqueue_message("globex", b"d")
     seen: list[tuple[str, list[bytes]]] = []
@@ -336,7 +334,7 @@ def test_batches(queue: MessageQueue) -> None:
     assert seen == [("acme", [b"a", b"b", b"c"]), ("globex", [b"d"])]
 
 
-def test_batches_with_an_answer_each(queue: MessageQueue) -> None:
+def test_batch_processor_answers_each_message(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c", b"d"])
     answers: list[Any] = [Done(enqueue=[("globex", b"e")]), BadFormat(), False, None]
     queue.service_queues(batch_processor(lambda batch: answers if batch.origin == "acme" else None))
@@ -346,34 +344,36 @@ def test_batches_with_an_answer_each(queue: MessageQueue) -> None:
     assert queue.footprints() == []
 
 
-def test_a_batch_that_stops_in_the_middle(queue: MessageQueue) -> None:
+def test_yield_in_a_batch_requeues_its_message(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
-    queue.service_queues(batch_processor(lambda batch: [Yield() if one == b"b" else None for one in batch.payloads]))
-    assert [one.payload for one in queue.inspect.peek("acme")] == [b"b"]
+    queue.service_queues(
+        batch_processor(lambda batch: [Yield() if payload == b"b" else None for payload in batch.payloads])
+    )
+    assert [message.payload for message in queue.inspect.peek("acme")] == [b"b"]
 
 
-def test_a_batch_that_raises_or_answers_too_few_goes_back(queue: MessageQueue) -> None:
+def test_failed_batch_is_requeued(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"])
     queue.service_queues(batch_processor(lambda batch: [1 / 0]))
     queue.service_queues(batch_processor(lambda batch: []))
-    assert [one.payload for one in queue.inspect.peek("acme")] == [b"a", b"b"]
+    assert [message.payload for message in queue.inspect.peek("acme")] == [b"a", b"b"]
     assert len(serve(queue)) == 2
 
 
-def test_attempts_and_backoff_in_place(make_queue: Maker, clock: Clock) -> None:
+def test_service_applies_attempts_and_backoff(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(order="rotation", max_attempts=2, backoff=10.0)
     queue.enqueue_messages("acme", [b"a", b"b"])
     assert serve(queue, lambda delivery: Yield()) == [("acme", b"a")]
     assert serve(queue) == []
     clock.advance(10)
     assert serve(queue, lambda delivery: Yield() if delivery.payload == b"a" else None)
-    assert [(one.address.index, one.reason) for one in queue.set_aside.list()] == [(0, "attempts")]
+    assert [(aside.address.index, aside.reason) for aside in queue.set_aside.list()] == [(0, "attempts")]
     clock.advance(20)
     assert queue.footprint("acme").count == 1 or serve(queue)
-    assert ("AttemptsExhausted", "acme", 0, 0) in told(queue)
+    assert ("AttemptsExhausted", "acme", 0, 0) in logged_events(queue)
 
 
-def test_every_order_serves_everything(make_queue: Maker) -> None:
+def test_each_order_services_all_messages(make_queue: Maker) -> None:
     for order in ("deficit", "rotation", "shuffle"):
         queue = make_queue(order, order=order)
         pairs = [(f"o{number % 5}", b"%d" % number) for number in range(100)]
@@ -386,7 +386,7 @@ def test_every_order_serves_everything(make_queue: Maker) -> None:
 # Listeners.
 
 
-def test_listeners_are_told_once_per_call_in_order(make_queue: Maker) -> None:
+def test_listeners_are_called_once_per_call_in_order(make_queue: Maker) -> None:
     calls: list[tuple[str, Footprint]] = []
     queue = make_queue(order="rotation", listeners=[lambda *call: calls.append(call)])
     queue.enqueue_messages("acme", [b"a", b"b"])
@@ -398,7 +398,7 @@ def test_listeners_are_told_once_per_call_in_order(make_queue: Maker) -> None:
     ]  # fmt: skip
 
 
-def test_listeners_are_told_of_blocks_when_they_settle(make_queue: Maker) -> None:
+def test_listeners_are_called_when_blocks_settle(make_queue: Maker) -> None:
     calls: list[tuple[str, Footprint]] = []
     queue = make_queue(order="rotation", listeners=[lambda *call: calls.append(call)])
     queue.enqueue_messages("acme", [b"a", b"b"])
@@ -409,7 +409,7 @@ def test_listeners_are_told_of_blocks_when_they_settle(make_queue: Maker) -> Non
     assert calls[1:] == [("acme", Footprint(0, 0, 0, 0))]
 
 
-def test_listeners_hear_what_others_sent_before(make_queue: Maker) -> None:
+def test_listeners_get_messages_sent_by_others_before(make_queue: Maker) -> None:
     calls: list[tuple[str, Footprint]] = []
     silent = make_queue(order="rotation")
     silent.enqueue_messages("acme", [b"a", b"b"])

@@ -1,4 +1,4 @@
-"""Two DAGs on one ring: each services its own origins, and takes nothing from those of the other."""
+"""Shared rings: each DAG services its own origins and leaves those of others alone."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ ORDERS, MAIL = "DAG 'orders', task 'plan'", "DAG 'mail', task 'plan'"
 SEED = b"a seed"
 
 
-def done(queue: MessageQueue, block: Block) -> list[Any]:
-    """Everything of a block is done; return what it held, and its page of the ledger."""
+def complete_block(queue: MessageQueue, block: Block) -> list[Any]:
+    """Complete all messages of a block; return its claims and its ledger entries."""
     held = [(claim.origin, [(run.page, run.first, run.count) for run in claim.runs]) for claim in block.claims]
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
     lines = [
-        (one.origin, one.priority, one.offered, one.granted, one.messages, one.deficit, one.reason, one.needs)
-        for page in queue.inspect.ledger(block=block.id) for one in page.entries
+        (entry.origin, entry.priority, entry.offered, entry.granted, entry.messages, entry.deficit, entry.reason, entry.needs)
+        for page in queue.inspect.ledger(block=block.id) for entry in page.entries
     ]  # fmt: skip
     return [held, lines]
 
 
-def one_of(queue: MessageQueue, *origins: str, server: str = ORDERS, **how: Any) -> list[Any]:
-    """A block of these origins, done."""
-    how |= {"seed": SEED} if queue.config.order == "shuffle" else {}
-    return done(queue, queue.blocks.plan(origins=origins or None, server=server, **how))
+def run_block(queue: MessageQueue, *origins: str, server: str = ORDERS, **options: Any) -> list[Any]:
+    """Plan and complete a block of these origins."""
+    options |= {"seed": SEED} if queue.config.order == "shuffle" else {}
+    return complete_block(queue, queue.blocks.plan(origins=origins or None, server=server, **options))
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def one_of(queue: MessageQueue, *origins: str, server: str = ORDERS, **how: Any)
     ids=["rotation", "deficit", "high", "paths", "shuffle"],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_a_block_of_some_origins_is_that_of_a_ring_that_has_only_these(
+def test_block_of_some_origins_equals_block_of_their_own_ring(
     make_queue: Maker, order: str, settings: dict[str, Any], seed: int
 ) -> None:
     dice = random.Random(seed)
-    how = {"order": order, "service_weight": Weight(30, 1 << 20), **settings}
-    shared, own = make_queue("shared", **how), make_queue("own", **how)
+    settings_of_both = {"order": order, "service_weight": Weight(30, 1 << 20), **settings}
+    shared, own = make_queue("shared", **settings_of_both), make_queue("own", **settings_of_both)
     for queue in (shared, own):
         queue.admin.set_origin("a/1", share=3)
         queue.admin.set_origin("a/2", most=Weight(20, 1 << 20))
@@ -59,103 +59,103 @@ def test_a_block_of_some_origins_is_that_of_a_ring_that_has_only_these(
             for queue in (shared, own) if origin.startswith("a") else (shared,):
                 queue.enqueue_messages(origin, [b"x"] * count, weight=weight, priority=priority)
         if dice.random() < 0.6:
-            one_of(shared, "b/*", server=MAIL)
+            run_block(shared, "b/*", server=MAIL)
         if dice.random() < 0.8:
-            assert one_of(shared, "a/*") == one_of(own)
-    assert [one for one in shared.inspect.ring_order() if one.startswith("a")] == own.inspect.ring_order()
+            assert run_block(shared, "a/*") == run_block(own)
+    assert [origin for origin in shared.inspect.ring_order() if origin.startswith("a")] == own.inspect.ring_order()
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
-def test_origins_of_another_dag_keep_their_places_and_credit(make_queue: Maker, order: str) -> None:
+def test_origins_of_another_dag_keep_place_and_credit(make_queue: Maker, order: str) -> None:
     queue = make_queue(order=order, service_weight=Weight(5, 1 << 20))
     for number in range(4):
         for name in "ab":
             queue.enqueue_messages(f"{name}{number}", [b"x"] * 10, weight=Weight(2, 1))
-    one_of(queue, "b*", server=MAIL)
-    before = {one.origin: one.deficit for one in queue.inspect.ledger()[0].entries}
-    line = [one for one in queue.inspect.ring_order() if one.startswith("b")]
+    run_block(queue, "b*", server=MAIL)
+    before = {entry.origin: entry.deficit for entry in queue.inspect.ledger()[0].entries}
+    line = [origin for origin in queue.inspect.ring_order() if origin.startswith("b")]
 
     for _ in range(3):
-        held, _ = one_of(queue, "a*")
+        held, _ = run_block(queue, "a*")
         assert held and all(origin.startswith("a") for origin, _ in held)
 
-    assert [one for one in queue.inspect.ring_order() if one.startswith("b")] == line
+    assert [origin for origin in queue.inspect.ring_order() if origin.startswith("b")] == line
     assert queue.admin.paused() == []
     foreseen = queue.blocks.plan(origins=["b*"], server=MAIL)
-    assert [one.origin for one in queue.inspect.ledger(block=foreseen.id)[0].entries][:1] == line[:1]
-    assert before  # whoever was served has a line
+    assert [entry.origin for entry in queue.inspect.ledger(block=foreseen.id)[0].entries][:1] == line[:1]
+    assert before  # each serviced origin has an entry
     queue.blocks.settle(foreseen)
 
 
-def test_an_origin_far_behind_those_of_another_dag_is_found(make_queue: Maker) -> None:
+def test_origin_far_behind_other_dags_is_found(make_queue: Maker) -> None:
     queue = make_queue(order="deficit")
     queue.enqueue_messages((f"b{number}", b"x") for number in range(300))
     queue.enqueue_message("a", b"x")
 
-    assert [origin for origin, _ in one_of(queue, "a")[0]] == ["a"]
+    assert [origin for origin, _ in run_block(queue, "a")[0]] == ["a"]
     assert queue.footprint("b0").count == 1
 
 
-def test_explain_names_the_dags_and_that_none_takes_the_origin(make_queue: Maker) -> None:
+def test_explain_reports_an_origin_without_a_dag(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(1_000, 1 << 20))
     queue.enqueue_messages((origin, b"x") for origin in ("a1", "b1", "zebra"))
-    one_of(queue, "a*", "other")
-    one_of(queue, "b*", server=MAIL, limit=Weight(500, 1 << 20))
+    run_block(queue, "a*", "other")
+    run_block(queue, "b*", server=MAIL, limit=Weight(500, 1 << 20))
 
-    told = queue.inspect.explain("zebra")
+    explanation = queue.inspect.explain("zebra")
 
-    assert (told.reason, told.block) == ("unserved", None)
-    assert told.sentence == (
+    assert (explanation.reason, explanation.block) == ("unserved", None)
+    assert explanation.sentence == (
         "the first message of zebra, zebra:0:0, waits for a processor: no DAG or program that services this ring takes "
         f"zebra ({MAIL} takes b*; {ORDERS} takes a*, other)."
     )
-    assert [one.origin for one in queue.inspect.stuck()] == ["zebra"]
-    assert {one.name: (one.limit, str(one.patterns)) for one in queue.inspect.servers()} == {
+    assert [queue_.origin for queue_ in queue.inspect.stuck()] == ["zebra"]
+    assert {server.name: (server.limit, str(server.patterns)) for server in queue.inspect.servers()} == {
         ORDERS: (None, "a*, other"), MAIL: (Weight(500, 1 << 20), "b*")
     }  # fmt: skip
 
-    one_of(queue, "z*", server="DAG 'new', task 'plan'", limit=Weight(0, 0))
+    run_block(queue, "z*", server="DAG 'new', task 'plan'", limit=Weight(0, 0))
     assert queue.inspect.explain("zebra").reason == "stuck"
 
 
-def test_a_message_is_foreseen_in_a_block_of_the_dag_that_takes_it(make_queue: Maker) -> None:
+def test_explain_names_the_dag_of_the_next_block(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(1_000, 1 << 20))
-    one_of(queue, "a*")
-    one_of(queue, "b*", server=MAIL, limit=Weight(500, 1 << 20))
+    run_block(queue, "a*")
+    run_block(queue, "b*", server=MAIL, limit=Weight(500, 1 << 20))
     for origin in ("a1", "b1"):
         queue.enqueue_message(origin, b"x", weight=Weight(700 if origin == "a1" else 100, 1))
 
     assert queue.inspect.explain("a1").sentence.endswith(f"runs in the next block of {ORDERS}.")
     assert queue.inspect.explain("b1").sentence.endswith(f"runs in the next block of {MAIL}.")
-    # The latest DAG's block, and that is what it is then.
+    # A dry run without arguments foresees a block of the latest DAG.
     foreseen = queue.inspect.dry_run()
     assert (foreseen.server, foreseen.origins, foreseen.limit) == (MAIL, ["b1"], Weight(500, 1 << 20))
-    assert [one.origins for one in queue.inspect.forecast(5)] == [["b1"]]
+    assert [block.origins for block in queue.inspect.forecast(5)] == [["b1"]]
     assert queue.blocks.plan(origins=["b*"], server=MAIL, limit=Weight(500, 1 << 20)).origins == ["b1"]
     assert queue.inspect.dry_run(Weight(1_000, 1 << 20)).origins == ["a1"]
     queue.blocks.release(queue.blocks.list("planned")[0].token)
 
 
-def test_nobody_wants_anything_of_blocks_that_do_not_service_it(make_queue: Maker) -> None:
-    """Fairness is judged among the origins that a block services."""
+def test_fairness_ignores_blocks_that_do_not_service_an_origin(make_queue: Maker) -> None:
+    """Fairness compares only the origins that a block services."""
     queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20))
     for origin in ("a1", "a2", "b1", "b2"):
         queue.enqueue_messages(origin, [b"x"] * 200, weight=Weight(1, 1))
     for _ in range(4):
-        one_of(queue, "a*")
-        one_of(queue, "a*")
-        one_of(queue, "b*", server=MAIL)
+        run_block(queue, "a*")
+        run_block(queue, "a*")
+        run_block(queue, "b*", server=MAIL)
 
-    told = queue.inspect.fairness()
+    fairness = queue.inspect.fairness()
 
-    assert [one.origin for one in told.origins] == ["a1", "a2", "b1", "b2"]
-    assert [one.contended for one in told.origins] == [8, 8, 4, 4]
-    assert [one.longest_wait for one in told.origins] == [0, 0, 0, 0]
-    assert told.jain is not None and told.jain > 0.99 and told.most_error < 0.1
+    assert [entry.origin for entry in fairness.origins] == ["a1", "a2", "b1", "b2"]
+    assert [entry.contended for entry in fairness.origins] == [8, 8, 4, 4]
+    assert [entry.longest_wait for entry in fairness.origins] == [0, 0, 0, 0]
+    assert fairness.jain is not None and fairness.jain > 0.99 and fairness.most_error < 0.1
 
 
-def test_each_dag_owes_its_own_regular_messages(make_queue: Maker) -> None:
-    """What high messages of one DAG owe to regular ones is not paid by blocks of another."""
+def test_reserve_for_regular_messages_is_per_dag(make_queue: Maker) -> None:
+    """A debt of one DAG's high messages to regular ones is not paid by another DAG's blocks."""
     queue = make_queue(order="rotation", service_weight=Weight(100, 1 << 20))
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"h"] * 100, weight=Weight(10, 1), priority="high")
@@ -164,34 +164,36 @@ def test_each_dag_owes_its_own_regular_messages(make_queue: Maker) -> None:
 
     taken: list[str] = []
     for _ in range(3):
-        taken += [origin for origin, _ in one_of(queue, "a*")[0]]
-        one_of(queue, "b*", server=MAIL)
+        taken += [origin for origin, _ in run_block(queue, "a*")[0]]
+        run_block(queue, "b*", server=MAIL)
 
     assert "a-large" in taken
 
 
-@pytest.mark.parametrize(("given", "told"), [([], "0 patterns"), ([""], "invalid pattern"), (["x" * 256], "invalid")])
-def test_patterns_that_are_none_are_refused(queue: MessageQueue, given: Any, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
-        queue.blocks.plan(origins=given)
+@pytest.mark.parametrize(
+    ("patterns", "error"), [([], "0 patterns"), ([""], "invalid pattern"), (["x" * 256], "invalid")]
+)
+def test_invalid_patterns_are_rejected(queue: MessageQueue, patterns: Any, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        queue.blocks.plan(origins=patterns)
 
 
-def test_patterns_are_those_of_processors() -> None:
+def test_patterns_match_like_processor_patterns() -> None:
     rules = OriginPatterns.of(["acme/*", "B?"])
-    assert rules is not None and [rules.takes(one) for one in ("acme/x", "\x01acme/x", "b1", "B1")] == [
+    assert rules is not None and [rules.takes(origin) for origin in ("acme/x", "\x01acme/x", "b1", "B1")] == [
         True, True, False, True
     ]  # fmt: skip
     assert OriginPatterns.of(["a*", "*"]) is None and OriginPatterns.of(None) is None
 
 
-def test_a_dag_that_planned_nothing_for_long_is_named_with_the_time(make_queue: Maker) -> None:
+def test_explain_names_the_last_plan_of_an_inactive_dag(make_queue: Maker) -> None:
     queue = make_queue()
     with stopped_clock() as clock:
         queue.enqueue_messages("a", [b"x", b"y"])
-        one_of(queue, limit=Weight(1, 1 << 20))
+        run_block(queue, limit=Weight(1, 1 << 20))
         (server,) = queue.inspect.servers()
         assert queue.inspect.explain("a").sentence.endswith(f"runs in the next block of {ORDERS}.")
         clock.advance(3 * 86_400)
-        told = queue.inspect.explain("a")
+        explanation = queue.inspect.explain("a")
 
-    assert told.sentence.endswith(f"of {ORDERS} (which planned its last block at {when(server.at)}).")
+    assert explanation.sentence.endswith(f"of {ORDERS} (which planned its last block at {when(server.at)}).")

@@ -1,4 +1,4 @@
-"""A message's whole story, for every path that it can take, while it is there and after."""
+"""Message histories: each path of a message, while it is stored and afterwards."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ LAST = Address("acme", 0, 0)
 
 
 def block_of(queue: MessageQueue, *outcomes: Any) -> int:
-    """A block whose first messages get these outcomes, and all others none."""
-    block, left = queue.blocks.plan(), list(outcomes)
+    """Settle a block that reports these outcomes for its first messages, and return its id."""
+    block, remaining = queue.blocks.plan(), list(outcomes)
     for batch in block.batches():
-        said = [left.pop(0) if left else None for _ in batch.payloads]
-        answers = batch.answers([outcome or Done() for outcome in said])
-        queue.blocks.report(block, [answer for answer, outcome in zip(answers, said) if outcome])
+        reported = [remaining.pop(0) if remaining else None for _ in batch.payloads]
+        answers = batch.answers([outcome or Done() for outcome in reported])
+        queue.blocks.report(block, [answer for answer, outcome in zip(answers, reported) if outcome])
     queue.blocks.settle(block)
     return block.id
 
 
-def words(story: History) -> list[str]:
-    return [step.what for step in story.steps]
+def steps_of(history: History) -> list[str]:
+    return [step.what for step in history.steps]
 
 
-def test_one_that_is_processed(queue: MessageQueue) -> None:
+def test_history_of_a_processed_message(queue: MessageQueue) -> None:
     before = datetime.now(timezone.utc)
     queue.enqueue_message("acme", b"order")
     waiting = queue.inspect.history(LAST)
-    assert (words(waiting), waiting.state, waiting.end) == (["enqueued"], "waiting", None)
+    assert (steps_of(waiting), waiting.state, waiting.end) == (["enqueued"], "waiting", None)
     assert waiting.id == message_id(b"order")
     at = waiting.steps[0].at
     assert at is not None and abs(at - before) < timedelta(minutes=5)
 
     block = queue.blocks.plan()
     flying = queue.inspect.history(LAST)
-    assert (words(flying), flying.state) == (["enqueued", "planned"], "in flight")
+    assert (steps_of(flying), flying.state) == (["enqueued", "planned"], "in flight")
     assert (flying.steps[1].block, flying.steps[1].who) == (block.id, "tester")
 
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
     gone = queue.inspect.history(LAST)
-    assert (words(gone), gone.state) == (["enqueued", "planned", "processed"], "gone")
+    assert (steps_of(gone), gone.state) == (["enqueued", "planned", "processed"], "gone")
     assert gone.steps[0].at is None and "before" in gone.steps[0].why, (
-        "nothing unusual happened: nothing was kept of it"
+        "without unusual events, no arrival time is stored"
     )
     assert gone.steps[1].at is not None and gone.end is gone.steps[2] and gone.end.block == block.id
     assert (
@@ -63,53 +63,55 @@ def test_one_that_is_processed(queue: MessageQueue) -> None:
     )
 
 
-def test_one_in_a_service_in_place(queue: MessageQueue) -> None:
+def test_history_of_a_serviced_message(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"order")
     serve(queue, lambda delivery: Yield("their API is down"))
     queue.service_queues(lambda delivery: Done(success=False))
-    told = queue.inspect.history(LAST)
-    assert words(told)[0] == "enqueued" and words(told)[-1] == "processed" and "went back" in words(told)
-    assert {step.why for step in told.steps if step.what == "went back"} == {"their API is down"}
-    assert told.end is not None and told.end.why == "without success"
+    history = queue.inspect.history(LAST)
+    assert (
+        steps_of(history)[0] == "enqueued" and steps_of(history)[-1] == "processed" and "went back" in steps_of(history)
+    )
+    assert {step.why for step in history.steps if step.what == "went back"} == {"their API is down"}
+    assert history.end is not None and history.end.why == "without success"
 
 
-def test_one_that_goes_back_and_those_behind_it(queue: MessageQueue) -> None:
+def test_history_of_requeued_messages(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"1", b"2", b"3", b"4"])
     first = block_of(queue, Yield("down"), None, Done())
     second = block_of(queue, Done(), None)
     third = block_of(queue, Done(), Done())
-    stories = [queue.inspect.history(Address("acme", 0, index)) for index in range(4)]
-    assert words(stories[0]) == ["enqueued", "planned", "went back", "planned", "processed"]
-    assert stories[0].steps[2].why == "down"
-    assert words(stories[1]) == ["enqueued", "planned", "untried", "planned", "went back", "planned", "processed"]
-    assert stories[1].steps[4].why == "no outcome" and stories[1].steps[2].why == "acme:0:0 before it went back"
-    assert words(stories[2]) == ["enqueued", "planned", "processed"], "what was answered for keeps its outcome"
-    assert words(stories[3]) == ["enqueued", "planned", "untried", "planned", "untried", "planned", "processed"]
-    assert [step.block for step in stories[3].steps] == [None, first, first, second, second, third, third]
+    histories = [queue.inspect.history(Address("acme", 0, index)) for index in range(4)]
+    assert steps_of(histories[0]) == ["enqueued", "planned", "went back", "planned", "processed"]
+    assert histories[0].steps[2].why == "down"
+    assert steps_of(histories[1]) == ["enqueued", "planned", "untried", "planned", "went back", "planned", "processed"]
+    assert histories[1].steps[4].why == "no outcome" and histories[1].steps[2].why == "acme:0:0 before it went back"
+    assert steps_of(histories[2]) == ["enqueued", "planned", "processed"], "a reported message keeps its outcome"
+    assert steps_of(histories[3]) == ["enqueued", "planned", "untried", "planned", "untried", "planned", "processed"]
+    assert [step.block for step in histories[3].steps] == [None, first, first, second, second, third, third]
 
 
-def test_one_that_weighs_more_than_was_thought(make_queue: Maker) -> None:
+def test_history_of_an_overweight_message(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     queue.enqueue_messages("acme", [b"1", b"2"])
     block_of(queue, Overweight(Weight(9, 9)), Done())
     block_of(queue, Overweight(HEAVY))
-    told = queue.inspect.history(LAST)
-    assert words(told) == ["enqueued", "planned", "went back", "planned", "set aside"]
-    assert "weighs 9/9" in told.steps[2].why and "more than the 600,000" in told.steps[4].why
-    assert told.state == "set aside" and told.end is None
-    assert words(queue.inspect.history(Address("acme", 0, 1))) == ["enqueued", "planned", "processed"]
+    history = queue.inspect.history(LAST)
+    assert steps_of(history) == ["enqueued", "planned", "went back", "planned", "set aside"]
+    assert "weighs 9/9" in history.steps[2].why and "more than the 600,000" in history.steps[4].why
+    assert history.state == "set aside" and history.end is None
+    assert steps_of(queue.inspect.history(Address("acme", 0, 1))) == ["enqueued", "planned", "processed"]
 
 
 @pytest.mark.parametrize("outcome", [BadFormat()])
-def test_one_that_is_wrong_for_good(queue: MessageQueue, outcome: Any) -> None:
+def test_history_of_a_failed_message(queue: MessageQueue, outcome: Any) -> None:
     queue.enqueue_message("acme", b"?")
     block_of(queue, outcome)
-    told = queue.inspect.history(LAST)
-    assert words(told) == ["enqueued", "planned", "failed"]
-    assert told.end is not None and told.end.why == "BadFormat"
+    history = queue.inspect.history(LAST)
+    assert steps_of(history) == ["enqueued", "planned", "failed"]
+    assert history.end is not None and history.end.why == "BadFormat"
 
 
-def test_one_that_is_judged_again_twice_and_executed(queue: MessageQueue) -> None:
+def test_history_of_a_requeued_and_executed_message(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     sent = queue.inspect.history(LAST).steps[0].at
     block_of(queue)
@@ -120,29 +122,31 @@ def test_one_that_is_judged_again_twice_and_executed(queue: MessageQueue) -> Non
     (aside,) = queue.set_aside.list()
     assert aside.arrived_at == sent
     queue.execute_overweight(aside.address, lambda delivery: None)
-    told = queue.inspect.history(LAST)
-    assert words(told) == [
+    history = queue.inspect.history(LAST)
+    assert steps_of(history) == [
         "enqueued", "planned", "set aside", "judged again", "planned", "set aside", "executed", "processed"
     ]  # fmt: skip
-    assert told.addresses == [LAST, first.moved] and told.steps[0].at == sent
-    assert (told.steps[3].who, told.steps[6].who) == ("tester", "tester") and told.steps[3].why.startswith("raised")
-    assert told == queue.inspect.history(aside.address) == queue.inspect.history(message_id(b"heavy"))
+    assert history.addresses == [LAST, first.moved] and history.steps[0].at == sent
+    assert (history.steps[3].who, history.steps[6].who) == ("tester", "tester") and history.steps[3].why.startswith(
+        "raised"
+    )
+    assert history == queue.inspect.history(aside.address) == queue.inspect.history(message_id(b"heavy"))
 
 
-def test_one_that_is_executed_by_a_block(queue: MessageQueue) -> None:
+def test_history_of_a_message_executed_in_a_block(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)
     block_of(queue)
     block = queue.blocks.plan_overweight(LAST, Weight(10**6, 10))
-    assert words(queue.inspect.history(LAST)) == ["enqueued", "planned", "set aside", "planned"]
+    assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "set aside", "planned"]
     assert queue.inspect.history(LAST).state == "in flight"
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
-    told = queue.inspect.history(LAST)
-    assert words(told) == ["enqueued", "planned", "set aside", "planned", "executed", "processed"]
-    assert told.steps[3].block == block.id and told.steps[0].at is not None
+    history = queue.inspect.history(LAST)
+    assert steps_of(history) == ["enqueued", "planned", "set aside", "planned", "executed", "processed"]
+    assert history.steps[3].block == block.id and history.steps[0].at is not None
 
 
-def test_ends_that_somebody_decides(make_queue: Maker) -> None:
+def test_history_ends_with_a_decision(make_queue: Maker) -> None:
     queue = make_queue(heap_size=10, max_stale=0, order="rotation")
     queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl", b"mnop"], weight=HEAVY)
     block_of(queue)
@@ -160,47 +164,47 @@ def test_ends_that_somebody_decides(make_queue: Maker) -> None:
     assert all(queue.inspect.history(Address("acme", page, 0)).steps[0].at for page in range(4))
 
 
-def test_one_that_is_swept(queue: MessageQueue) -> None:
+def test_history_of_a_swept_message(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"1", b"2"])
     block_of(queue, Done(), Yield())
     queue.sweep_queue("acme")
     queue.enqueue_message("acme", b"3")
-    assert words(queue.inspect.history(LAST)) == ["enqueued", "planned", "processed"]
-    told = queue.inspect.history(Address("acme", 0, 1))
-    assert (words(told)[-1], told.state, told.steps[-1].who) == ("swept", "set aside", "tester")
-    assert words(queue.inspect.history(Address("acme", 1, 0))) == ["enqueued"]
+    assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "processed"]
+    history = queue.inspect.history(Address("acme", 0, 1))
+    assert (steps_of(history)[-1], history.state, history.steps[-1].who) == ("swept", "set aside", "tester")
+    assert steps_of(queue.inspect.history(Address("acme", 1, 0))) == ["enqueued"]
     queue.set_aside.requeue(Address("acme", 0, 1), "swept by mistake")
     serve(queue)
-    assert words(queue.inspect.history(Address("acme", 0, 1)))[-3:] == ["swept", "judged again", "processed"]
+    assert steps_of(queue.inspect.history(Address("acme", 0, 1)))[-3:] == ["swept", "judged again", "processed"]
 
 
-def test_one_that_expires_and_one_that_is_tried_too_often(make_queue: Maker) -> None:
+def test_history_of_expired_and_exhausted_messages(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1, order="rotation")
     queue.enqueue_message("acme", b"milk", expires=0)
     queue.enqueue_message("shy", b"mouse")
     block_of(queue)
-    assert words(queue.inspect.history(LAST)) == ["enqueued", "planned", "expired"]
-    told = queue.inspect.history(Address("shy", 0, 0))
-    assert words(told) == ["enqueued", "planned", "set aside"]
-    assert told.steps[2].why == "it was tried too often without an outcome"
+    assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "expired"]
+    history = queue.inspect.history(Address("shy", 0, 0))
+    assert steps_of(history) == ["enqueued", "planned", "set aside"]
+    assert history.steps[2].why == "it was tried too often without an outcome"
 
 
-def test_the_same_bytes_sent_twice_are_told_together(queue: MessageQueue) -> None:
+def test_history_by_id_covers_repeated_payloads(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"ping"])
     serve(queue)
     queue.enqueue_messages("b", [b"ping"])
     serve(queue)
-    told = queue.inspect.history(message_id(b"ping"))
-    assert [address.origin for address in told.addresses] == ["a", "b"]
-    assert words(told) == ["enqueued", "processed", "enqueued", "processed"]
-    assert words(queue.inspect.history(message_id(b"ping"), origin="b")) == ["enqueued", "processed"]
+    history = queue.inspect.history(message_id(b"ping"))
+    assert [address.origin for address in history.addresses] == ["a", "b"]
+    assert steps_of(history) == ["enqueued", "processed", "enqueued", "processed"]
+    assert steps_of(queue.inspect.history(message_id(b"ping"), origin="b")) == ["enqueued", "processed"]
     assert queue.check() == []
 
 
-def test_what_was_never_heard_of(queue: MessageQueue) -> None:
-    for unheard in (LAST, message_id(b"nothing")):
-        told = queue.inspect.history(unheard)
-        assert (told.state, told.steps, told.end) == ("unknown", [], None)
+def test_history_of_an_unknown_message(queue: MessageQueue) -> None:
+    for unknown in (LAST, message_id(b"nothing")):
+        history = queue.inspect.history(unknown)
+        assert (history.state, history.steps, history.end) == ("unknown", [], None)
     with pytest.raises(InvalidInput):
         queue.inspect.history(b"short")
     with pytest.raises(InvalidInput):
@@ -210,7 +214,7 @@ def test_what_was_never_heard_of(queue: MessageQueue) -> None:
     assert queue.inspect.history(message_id(b"quiet"), origin="other").state == "unknown"
 
 
-def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: MessageQueue) -> None:
+def test_history_of_a_transferred_and_requeued_message(queue: MessageQueue) -> None:
     caller = Caller(queue.store.address.uri, "driver")
     queue.enqueue_message("acme", b"order", headers={"trace": "7"})
     token = queue.leases.view("acme").try_next()
@@ -219,8 +223,8 @@ def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: Message
     queue.commands(caller.connection).transfer(token, "out", weight=HEAVY).execute()
     caller.commit()
     queue.admin.housekeep()
-    told = queue.inspect.history(LAST)
-    assert words(told)[-1] == "transferred" and told.end is not None and told.end.why == "to out"
+    history = queue.inspect.history(LAST)
+    assert steps_of(history)[-1] == "transferred" and history.end is not None and history.end.why == "to out"
     serve(queue)
     (aside,) = queue.set_aside.list("out")
     queue.admin.change_ring(service_weight=Weight(800_000, 1 << 30))
@@ -228,7 +232,7 @@ def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: Message
     assert moved.moved is not None and queue.check() == []
     assert queue.inspect.peek("out")[0].headers == {"trace": "7"}
     assert serve(queue) == [("out", b"order")]
-    assert words(queue.inspect.history(moved.moved))[-3:] == ["set aside", "judged again", "processed"]
+    assert steps_of(queue.inspect.history(moved.moved))[-3:] == ["set aside", "judged again", "processed"]
     prefix = queue.store.prefix
     for table in ("loan", "mail"):
         assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]
@@ -236,51 +240,51 @@ def test_one_that_is_transferred_set_aside_there_and_judged_again(queue: Message
     caller.close()
 
 
-def test_one_of_high_priority(queue: MessageQueue) -> None:
+def test_history_of_a_high_message(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"urgent", priority="high")
     queue.enqueue_message("acme", b"regular")
     block_of(queue, Yield("down"), Done())
     block_of(queue, Done())
-    told = queue.inspect.history(Address("acme", 0, 0, "high"))
-    assert words(told) == ["enqueued", "planned", "went back", "planned", "processed"]
+    history = queue.inspect.history(Address("acme", 0, 0, "high"))
+    assert steps_of(history) == ["enqueued", "planned", "went back", "planned", "processed"]
     assert (
-        told
+        history
         == queue.inspect.history(message_id(b"urgent"), origin="acme")
         == queue.inspect.history(message_id(b"urgent"))
     )
-    assert words(queue.inspect.history(LAST)) == ["enqueued", "planned", "processed"], (
+    assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "processed"], (
         "the other book has the same places"
     )
 
 
-def test_one_that_is_sent_for_later(queue: MessageQueue) -> None:
+def test_history_of_a_delayed_message(queue: MessageQueue) -> None:
     at = datetime.now(timezone.utc) + timedelta(hours=1)
     queue.enqueue_messages("acme", [b"never", b"later"], not_before=at)
     queue.payloads.enqueue("acme", b"large" * 10_000, not_before=at)
     serve(queue)
     for payload in (b"later", b"large" * 10_000):
-        told = queue.inspect.history(message_id(payload))
-        assert (told.state, told.addresses, told.steps, told.due) == ("waiting", [], [], at)
-        assert told == queue.inspect.history(message_id(payload), origin="acme")
+        history = queue.inspect.history(message_id(payload))
+        assert (history.state, history.addresses, history.steps, history.due) == ("waiting", [], [], at)
+        assert history == queue.inspect.history(message_id(payload), origin="acme")
     assert queue.inspect.history(message_id(b"later"), origin="other").state == "unknown"
     queue.enqueue_message("acme", b"soon", not_before=0)
     serve(queue)
-    told = queue.inspect.history(message_id(b"soon"))
-    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
+    history = queue.inspect.history(message_id(b"soon"))
+    assert (steps_of(history), history.state) == (["enqueued", "processed"], "gone")
 
 
-def test_one_that_is_executed_at_once(queue: MessageQueue) -> None:
+def test_history_of_an_inline_message(queue: MessageQueue) -> None:
     at_once = Inline(lambda delivery: None, Weight(10_000, 10_000))
     queue.enqueue_message("acme", b"now", inline=at_once)
-    told = queue.inspect.history(message_id(b"now"))
-    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
-    assert told.end is not None and told.end.block is None
+    history = queue.inspect.history(message_id(b"now"))
+    assert (steps_of(history), history.state) == (["enqueued", "processed"], "gone")
+    assert history.end is not None and history.end.block is None
 
 
-def test_one_whose_payload_is_kept_apart(queue: MessageQueue) -> None:
+def test_history_of_a_message_with_external_payload(queue: MessageQueue) -> None:
     queue.payloads.enqueue("acme", b"large" * 10_000)
-    assert (words(queue.inspect.history(LAST)), queue.inspect.history(LAST).state) == (["enqueued"], "waiting")
+    assert (steps_of(queue.inspect.history(LAST)), queue.inspect.history(LAST).state) == (["enqueued"], "waiting")
     serve(queue)
     queue.admin.housekeep()
-    told = queue.inspect.history(LAST)
-    assert (words(told), told.state) == (["enqueued", "processed"], "gone")
+    history = queue.inspect.history(LAST)
+    assert (steps_of(history), history.state) == (["enqueued", "processed"], "gone")

@@ -10,7 +10,7 @@ import pytest
 from airflow_mq import Address, MessageQueue, Overweight, Weight
 from airflow_mq.core.errors import ConfigRefused
 from airflow_mq.queue import batch_processor
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 
 RING, BLOCK = Weight(600_000, 1_000_000), Weight(60_000, 1_000_000)
 HEAVY = Weight(70_000, 1)
@@ -138,7 +138,7 @@ def test_a_policy_sets_aside_what_is_heavier_than_the_block(make_queue: Maker) -
 
     assert end(queue) == ["acme"]
 
-    assert [event[0] for event in told(queue)] == ["OverweightEnqueued", "Processed", "Processed"]
+    assert [event[0] for event in logged_events(queue)] == ["OverweightEnqueued", "Processed", "Processed"]
     (aside,) = queue.set_aside.list()
     assert (aside.reason, aside.weight, aside.limit) == ("overweight", HEAVY, BLOCK)
 

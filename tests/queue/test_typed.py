@@ -1,4 +1,4 @@
-"""A queue with a type: values on both ends."""
+"""Typed queues: values are encoded on enqueue and decoded for processors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, mod
 from airflow_mq.core.errors import InvalidInput, InvalidMessage
 from airflow_mq.core.outcome import BadFormat, Corrupt, Unsupported, Yield
 from airflow_mq.queue import TypedBatch, TypedDelivery, TypedMessage
-from tests.queue.conftest import told
+from tests.queue.conftest import logged_events
 
 
 class Order(pydantic.BaseModel):
@@ -23,7 +23,7 @@ class Order(pydantic.BaseModel):
 
 
 class Versioned:
-    """A codec of one's own."""
+    """A custom codec."""
 
     def encode(self, value: int) -> bytes:
         return b"1:%d" % value
@@ -33,11 +33,11 @@ class Versioned:
         if version != b"1":
             raise Undecodable("a version of tomorrow", Unsupported())
         if not rest:
-            raise KeyError("a fault of the codec's own")
+            raise KeyError("a fault of the codec")
         return int(rest)
 
 
-def test_values_go_in_and_come_out(queue: MessageQueue) -> None:
+def test_typed_queue_enqueues_and_delivers_values(queue: MessageQueue) -> None:
     orders = queue.typed(Order)
     assert orders.enqueue("acme", Order(id=1), key="k").count == 1
     assert orders.enqueue("acme", Order(id=1), key="k").repeated == 1
@@ -46,25 +46,25 @@ def test_values_go_in_and_come_out(queue: MessageQueue) -> None:
     assert [peeked.value for peeked in orders.peek("acme")] == [Order(id=1), Order(id=2)]
     seen: list[tuple[str, int, dict[str, str]]] = []
 
-    def process(it: TypedDelivery[Order]) -> None:
-        seen.append((it.origin, it.value.id, dict(it.headers)))
-        if it.value.id == 1:
-            it.enqueue("birch", Order(id=4))
+    def process(delivery: TypedDelivery[Order]) -> None:
+        seen.append((delivery.origin, delivery.value.id, dict(delivery.headers)))
+        if delivery.value.id == 1:
+            delivery.enqueue("birch", Order(id=4))
 
     assert orders.service(process).processed == 4
     assert sorted(seen) == [("acme", 1, {}), ("acme", 2, {}), ("birch", 3, {"a": "b"}), ("birch", 4, {})]
 
 
-def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
+def test_undecodable_payloads_fail_permanently(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"not JSON", b'{"item": "tea"}', b'{"id": 5}', b"\xff"])
     orders = queue.typed(Order)
-    looked = orders.peek("acme")
-    assert [peeked.value for peeked in looked] == [None, None, Order(id=5), None]
-    assert looked[1].error is not None and "id" in looked[1].error
+    messages = orders.peek("acme")
+    assert [peeked.value for peeked in messages] == [None, None, Order(id=5), None]
+    assert messages[1].error is not None and "id" in messages[1].error
     seen: list[int] = []
-    assert orders.service(lambda it: seen.append(it.value.id)).failed == 3
+    assert orders.service(lambda delivery: seen.append(delivery.value.id)).failed == 3
     assert seen == [5]
-    assert [name for name, *_ in told(queue)] == [
+    assert [name for name, *_ in logged_events(queue)] == [
         "ProcessingFailed",
         "ProcessingFailed",
         "Processed",
@@ -73,7 +73,7 @@ def test_what_does_not_decode_is_wrong_for_good(queue: MessageQueue) -> None:
     assert {event.error for event in queue.inspect.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
 
 
-def test_what_is_wrong_is_told_without_what_was_sent(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_of_an_undecodable_payload_hides_its_content(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     class Strict(pydantic.BaseModel, extra="forbid"):
         id: int
         names: dict[str, int] = {}
@@ -86,7 +86,7 @@ def test_what_is_wrong_is_told_without_what_was_sent(queue: MessageQueue, caplog
     assert "secret" not in caplog.text
 
 
-def test_batches_hold_what_decodes(queue: MessageQueue) -> None:
+def test_typed_batches_hold_decodable_values(queue: MessageQueue) -> None:
     numbers = queue.typed(json_codec)
     numbers.enqueue_many([("a", 1), ("a", [2]), ("a", {"n": 3})])
     queue.enqueue_messages("a", [b"NaN", b"[" * 60_000])
@@ -103,20 +103,20 @@ def test_batches_hold_what_decodes(queue: MessageQueue) -> None:
     assert numbers.service_batches(lambda batch: None).processed == 1
 
 
-def test_a_codec_of_ones_own_says_what_becomes_of_it(queue: MessageQueue) -> None:
+def test_custom_codec_chooses_the_outcome(queue: MessageQueue) -> None:
     typed = queue.typed(Versioned())
     typed.enqueue("a", 7)
     queue.enqueue_messages("a", [b"2:7", b"1:x", b"1:"])
     seen: list[int] = []
-    assert typed.service(lambda it: seen.append(it.value)).processed == 1 and seen == [7]
-    # A fault of the codec is a try that failed: nothing is dropped for it.
+    assert typed.service(lambda delivery: seen.append(delivery.value)).processed == 1 and seen == [7]
+    # An error in the codec counts as a failed attempt, so the message is kept.
     assert queue.footprint("a").count == 1
     assert [event.error for event in queue.inspect.events()][:3] == [None, "Unsupported", "BadFormat"]
     with pytest.raises(InvalidInput, match="expected a permanent failure"):
         Undecodable("why", Done())
 
 
-def test_what_has_no_bytes_is_refused(queue: MessageQueue) -> None:
+def test_unencodable_values_are_rejected(queue: MessageQueue) -> None:
     with pytest.raises(InvalidMessage, match="cannot encode float"):
         queue.typed(json_codec).enqueue("a", float("nan"))
     with pytest.raises(InvalidMessage, match="cannot encode"):
@@ -126,7 +126,7 @@ def test_what_has_no_bytes_is_refused(queue: MessageQueue) -> None:
     assert queue.footprints() == []
 
 
-def test_a_processor_on_spark_names_its_codec() -> None:
+def test_spark_processor_decodes_with_its_codec() -> None:
     from airflow_mq.spark.attempts import attempts_of
     from airflow_mq.spark.items import Item
     from airflow_mq.spark.terms import Terms
@@ -141,8 +141,8 @@ def test_a_processor_on_spark_names_its_codec() -> None:
         batch_processor(lambda batch: seen.extend(order.id for order in batch.values)),  # type: ignore[attr-defined]
     ):
         seen.clear()
-        found = list(attempts_of(named, function, terms).outcomes(iter(items), lambda call, some: call(some)))
-        assert [type(outcome) for _, outcome in found] == [Done, BadFormat, Done]
+        outcomes = list(attempts_of(named, function, terms).outcomes(iter(items), lambda call, some: call(some)))
+        assert [type(outcome) for _, outcome in outcomes] == [Done, BadFormat, Done]
         assert seen == [7, 8]
     bad = attempts_of(Processor("p", "m:f", codec=f"{__name__}:fault"), lambda value, origin: None, terms)
     assert [type(o) for _, o in bad.outcomes(iter(items[:1]), lambda call, some: call(some))] == [Yield]
@@ -160,12 +160,12 @@ fault = _Fault()
 
 
 @pytest.mark.parametrize("wrong", [{"codec": "no colon"}, {"codec": 3}, {"codec": "m:c", "shape": "arrow"}])
-def test_codecs_that_no_processor_has(wrong: dict[str, Any]) -> None:
+def test_processor_rejects_invalid_codecs(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="codec"):
         Processor("p", "m:f", **wrong)
 
 
-def test_codecs_by_name() -> None:
+def test_codecs_are_loaded_by_name() -> None:
     assert load_codec("airflow_mq.codecs:text_codec") is text_codec
     assert load_codec("builtins:str") is text_codec
     for name in ("no.such:thing", "airflow_mq.codecs:nothing", "airflow_mq.codecs:codec_of"):
@@ -178,7 +178,7 @@ def test_codecs_by_name() -> None:
     assert isinstance(Undecodable("x", Corrupt()).outcome, Corrupt)
 
 
-def test_pydantic_is_loaded_by_who_uses_it() -> None:
+def test_pydantic_is_imported_only_if_used() -> None:
     code = "import sys, airflow_mq.codecs, airflow_mq.queue; assert 'pydantic' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -187,11 +187,11 @@ SHIPPED: list[tuple[str, int]] = []
 
 
 def ship(order: Order, origin: str) -> None:
-    """Treat one order."""
+    """Record a shipped order."""
     SHIPPED.append((origin, order.id))
 
 
-def test_a_block_hands_over_values(queue: MessageQueue) -> None:
+def test_block_processes_decoded_values(queue: MessageQueue) -> None:
     from airflow_mq.processors import Processors
     from airflow_mq.spark.store_side import run_in_place
 

@@ -1,4 +1,4 @@
-"""The view and its tokens: one message at a time, on lease, and never a wait."""
+"""Views and reference tokens: one leased message at a time, without waiting."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from airflow_mq.core.errors import InvalidInput, RecursiveDisallowed, TokenRefus
 from airflow_mq.queue import ReferenceToken
 from airflow_mq.queue.session import holder_name
 from tests.model.clock import Clock
-from tests.queue.conftest import Maker, serve, told
+from tests.queue.conftest import Maker, logged_events, serve
 from tests.waiting import eventually
 
 
-def taken(token: ReferenceToken | None) -> bytes:
+def fetch(token: ReferenceToken | None) -> bytes:
     assert token is not None
     return token.fetch()
 
 
-def test_over_one_origin_first_in_is_first_out(queue: MessageQueue) -> None:
+def test_view_of_an_origin_is_first_in_first_out(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2", b"3"])
     queue.enqueue_message("b", b"other")
     view = queue.leases.view("a")
     seen = []
     for token in view:
         seen.append(token.fetch())
-        assert view.try_next() is None, "an ordered origin gives its next when the one before is completed"
+        assert view.try_next() is None, "an ordered origin yields its next message after the previous one is completed"
         token.complete()
         assert queue.check() == []
     assert seen == [b"1", b"2", b"3"]
     assert queue.footprint("a").count == 0 and queue.footprint("b").count == 1
-    assert told(queue) == [("Processed", "a", 0, item) for item in range(3)]
+    assert logged_events(queue) == [("Processed", "a", 0, item) for item in range(3)]
 
 
-def test_over_the_ring_each_origin_gives_one_in_turn(make_queue: Maker) -> None:
+def test_view_of_the_ring_takes_origins_in_turn(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     for origin in "abc":
         queue.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(3)])
-    assert [taken(queue.leases.next()) for _ in range(9)] == [
+    assert [fetch(queue.leases.next()) for _ in range(9)] == [
         b"a0",
         b"b0",
         b"c0",
@@ -60,57 +60,57 @@ def test_over_the_ring_each_origin_gives_one_in_turn(make_queue: Maker) -> None:
     assert queue.inspect.ring_order() == ["a", "b", "c"]
 
 
-def test_the_turn_is_kept_in_the_store(make_queue: Maker) -> None:
-    one, two = make_queue(), make_queue()
+def test_turn_is_stored(make_queue: Maker) -> None:
+    first, second = make_queue(), make_queue()
     for origin in "abc":
-        one.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(2)])
-    for queue in (one, two, one):
+        first.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(2)])
+    for queue in (first, second, first):
         token = queue.leases.next()
         assert token is not None
         token.complete()
-    assert [taken(two.leases.next()) for _ in range(3)] == [b"a1", b"b1", b"c1"]
+    assert [fetch(second.leases.next()) for _ in range(3)] == [b"a1", b"b1", b"c1"]
 
 
-def test_an_ordered_origin_waits_and_a_paused_one_gives_nothing(queue: MessageQueue) -> None:
+def test_leased_and_paused_origins_yield_nothing(queue: MessageQueue) -> None:
     queue.enqueue_messages([("a", b"a0"), ("a", b"a1"), ("b", b"b0"), ("c", b"c0")])
     queue.admin.pause("b")
     first = queue.leases.next()
-    assert taken(first) == b"a0" and taken(queue.leases.next()) == b"c0" and queue.leases.next() is None
+    assert fetch(first) == b"a0" and fetch(queue.leases.next()) == b"c0" and queue.leases.next() is None
     assert queue.leases.view("b").try_next() is None
     queue.admin.resume("b")
-    assert taken(queue.leases.next()) == b"b0"
+    assert fetch(queue.leases.next()) == b"b0"
     assert first is not None
     first.give_back()
     again = queue.leases.next()
-    assert taken(again) == b"a0" and queue.inspect.peek("a")[0].attempts == 1
+    assert fetch(again) == b"a0" and queue.inspect.peek("a")[0].attempts == 1
     assert queue.leases.view("nobody").try_next() is None
 
 
-def test_high_messages_come_first(make_queue: Maker) -> None:
+def test_view_yields_high_messages_first(make_queue: Maker) -> None:
     queue, other = make_queue(ordered=False), make_queue()
     for origin in "ab":
         queue.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(2)])
         queue.enqueue_message(origin, f"{origin} now".encode(), priority="high")
-    assert taken(queue.leases.view("b").try_next()) == b"b now"
+    assert fetch(queue.leases.view("b").try_next()) == b"b now"
     token = queue.leases.next()
-    assert taken(token) == b"a now" and token is not None and token.address.priority == "high"
+    assert fetch(token) == b"a now" and token is not None and token.address.priority == "high"
     assert queue.leases.token(str(token)) == token
     again = other.leases.token(str(token))
     assert again.fetch() == b"a now" and again.headers == {}
     again.complete()
-    assert [taken(queue.leases.next()) for _ in range(4)] == [b"a0", b"b0", b"a1", b"b1"]
-    assert told(queue) == [("Processed", "a", 0, 0)]
+    assert [fetch(queue.leases.next()) for _ in range(4)] == [b"a0", b"b0", b"a1", b"b1"]
+    assert logged_events(queue) == [("Processed", "a", 0, 0)]
 
 
-def test_paused_groups_give_nothing(make_queue: Maker) -> None:
+def test_paused_groups_yield_nothing(make_queue: Maker) -> None:
     queue = make_queue(paths=True)
     queue.enqueue_messages([("acme/a", b"1"), ("acme/b", b"2"), ("birch/a", b"3")])
     queue.admin.pause("acme", below=True)
-    assert taken(queue.leases.next()) == b"3"
+    assert fetch(queue.leases.next()) == b"3"
     assert queue.leases.next() is None and queue.leases.view("acme/a").try_next() is None
 
 
-def test_blocks_and_services_leave_what_is_on_lease(make_queue: Maker) -> None:
+def test_blocks_and_services_skip_leased_messages(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     queue.enqueue_messages("a", [b"0", b"1", b"2"])
     token = queue.leases.next()
@@ -118,14 +118,14 @@ def test_blocks_and_services_leave_what_is_on_lease(make_queue: Maker) -> None:
     assert [payload for batch in block.batches() for payload in batch.payloads] == [b"1", b"2"]
     assert queue.leases.view("a").try_next() is None
     queue.blocks.release(block)
-    assert taken(token) == b"0"
+    assert fetch(token) == b"0"
     strict = make_queue("strict")
     strict.enqueue_messages("a", [b"0", b"1"])
-    assert taken(strict.leases.next()) == b"0"
+    assert fetch(strict.leases.next()) == b"0"
     assert serve(strict) == [] and strict.blocks.plan().messages == 0
 
 
-def test_a_token_travels_as_text(make_queue: Maker) -> None:
+def test_token_round_trips_as_text(make_queue: Maker) -> None:
     here, there = make_queue(), make_queue()
     here.enqueue_messages("a: b/ü", [b"1"], headers={"trace": "7"})
     text = str(here.leases.next())
@@ -141,12 +141,12 @@ def test_a_token_travels_as_text(make_queue: Maker) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a/b", "test/zz/a:0:0", f"test/{'0' * 32}/a", f"test/{'0' * 31}/a:0:0"])
-def test_text_that_is_no_token(queue: MessageQueue, text: str) -> None:
+def test_invalid_token_text_is_rejected(queue: MessageQueue, text: str) -> None:
     with pytest.raises(InvalidInput):
         queue.leases.token(text)
 
 
-def test_tokens_of_others_are_refused(make_queue: Maker) -> None:
+def test_foreign_tokens_are_rejected(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_messages("a", [b"1", b"2"])
     token = queue.leases.next()
@@ -170,7 +170,7 @@ def test_tokens_of_others_are_refused(make_queue: Maker) -> None:
     assert queue.footprint("a").count == 1
 
 
-def test_a_block_of_many_is_no_token(queue: MessageQueue) -> None:
+def test_token_of_a_larger_block_is_rejected(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2"])
     block = queue.blocks.plan()
     token = queue.leases.token(f"test/{block.token}/a:0:0")
@@ -180,7 +180,7 @@ def test_a_block_of_many_is_no_token(queue: MessageQueue) -> None:
     assert queue.blocks.get(block.token).state == "planned" and queue.blocks.reported(block) == {}
 
 
-def test_a_late_holder_changes_nothing(queue: MessageQueue) -> None:
+def test_expired_token_changes_nothing(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"1")
     late = queue.leases.view("a", lease=0.0).try_next()
     assert late is not None
@@ -188,7 +188,7 @@ def test_a_late_holder_changes_nothing(queue: MessageQueue) -> None:
         with pytest.raises(TokenRefused, match="past its deadline|is released"):
             use()
     again = queue.leases.view("a").try_next()
-    assert taken(again) == b"1" and queue.inspect.peek("a")[0].attempts == 1
+    assert fetch(again) == b"1" and queue.inspect.peek("a")[0].attempts == 1
     with pytest.raises(TokenRefused, match="released"):
         late.complete()
     assert again is not None
@@ -198,31 +198,31 @@ def test_a_late_holder_changes_nothing(queue: MessageQueue) -> None:
         again.complete()
     with pytest.raises(TokenRefused):
         again.give_back()
-    assert told(queue) == [("WentBack", "a", 0, 0), ("Processed", "a", 0, 0)]
+    assert logged_events(queue) == [("WentBack", "a", 0, 0), ("Processed", "a", 0, 0)]
 
 
-def test_what_came_of_it_may_be_more(queue: MessageQueue) -> None:
+def test_complete_accepts_an_outcome(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1"])
     token = queue.leases.next()
     assert token is not None
     token.complete(Yield("not now"))
-    assert told(queue) == [("WentBack", "a", 0, 0)]
-    assert taken(queue.leases.next()) == b"1"
+    assert logged_events(queue) == [("WentBack", "a", 0, 0)]
+    assert fetch(queue.leases.next()) == b"1"
 
 
-def test_expired_messages_are_not_given(queue: MessageQueue) -> None:
+def test_view_drops_expired_messages(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"old 1", b"old 2"], expires=0)
     queue.enqueue_message("a", b"new")
     queue.enqueue_messages("b", [b"old"], expires=0)
     token = queue.leases.view("a").try_next()
-    assert taken(token) == b"new"
+    assert fetch(token) == b"new"
     assert token is not None
     token.complete()
     assert queue.leases.view("b").try_next() is None
-    assert [name for name, *_ in told(queue)] == ["Expired", "Expired", "Processed"]
+    assert [name for name, *_ in logged_events(queue)] == ["Expired", "Expired", "Processed"]
 
 
-def test_over_many_pages(make_queue: Maker) -> None:
+def test_view_reads_many_pages(make_queue: Maker) -> None:
     queue = make_queue(heap_size=64)
     payloads = [b"%020d" % number for number in range(20)]
     queue.enqueue_messages("a", payloads)
@@ -233,8 +233,8 @@ def test_over_many_pages(make_queue: Maker) -> None:
     assert seen == payloads and queue.footprint("a").pages == 0
 
 
-def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> None:
-    # Whoever waits here does so for longer than any machine takes.
+def test_view_yields_nothing_while_the_ring_is_locked(make_queue: Maker) -> None:
+    # A call that waits would wait longer than the test takes.
     queue = make_queue(order="rotation", patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     token = queue.leases.next()
@@ -242,12 +242,12 @@ def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> No
     began = time.monotonic()
     with queue.store.writing() as unit:
         unit.lock(queue.session.ring_id)
-        found: list[object] = []
-        # On a connection of its own: what waited here would wait for this very thread.
-        looker = threading.Thread(target=lambda: found.extend([view.try_next(), len(view), queue.leases.next()]))
+        results: list[object] = []
+        # Use another thread and connection: waiting here would be a deadlock.
+        looker = threading.Thread(target=lambda: results.extend([view.try_next(), len(view), queue.leases.next()]))
         looker.start()
         looker.join(60)
-        assert not looker.is_alive() and found == [None, 2, None]
+        assert not looker.is_alive() and results == [None, 2, None]
     with queue.store.writing() as unit:
         until = unit.now() + 60_000_000
         unit.run(
@@ -256,18 +256,18 @@ def test_nothing_is_given_where_somebody_holds_the_ring(make_queue: Maker) -> No
     assert view.try_next() is None
     assert token is not None
     token.complete()
-    assert queue.footprint("a").count == 0, "reported at once, though nobody could settle it"
+    assert queue.footprint("a").count == 0, "reported at once, although the ring is locked"
     with queue.store.writing() as unit:
         unit.run("drop_lease", ring=queue.session.ring_id, token=b"t" * 16)
-    assert taken(view.try_next()) == b"2"
+    assert fetch(view.try_next()) == b"2"
     assert time.monotonic() - began < 60
 
 
 @pytest.mark.postgres
-def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str, clock: Clock) -> None:
-    """A block that somebody is completing in a long transaction is passed by, and settled once that is committed.
+def test_uncommitted_completion_blocks_no_other_operation(pg_uri: str, clock: Clock) -> None:
+    """A block in a long uncommitted completion is skipped, and settled after the commit.
 
-    (On SQLite a transaction that writes is the only one.)
+    On SQLite, only one transaction writes at a time.
     """
     queue = Maker(pg_uri)(patience=120)
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
@@ -278,26 +278,26 @@ def test_nobody_waits_for_a_completion_that_is_not_committed(pg_uri: str, clock:
         clock.advance(10)
         began = time.monotonic()
         assert queue.admin.housekeep() == 0
-        assert taken(queue.leases.next()) == b"2"
+        assert fetch(queue.leases.next()) == b"2"
         assert queue.blocks.plan().messages == 0
         assert time.monotonic() - began < 60
     assert queue.admin.housekeep() == 1
-    assert told(queue, origin="a") == [("Processed", "a", 0, 0)]
+    assert logged_events(queue, origin="a") == [("Processed", "a", 0, 0)]
     assert queue.check() == []
     queue.close()
 
 
-def test_a_service_in_place_lets_blocks_and_what_is_on_lease_be(queue: MessageQueue, clock: Clock) -> None:
+def test_service_skips_blocks_and_leases(queue: MessageQueue, clock: Clock) -> None:
     queue.enqueue_messages([("a", b"1"), ("b", b"2")])
     token, block = queue.leases.view("a").try_next(), queue.blocks.plan(lease=1)
     assert token is not None and block.messages == 1
     clock.advance(2)
-    assert serve(queue) == [] and told(queue) == []
+    assert serve(queue) == [] and logged_events(queue) == []
     assert token.fetch() == b"1" and queue.blocks.get(block.token).state == "planned"
 
 
 @pytest.mark.parametrize("settler", ["plan", "view", "service", "housekeep"])
-def test_a_completion_is_settled_by_whoever_comes_next(queue: MessageQueue, settler: str) -> None:
+def test_next_operation_settles_a_completion(queue: MessageQueue, settler: str) -> None:
     queue.enqueue_messages([("a", b"1"), ("a", b"2")])
     token = queue.leases.next()
     assert token is not None
@@ -307,16 +307,16 @@ def test_a_completion_is_settled_by_whoever_comes_next(queue: MessageQueue, sett
     if settler == "plan":
         assert queue.blocks.plan().messages == 1
     elif settler == "view":
-        assert taken(queue.leases.next()) == b"2"
+        assert fetch(queue.leases.next()) == b"2"
     elif settler == "service":
-        # It finds the queue in flight, and settles what it passes by.
+        # The service finds the queue in flight, and settles the block that it skips.
         assert serve(queue) == []
     else:
         assert queue.admin.housekeep() == 1
-    assert told(queue) == [("Processed", "a", 0, 0)]
+    assert logged_events(queue) == [("Processed", "a", 0, 0)]
 
 
-def test_not_from_within_a_processor(queue: MessageQueue) -> None:
+def test_leases_are_rejected_inside_a_processor(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2"])
     raised: list[type[BaseException]] = []
 
@@ -331,7 +331,7 @@ def test_not_from_within_a_processor(queue: MessageQueue) -> None:
     assert raised == [RecursiveDisallowed] * 4
 
 
-def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
+def test_concurrent_workers_get_different_messages(make_queue: Maker) -> None:
     queue = make_queue(ordered=False)
     for origin in "abcd":
         queue.enqueue_messages(origin, [f"{origin}{n}".encode() for n in range(15)])
@@ -339,8 +339,8 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
 
     def work() -> None:
         with MessageQueue(make_queue.uri, "test") as mine:
-            until = time.monotonic() + 60
-            while len(seen) < 60 and time.monotonic() < until:
+            deadline = time.monotonic() + 60
+            while len(seen) < 60 and time.monotonic() < deadline:
                 token = mine.leases.next()
                 if token is None:
                     time.sleep(0.002)
@@ -355,10 +355,10 @@ def test_many_at_once_each_get_their_own(make_queue: Maker) -> None:
         worker.join()
     assert sorted(seen) == sorted(f"{origin}{n}".encode() for origin in "abcd" for n in range(15))
     eventually(lambda: queue.admin.housekeep() == 0)
-    assert len(queue) == 0 and queue  # a queue is a queue, also an empty one
+    assert len(queue) == 0 and queue  # an empty queue is true
 
 
-def test_a_file_that_somebody_writes_is_not_waited_for(tmp_path: Path) -> None:
+def test_view_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     queue = Maker(f"sqlite:///{path}")(patience=120)
     queue.enqueue_message("a", b"1")
@@ -369,5 +369,5 @@ def test_a_file_that_somebody_writes_is_not_waited_for(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
     other.execute("ROLLBACK")
     other.close()
-    assert taken(queue.leases.next()) == b"1"
+    assert fetch(queue.leases.next()) == b"1"
     queue.close()

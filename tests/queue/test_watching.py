@@ -1,4 +1,4 @@
-"""What somebody sees who looks at a ring again and again."""
+"""Watcher: repeated bounded reads of a ring."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 
 
 def names(look: Look) -> list[str]:
-    return [one.origin for one in look.turns]
+    return [turn.origin for turn in look.turns]
 
 
 def settle(queue: MessageQueue) -> int:
@@ -30,7 +30,7 @@ def settle(queue: MessageQueue) -> int:
     return queue.blocks.settle(block).processed
 
 
-def test_an_empty_ring(queue: MessageQueue) -> None:
+def test_look_at_an_empty_ring(queue: MessageQueue) -> None:
     look = Watcher(queue.session).look()
 
     assert (look.turns, look.waits, look.blocks, look.oldest, look.rate_in, look.rate_out) == (
@@ -44,13 +44,13 @@ def test_an_empty_ring(queue: MessageQueue) -> None:
     assert look.totals is not None and look.totals.ready == look.totals.waiting == 0
 
 
-def test_turns_are_those_of_the_ring_before_and_after_pages_were_cut(queue: MessageQueue) -> None:
+def test_turns_equal_ring_order_in_inbox_and_pages(queue: MessageQueue) -> None:
     for number in range(30):
         queue.enqueue_messages(f"o{(number * 7) % 30:02}", [b"x" * 10] * (number + 1))
     watcher = Watcher(queue.session)
     before = watcher.look(100)
     assert names(before) == queue.inspect.ring_order(100) and len(before.turns) == 30
-    assert {one.origin: (one.messages, one.size) for one in before.turns} == {
+    assert {turn.origin: (turn.messages, turn.size) for turn in before.turns} == {
         origin: (footprint.count, footprint.size) for origin, footprint in queue.footprints()
     }
     assert names(watcher.look(7)) == queue.inspect.ring_order(7)
@@ -62,7 +62,7 @@ def test_turns_are_those_of_the_ring_before_and_after_pages_were_cut(queue: Mess
     after = watcher.look(100)
     assert names(after) == queue.inspect.ring_order(100) and names(after)[-1] == "late"
     assert names(watcher.look(3)) == queue.inspect.ring_order(3)
-    assert {one.origin: one.messages for one in after.turns} == {
+    assert {turn.origin: turn.messages for turn in after.turns} == {
         origin: footprint.count for origin, footprint in queue.footprints() if footprint.ready_pages
     }
 
@@ -77,10 +77,10 @@ def test_high_queues_come_first(queue: MessageQueue) -> None:
 
     turns = Watcher(queue.session).look().turns
 
-    assert [(one.origin, one.priority) for one in turns] == [("b", "high"), ("c", "high"), ("a", "regular")]
+    assert [(turn.origin, turn.priority) for turn in turns] == [("b", "high"), ("c", "high"), ("a", "regular")]
 
 
-def test_paths(queue: MessageQueue) -> None:
+def test_turns_follow_paths(queue: MessageQueue) -> None:
     queue.admin.change_ring(paths=True)
     for origin in ("acme/a", "acme/b", "birch"):
         queue.enqueue_messages(origin, [b"x"] * 3)
@@ -89,10 +89,10 @@ def test_paths(queue: MessageQueue) -> None:
     look = Watcher(queue.session).look()
 
     assert names(look) == queue.inspect.ring_order()
-    assert {one.origin for one in look.turns if one.paused} == {"acme/a", "acme/b"}
+    assert {turn.origin for turn in look.turns if turn.paused} == {"acme/a", "acme/b"}
 
 
-def test_every_sort_and_search(queue: MessageQueue) -> None:
+def test_look_sorts_and_searches(queue: MessageQueue) -> None:
     for origin, count in (("b", 1), ("a", 2), ("ab", 9)):
         queue.enqueue_messages(origin, [b"x"] * count)
     watcher = Watcher(queue.session)
@@ -106,10 +106,8 @@ def test_every_sort_and_search(queue: MessageQueue) -> None:
         assert set(names(watcher.look(sort=sort))) == {"a", "ab", "b"}
 
 
-def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
-    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Counted again at each look, however long it took the last time.
+def test_look_counts_messages_by_state(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Count again at each look, even if the previous count was slow.
     monkeypatch.setattr(watching, "_REST", 0)
     queue.enqueue_messages("a", [b"x" * 10] * 20)
     queue.enqueue_message("heavy", b"x", weight=Weight(5000, 1))
@@ -123,10 +121,10 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     block = queue.blocks.plan()
     planned = watcher.look()
     assert planned.totals is not None and planned.totals.in_flight == block.messages > 0
-    assert [(one.state, one.messages) for one in planned.blocks] == [("planned", block.messages)]
-    flying = {one.origin: one.in_flight for one in planned.turns}
+    assert [(block.state, block.messages) for block in planned.blocks] == [("planned", block.messages)]
+    flying = {turn.origin: turn.in_flight for turn in planned.turns}
     assert flying["a"] == block.messages and flying["quiet"] == 0
-    assert [one.origin for one in planned.turns if one.paused] == ["quiet"]
+    assert [turn.origin for turn in planned.turns if turn.paused] == ["quiet"]
 
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     done = queue.blocks.settle(block)
@@ -143,7 +141,7 @@ def test_what_is_in_flight_paused_set_aside_and_gone_is_told(
     assert look.rate_in == 0
 
 
-def test_all_that_ended_within_one_tick_of_the_clock_is_counted(queue: MessageQueue) -> None:
+def test_rate_counts_messages_that_ended_at_the_same_time(queue: MessageQueue) -> None:
     for origin in "abc":
         queue.enqueue_messages(origin, [b"x"] * 3)
         settle(queue)
@@ -151,14 +149,14 @@ def test_all_that_ended_within_one_tick_of_the_clock_is_counted(queue: MessageQu
     with queue.store.writing() as unit:
         execute, now = unit.connection.execute, unit.now()  # type: ignore[attr-defined]
         ids = [id_ for (id_,) in execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
-        # The last is written anew first, so that no index has them in the order of their ids.
+        # Update the last row first, so that no index is in the order of ids.
         for id_ in reversed(ids):
             execute(f"UPDATE {table} SET at = {now} WHERE id = {id_}")
 
     assert Watcher(queue.session).look().rate_out == pytest.approx(9 / 60)
 
 
-def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: MessageQueue) -> None:
+def test_oldest_is_the_first_waiting_message(queue: MessageQueue) -> None:
     for number in range(20):
         queue.enqueue_message("a", b"%019d" % number)
     queue.enqueue_message("b", b"x")
@@ -167,12 +165,12 @@ def test_the_oldest_is_the_first_that_waits_not_the_first_that_came(queue: Messa
 
     look = Watcher(queue.session).look()
 
-    assert {one.origin: one.oldest for one in look.waits}["a"] == first.sent_at
-    assert look.oldest == min(one.oldest for one in look.turns if one.oldest)
+    assert {wait.origin: wait.oldest for wait in look.waits}["a"] == first.sent_at
+    assert look.oldest == min(turn.oldest for turn in look.turns if turn.oldest)
 
 
-def test_looks_are_bounded(queue: MessageQueue) -> None:
-    """However many origins there are, one look reads as many queues as it shows."""
+def test_look_reads_a_bounded_number_of_queues(queue: MessageQueue) -> None:
+    """A look reads as many queues as it shows, regardless of the number of origins."""
     for number in range(300):
         queue.enqueue_message(f"o{number:03}", b"x")
     queue.blocks.release(queue.blocks.plan())

@@ -13,7 +13,7 @@ from airflow_mq.core.errors import InvalidInput
 from airflow_mq.simulating import Arrival, read_scenario, record, simulate, write_scenario
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
-from tests.queue.test_foreseeing import do
+from tests.queue.test_foreseeing import complete_block
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_waits(queue: MessageQueue) -> None:
     queue.admin.set_origin("acme", share=3)
     queue.enqueue_messages("acme", [b"xx"] * 25)
     queue.enqueue_message("heavy", b"x", weight=Weight(7, 7))
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     queue.enqueue_message("late", b"x")
     told = record(queue)
     assert told.arrivals == [
@@ -59,9 +59,9 @@ def test_what_waits(queue: MessageQueue) -> None:
 def test_a_backlog_came_at_once(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"x"] * 12)
     for _ in range(2):
-        do(queue, queue.blocks.plan())
+        complete_block(queue, queue.blocks.plan())
     queue.enqueue_messages("acme", [b"x"] * 5)
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     assert arrivals(queue) == [(1, "acme", 12), (3, "acme", 5)]
     assert arrivals(queue, 1) == [(1, "acme", 5)]
 
@@ -71,7 +71,7 @@ def test_no_clock_tells_which_block_it_was(queue: MessageQueue) -> None:
         queue.enqueue_messages("acme", [b"x"] * count)
         queue.service_queues(lambda delivery: None)
         queue.enqueue_messages("globex", [b"x"] * count)
-        do(queue, queue.blocks.plan())
+        complete_block(queue, queue.blocks.plan())
     told = [(1, "acme", 2), (2, "globex", 2), (3, "acme", 3), (4, "globex", 3)]
     with queue.store.writing() as unit:
         prefix = queue.store.prefix
@@ -85,8 +85,8 @@ def test_a_block_that_is_settled_late_is_not_taken_for_a_later_one(queue: Messag
     queue.enqueue_messages("acme", [b"x"] * 2)
     early = queue.blocks.plan()
     queue.enqueue_messages("globex", [b"x"] * 3)
-    do(queue, queue.blocks.plan())
-    do(queue, early)
+    complete_block(queue, queue.blocks.plan())
+    complete_block(queue, early)
     assert arrivals(queue, 1) == [(1, "globex", 3)]
     assert arrivals(queue) == [(1, "acme", 2), (2, "globex", 3)]
 
@@ -97,7 +97,7 @@ def test_what_was_served_in_place_and_what_failed(queue: MessageQueue) -> None:
     queue.enqueue_messages("globex", [b"x"] * 2)
     queue.service_queues(lambda delivery: BadFormat())
     queue.enqueue_message("heavy", b"x", weight=Weight(99, 0))
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     (aside,) = queue.set_aside.list()
     queue.execute_overweight(aside.address, lambda delivery: None)
     assert arrivals(queue)[-1] == (2, "globex", 2)
@@ -107,7 +107,7 @@ def test_what_was_written_is_read_again(queue: MessageQueue, tmp_path: Path) -> 
     queue.admin.set_origin("acme", least=Weight(1, 1), most=Weight(9, 9), ordered=False)
     queue.enqueue_messages("acme", [b"x"] * 25)
     queue.enqueue_messages("globex", [b"x", b"yy"])
-    do(queue, queue.blocks.plan())
+    complete_block(queue, queue.blocks.plan())
     told = record(queue, name="monday")
     write_scenario(told, tmp_path / "monday.jsonl")
     again = read_scenario(tmp_path / "monday.jsonl")
@@ -121,7 +121,7 @@ def test_priorities(queue: MessageQueue, tmp_path: Path) -> None:
     queue.enqueue_messages("acme", [b"x"] * 12, priority="high")
     queue.enqueue_messages("acme", [b"x"] * 12)
     for _ in range(2):
-        do(queue, queue.blocks.plan())
+        complete_block(queue, queue.blocks.plan())
     told = record(queue)
     high = [one for one in told.arrivals if one.priority == "high"]
     assert {one.block for one in high} == {1} and sum(one.count for one in high) == 12

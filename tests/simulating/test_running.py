@@ -13,7 +13,7 @@ from airflow_mq.core.errors import ConfigRefused, InvalidInput
 from airflow_mq.simulating import Arrival, Policy, Scenario, Simulated, simulate
 from airflow_mq.simulating.scenario import Source
 from airflow_mq.store import parse, upgrade
-from tests.queue.test_foreseeing import do, same, taken
+from tests.queue.test_foreseeing import assert_planned_as_foreseen, claims_of, complete_block
 
 ORDERS = ("rotation", "deficit", "shuffle")
 
@@ -50,7 +50,7 @@ def really(queue: MessageQueue, scenario: Scenario) -> list[Block]:
                 queue.enqueue_messages(one.origin, [message] * one.count, priority=one.priority)
         block = queue.blocks.plan(seed=scenario.block_seed(number))
         blocks.append(block)
-        do(queue, block)
+        complete_block(queue, block)
     return blocks
 
 
@@ -68,7 +68,7 @@ def open_ring(uri: str, name: str, scenario: Scenario, policy: Policy) -> Messag
 def compare(queue: MessageQueue, scenario: Scenario, told: Simulated) -> None:
     blocks = really(queue, scenario)
     for foreseen, block in zip(told.blocks, blocks, strict=True):
-        same(queue, foreseen, block)
+        assert_planned_as_foreseen(queue, foreseen, block)
     pages = {page.block: page.entries for page in queue.inspect.ledger()}
     for foreseen, block in zip(told.blocks, blocks, strict=True):
         assert {one.origin: one.granted for one in foreseen.queues} == {
@@ -114,7 +114,7 @@ def test_priorities_too(store_uri: str, order: str) -> None:
         with open_ring(store_uri, f"r{number}", scenario, policy) as queue:
             blocks = really(queue, scenario)
             for foreseen, block in zip(told.blocks, blocks, strict=True):
-                assert taken(foreseen) == taken(block)
+                assert claims_of(foreseen) == claims_of(block)
             assert sum(one.left + one.set_aside for one in told.origins) == sum(
                 footprint.count for _, footprint in queue.footprints()
             )
@@ -127,7 +127,7 @@ def test_priorities_too(store_uri: str, order: str) -> None:
 def test_the_same_seed_gives_the_same(tmp_path: object) -> None:
     one, other = (simulate(drawn(3), [Policy(order, order) for order in ORDERS]) for _ in range(2))
     assert one == other
-    assert [taken(block) for block in one[2].blocks] == [taken(block) for block in other[2].blocks]
+    assert [claims_of(block) for block in one[2].blocks] == [claims_of(block) for block in other[2].blocks]
     shuffled = simulate(replace(drawn(3), seed=4), [Policy("shuffle", "shuffle")])
     assert [block.seed for block in shuffled[0].blocks] != [block.seed for block in one[2].blocks]
 
