@@ -33,11 +33,11 @@ help: ## Show this list
 venv: $(STAMP) ## Make .venv with the package and all it needs for tests (again only after a change)
 
 demo: $(STAMP) ## Files of many tenants, through Airflow and Spark, with the UI on loopback (DEMO="..." passes arguments on)
-	@$(BIN)/python -m airflow_mq.demo $(DEMO)
+	@$(BIN)/airflow-mq demo $(DEMO)
 
 recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
 	@$(BIN)/python -m tests.terminal.recording build/demo.cast docs/images/demo.svg -- \
-	  $(BIN)/python -m airflow_mq.demo --leave
+	  $(BIN)/airflow-mq demo --leave
 
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own
 	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .command import NO, UsageError, command, option
 from .output import error_line, shown
 from .session import VARIABLE, Session
+from .signals import sigterm_as_interrupt
 
 if TYPE_CHECKING:
     from ..store import StoreAddress
@@ -69,7 +70,7 @@ def dev(session: Session, args: Namespace) -> bool:
 
     home = Path(args.home).resolve()
     dags = _dags_folder(args.dags)
-    with _only_one(home), _interrupted_by_sigterm():
+    with _only_one(home), sigterm_as_interrupt():
         address = _store(session, home)
         airflow = _airflow(address, home, dags, args.port)
         try:
@@ -218,17 +219,3 @@ def _only_one(home: Path) -> Iterator[None]:
                 "the other one, or name another folder with --home"
             ) from None
         yield
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

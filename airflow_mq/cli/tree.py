@@ -6,6 +6,7 @@ from .block import BLOCK
 from .check import check
 from .command import Entry
 from .completion import completion
+from .demo import demo
 from .dev import dev
 from .doctor import doctor
 from .enqueue import enqueue
@@ -31,6 +32,6 @@ A first look:
   airflow-mq service --processor builtins:print"""
 
 TREE: tuple[Entry, ...] = (
-    enqueue, service, top, explain, check, doctor, dev,
+    enqueue, service, top, explain, check, doctor, demo, dev,
     QUEUE, MESSAGE, SET_ASIDE, BLOCK, PAYLOAD, RING, REPORT, STORE, completion,
 )  # fmt: skip

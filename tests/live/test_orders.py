@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_mq.demo.stage import Stage
-from airflow_mq.demo.story import Story
+from airflow_mq.cli.demo.run import DemoRun
+from airflow_mq.cli.demo.stage import Stage
 from tests.live.conftest import World
 from tests.terminal.emulator import Emulated
 
 REPOSITORY = Path(__file__).parents[2]
-DEMO = [sys.executable, "-m", "airflow_mq.demo"]
+DEMO = [sys.executable, "-m", "airflow_mq", "demo"]
 
 
 @pytest.mark.spark
@@ -28,7 +28,7 @@ def test_orders_of_many_tenants_on_postgres(worlds: dict[str, World]) -> None:
     world = worlds["postgres"]
     stage = Stage(world.place, world.store, world.airflow)
     stage.set_up(loud_files=60)
-    summary = Story(stage, print).serve(by_hand=True)
+    summary = DemoRun(stage, print).serve(by_hand=True)
     assert summary.problems == []
     assert summary.ok
     assert len(summary.blocks) == 1
@@ -74,7 +74,7 @@ def below(place: Path) -> list[str]:
 def test_the_demo_without_a_terminal_and_without_java(bare: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "summary.json"
     done = subprocess.run(
-        [*DEMO, "--json", file, "--loud", "150"], env=bare, cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        [*DEMO, "--summary", file, "--loud", "150"], env=bare, cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=1000, check=False,
     )  # fmt: skip
     print(done.stdout)

@@ -1,6 +1,6 @@
 """Record a program on a terminal, and draw the recording as an SVG that moves.
 
-    python -m tests.terminal.recording demo.cast demo.svg -- python -m airflow_mq.demo --leave
+    python -m tests.terminal.recording demo.cast demo.svg -- airflow-mq demo --leave
 
 Writes an asciicast (version 2, which asciinema plays), and draws it: frames side by side in one picture, moved by CSS,
 so that it runs wherever pictures are shown, without a script. It goes quicker than life.

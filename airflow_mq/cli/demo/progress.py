@@ -12,11 +12,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from ..cli.top.drawing import blocks, ring
-from ..core.errors import MessageQueueError
-from ..queue import MessageQueue
-from ..queue.inspect.top import Look, Watcher
-from .story import Summary, by_hand_limit
+from ...core.errors import MessageQueueError
+from ...queue import MessageQueue
+from ...queue.inspect.top import Look, Watcher
+from ..top.drawing import blocks, ring
+from .run import Summary, by_hand_limit
 
 #: Ends of lines that only describe the current step.
 PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..examples import orders
-from ..queue import MessageQueue
-from ..store import parse, upgrade
-from ..testing.live import LiveAirflow
+from ...examples import orders
+from ...queue import MessageQueue
+from ...store import parse, upgrade
+from ...testing.live import LiveAirflow
 
-DAGS = Path(__file__).parents[2] / "dags"
+#: The DAGs folder: in the wheel beside this module, in a checkout at its top.
+DAGS = next(
+    (path for path in (Path(__file__).with_name("dags"), Path(__file__).parents[3] / "dags") if path.is_dir()), None
+)
 #: Components that a block requires. The triggerer, which no task needs at first, starts beside the first block.
 FIRST = ("api-server", "scheduler", "dag-processor")
 
@@ -28,8 +31,7 @@ class Stage:
     @classmethod
     def embedded(cls) -> Stage:
         """Return a stage on this machine alone: SQLite, and Spark inside the tasks."""
-        if not DAGS.is_dir():
-            raise SystemExit(f"missing folder {DAGS}: the demo runs the repository's DAGs; run it in a checkout")
+        assert DAGS is not None, "the package lacks the demo's DAGs"
         place = Path(tempfile.mkdtemp(prefix="airflow-mq-demo-"))
         file = place / "store.db"
         connections = {

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..examples import orders
-from ..testing.loopback import AirflowFailed
-from ..words import many
+from ...examples import orders
+from ...testing.loopback import AirflowFailed
+from ...words import many
 from .stage import Stage
 
 #: Largest number of blocks; more indicate an error.
@@ -64,7 +64,7 @@ class Summary:
         return json.dumps(asdict(self), indent=2)
 
 
-class Story:
+class DemoRun:
     """The demo, step by step; `tell` receives progress lines."""
 
     def __init__(self, stage: Stage, tell: Tell) -> None:
