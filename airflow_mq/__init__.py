@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Delivery,
         Enqueued,
         Explanation,
-        ForeseenBlock,
+        ForecastBlock,
         History,
         Judgement,
         MessageQueue,
@@ -58,7 +58,7 @@ _HOMES = {
     "core.weight": ("Costs", "Weight"),
     "processors": ("Part", "Processor", "Processors"),
     "queue": (
-        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForeseenBlock", "Judgement", "MessageQueue", "Peeked",
+        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForecastBlock", "Judgement", "MessageQueue", "Peeked",
         "Report", "Serviced", "SetAside", "Step", "History", "batch_processor",
     ),
 }  # fmt: skip
@@ -77,7 +77,7 @@ __all__ = [
     "Event",
     "Explanation",
     "Footprint",
-    "ForeseenBlock",
+    "ForecastBlock",
     "History",
     "Judgement",
     "LinearWeigher",

@@ -128,18 +128,18 @@ def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> Signed
 Reader = Annotated[SignedIn, Depends(asking)]
 
 
-def _peeker(conn_id: str, who: Reader) -> SignedIn:
-    if not who.may_peek(conn_id):
+def _peeker(conn_id: str, user: Reader) -> SignedIn:
+    if not user.may_peek(conn_id):
         raise HTTPException(
             403, f"missing permission: reading messages of {conn_id} needs read access to its connection"
         )
-    return who
+    return user
 
 
-def _writer(conn_id: str, who: Reader) -> SignedIn:
-    if not who.may_write(conn_id):
+def _writer(conn_id: str, user: Reader) -> SignedIn:
+    if not user.may_write(conn_id):
         raise HTTPException(403, f"missing permission: changing {conn_id} needs edit access to its connection")
-    return who
+    return user
 
 
 Peeker = Annotated[SignedIn, Depends(_peeker)]

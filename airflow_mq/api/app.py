@@ -64,29 +64,29 @@ def create_app() -> FastAPI:
     return app
 
 
-def me(who: Reader, conn_id: str | None = None) -> schemas.Me:
+def me(user: Reader, conn_id: str | None = None) -> schemas.Me:
     """Return the signed-in user's name and permissions; those on messages and queues are per store."""
     can = schemas.Permissions(
         read=True,
-        peek=conn_id is not None and who.may_peek(conn_id),
-        write=conn_id is not None and who.may_write(conn_id),
-        trigger=who.may_trigger(overweight_dag()),
+        peek=conn_id is not None and user.may_peek(conn_id),
+        write=conn_id is not None and user.may_write(conn_id),
+        trigger=user.may_trigger(overweight_dag()),
     )
-    return schemas.Me(user=who.name, can=can, refresh_seconds=refresh_seconds())
+    return schemas.Me(user=user.name, can=can, refresh_seconds=refresh_seconds())
 
 
-def stores(who: Reader) -> list[schemas.Store]:
+def stores(user: Reader) -> list[schemas.Store]:
     """Return the message queue connections with the rings of their stores.
 
     A store that does not answer delays no other. If connections belong to teams, the response contains those of the
     user's teams and those of no team.
     """
-    names = [name for name in connection_ids() if who.may_see(name)]
+    names = [name for name in connection_ids() if user.may_see(name)]
     with ThreadPoolExecutor(min(len(names), 8) or 1) as pool:
         return list(pool.map(described, names))
 
 
-def openapi(request: Request, who: Reader) -> JSONResponse:
+def openapi(request: Request, user: Reader) -> JSONResponse:
     """Return the OpenAPI description of this API."""
     app: FastAPI = request.app
     return JSONResponse(describe(app))

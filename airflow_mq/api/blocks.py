@@ -45,14 +45,14 @@ class DryRunRequest(BaseModel):
 
 @router.get("/blocks")
 def blocks(
-    conn_id: str, ring: str, who: Reader,
+    conn_id: str, ring: str, user: Reader,
     before: Annotated[int | None, Query(ge=0, le=LATEST)] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> schemas.Blocks:  # fmt: skip
     """Return blocks, latest first, each with its run and that run's tasks."""
     with opened(conn_id, ring) as queue:
         found = queue.blocks.list(limit=limit, before=before, entries=True)
     rows = [views.block(block) for block in found]
-    tasks = tasks_of(who, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
+    tasks = tasks_of(user, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
     for row in rows:
         if row.run:
             row.tasks = tasks.get((row.run.dag_id, row.run.run_id), [])
@@ -60,7 +60,7 @@ def blocks(
 
 
 @router.post("/dry-run", dependencies=[Depends(same_site_only)])
-def dry_run(conn_id: str, ring: str, body: DryRunRequest, who: Reader) -> schemas.Forecast:
+def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> schemas.Forecast:
     """Return what the next blocks would take, under the given settings; nothing is changed."""
     limit = None if body.limit is None else Weight(body.limit.time, body.limit.size)
     seed = None if body.seed is None else body.seed.encode()[:64]
@@ -71,7 +71,7 @@ def dry_run(conn_id: str, ring: str, body: DryRunRequest, who: Reader) -> schema
 
 @router.get("/events")
 def events(
-    conn_id: str, ring: str, who: Reader, kind: Kind | None = None, origin: str | None = None,
+    conn_id: str, ring: str, user: Reader, kind: Kind | None = None, origin: str | None = None,
     after: Annotated[str, Query(pattern="^[0-9]{0,24}$")] = "", limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> schemas.Events:  # fmt: skip
     """Return events, latest first; continue with `after=next`, even if a page of them is empty."""

@@ -130,7 +130,7 @@ class ResumeRequest(_Body):
 
 @router.get("/set-aside")
 def set_aside(
-    conn_id: str, ring: str, who: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    conn_id: str, ring: str, user: Reader, after: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 50,
     reason: Reason | None = None,
     before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
     error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
@@ -176,10 +176,10 @@ def _matching(
 
 
 @writing.post("/set-aside/execute")
-def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schemas.Executing:
+def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> schemas.Executing:
     """Trigger the DAG that executes one set-aside message, in the name of the signed-in user."""
     dag_id = overweight_dag()
-    if not who.may_trigger(dag_id):
+    if not user.may_trigger(dag_id):
         raise HTTPException(403, f"missing permission: triggering {dag_id}")
     address = body.address.address()
     with opened(conn_id, ring) as queue:
@@ -187,7 +187,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, who: Writer) -> schem
     conf: dict[str, Any] = {"address": str(address), "connection": conn_id, "ring": ring}
     if asked.weight is not None:
         conf |= {"time_limit": asked.weight[0], "size_limit": asked.weight[1]}
-    run = _triggered(dag_id, conf, who.name, body.note)
+    run = _triggered(dag_id, conf, user.name, body.note)
     url = views.run_url(dag_id, run.run_id)
     return schemas.Executing(dag_id=dag_id, run_id=run.run_id, url=url, paused=_is_paused(dag_id))
 
@@ -224,12 +224,12 @@ def _is_paused(dag_id: str) -> bool:
 
 
 @writing.post("/set-aside/requeue")
-def requeue(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schemas.Requeued:
+def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> schemas.Requeued:
     """Requeue set-aside messages that fit into a block now; the others stay set aside."""
     if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
         raise HTTPException(422, "specify exactly one of addresses, all, error")
     refused: list[schemas.Stayed] = []
-    with opened(conn_id, ring, who.name, DECIDING) as queue:
+    with opened(conn_id, ring, user.name, DECIDING) as queue:
         if not body.addresses:
             result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
             stayed = [_refusal(one.address, one.why) for one in result.stayed[:MOST_AT_ONCE]]
@@ -245,10 +245,10 @@ def requeue(conn_id: str, ring: str, body: RequeueRequest, who: Writer) -> schem
 
 
 @writing.post("/set-aside/discard")
-def discard(conn_id: str, ring: str, body: DiscardRequest, who: Writer) -> schemas.Discarded:
+def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> schemas.Discarded:
     """Discard set-aside messages for good; an event records the actor and the reason."""
     refused: list[schemas.Stayed] = []
-    with opened(conn_id, ring, who.name, DECIDING) as queue:
+    with opened(conn_id, ring, user.name, DECIDING) as queue:
         count = _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why) > 0, refused)
     return schemas.Discarded(discarded=count, refused=refused)
 
@@ -270,30 +270,30 @@ def _refusal(address: Address, why: str) -> schemas.Stayed:
 
 
 @writing.post("/pause")
-def pause(conn_id: str, ring: str, body: PauseRequest, who: Writer) -> schemas.Paused:
+def pause(conn_id: str, ring: str, body: PauseRequest, user: Writer) -> schemas.Paused:
     """Pause an origin: blocks skip it, and it still accepts messages."""
     until: datetime | None = body.until
-    with opened(conn_id, ring, who.name) as queue:
+    with opened(conn_id, ring, user.name) as queue:
         queue.admin.pause(body.origin, body.reason, until, below=body.below)
     return schemas.Paused(origin=body.origin)
 
 
 @writing.post("/resume")
-def resume(conn_id: str, ring: str, body: ResumeRequest, who: Writer) -> schemas.Resumed:
+def resume(conn_id: str, ring: str, body: ResumeRequest, user: Writer) -> schemas.Resumed:
     """Resume an origin."""
-    with opened(conn_id, ring, who.name) as queue:
+    with opened(conn_id, ring, user.name) as queue:
         was = queue.admin.resume(body.origin)
     return schemas.Resumed(origin=body.origin, was_paused=was)
 
 
 @writing.post("/check")
-def check(conn_id: str, ring: str, who: Writer) -> schemas.Checked:
+def check(conn_id: str, ring: str, user: Writer) -> schemas.Checked:
     """Check every invariant of the ring. A check reads the whole store, so only one runs at a time."""
     if not _checking.acquire(blocking=False):
         raise HTTPException(409, "another check is running; wait until it ends")
     began = time.monotonic()
     try:
-        with opened(conn_id, ring, who.name, CHECKING) as queue:
+        with opened(conn_id, ring, user.name, CHECKING) as queue:
             found = queue.check()
     finally:
         _checking.release()

@@ -37,7 +37,7 @@ Look = Callable[[MessageQueue], tuple[Rows, bool]]
 
 
 @router.get("/queues.csv")
-def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str = "") -> StreamingResponse:
+def queues(conn_id: str, ring: str, user: Reader, prefix: str = "", search: str = "") -> StreamingResponse:
     """Return queues by name, with the filters of the list."""
     after, wanted = "", search.casefold()
 
@@ -48,17 +48,17 @@ def queues(conn_id: str, ring: str, who: Reader, prefix: str = "", search: str =
         chosen = (one for one in found if wanted in one.origin.casefold())
         return map(_queue, chosen), len({one.origin for one in found}) >= AT_ONCE
 
-    names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "passed_by")
+    names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "skipped")
     return _file("queues", conn_id, ring, names, look)
 
 
 def _queue(one: QueueState) -> Sequence[Any]:
     return (one.origin, one.priority, one.messages, one.size, one.more, one.in_flight, one.set_aside, one.oldest,
-            one.passed_by)  # fmt: skip
+            one.skipped)  # fmt: skip
 
 
 @router.get("/set-aside.csv")
-def set_aside(conn_id: str, ring: str, who: Reader, reason: Reason | None = None) -> StreamingResponse:
+def set_aside(conn_id: str, ring: str, user: Reader, reason: Reason | None = None) -> StreamingResponse:
     """Return set-aside messages, with the filters of the list."""
     after: Address | None = None
 
@@ -79,7 +79,7 @@ def _aside(one: SetAside) -> Sequence[Any]:
 
 @router.get("/events.csv")
 def events(
-    conn_id: str, ring: str, who: Reader, kind: Kind | None = None, origin: str | None = None
+    conn_id: str, ring: str, user: Reader, kind: Kind | None = None, origin: str | None = None
 ) -> StreamingResponse:
     """Return events, latest first, with the filters of the list."""
     before: int | None = None

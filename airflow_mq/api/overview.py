@@ -27,7 +27,7 @@ MOST_ROWS = 1_000
 
 
 @router.get("/overview")
-def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
+def overview(conn_id: str, ring: str, user: Reader) -> schemas.Overview:
     """Return the next queue, the waiting queues and the latest block.
 
     The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
@@ -56,7 +56,7 @@ def overview(conn_id: str, ring: str, who: Reader) -> schemas.Overview:
 
 @router.get("/fairness")
 def fairness(
-    conn_id: str, ring: str, who: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50
+    conn_id: str, ring: str, user: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> schemas.Fairness:
     """Return each queue's promised and received share of the latest blocks, largest error first."""
     with opened(conn_id, ring) as queue:

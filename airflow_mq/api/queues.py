@@ -41,7 +41,7 @@ _lock = Lock()
 
 @router.get("/queues")
 def queues(
-    conn_id: str, ring: str, who: Reader,
+    conn_id: str, ring: str, user: Reader,
     prefix: str = "", search: str = "", sort: Sort = "origin", after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> schemas.Queues:  # fmt: skip
@@ -154,14 +154,14 @@ def row(
 
 def _why(one: QueueState, pause: Paused | None, servers: Sequence[Server]) -> str:
     """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
-    if one.passed_by == "paused":
+    if one.skipped == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
         return f"paused{reason}" if pause is not None else "paused together with its group"
     if one.wakes_at is not None:
         return f"the last attempt failed; next attempt after {when(one.wakes_at)}"
     if not one.ready:
         return "all messages are set aside" if one.set_aside else "all messages are in flight"
-    if one.passed_by == "in flight":
+    if one.skipped == "in flight":
         return "its first messages are in flight"
     if servers and not any(server.takes(one.origin) for server in servers):
         return "no DAG that services this ring takes this origin"
@@ -169,7 +169,7 @@ def _why(one: QueueState, pause: Paused | None, servers: Sequence[Server]) -> st
 
 
 @router.get("/paused")
-def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
+def paused(conn_id: str, ring: str, user: Reader) -> schemas.PausedOrigins:
     """Return paused origins, with and without waiting messages."""
     with opened(conn_id, ring) as queue:
         found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
@@ -178,7 +178,7 @@ def paused(conn_id: str, ring: str, who: Reader) -> schemas.PausedOrigins:
 
 
 @router.get("/queue")
-def queue(conn_id: str, ring: str, origin: str, who: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
+def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority = "regular") -> schemas.QueueDetail:
     """Return one queue: its row, why it is waiting, its pages and its settings."""
     with opened(conn_id, ring) as opened_queue:
         found = opened_queue.inspect.queues(among=[(origin, priority)])
@@ -213,7 +213,7 @@ def _explained(queue: MessageQueue, origin: str, priority: str) -> schemas.Expla
 
 @router.get("/messages")
 def messages(
-    conn_id: str, ring: str, origin: str, who: Peeker, priority: Priority = "regular",
+    conn_id: str, ring: str, origin: str, user: Peeker, priority: Priority = "regular",
     page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None, limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> schemas.Messages:  # fmt: skip
     """Return the first messages of a queue or of a page, without claiming them."""

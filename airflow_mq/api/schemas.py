@@ -219,7 +219,7 @@ class Pause(Schema):
     """Reason and end of a pause."""
 
     reason: str
-    who: str | None
+    actor: str | None
     since: datetime | None
     until: datetime | None
     below: bool
@@ -388,7 +388,7 @@ class EventDetail(Schema):
     success: bool | None
     error: str | None
     why: str | None
-    who: str | None
+    actor: str | None
     text: str | None
 
 

@@ -99,11 +99,11 @@ def target(conn_id: str) -> Target:
 
 @contextmanager
 def opened(
-    conn_id: str, ring: str | None = None, who: str | None = None, seconds: float = MOST_SECONDS
+    conn_id: str, ring: str | None = None, actor: str | None = None, seconds: float = MOST_SECONDS
 ) -> Iterator[MessageQueue]:
     """Open a ring for one request; errors become responses.
 
-    :param who: the actor recorded with decisions.
+    :param actor: the actor recorded with decisions.
     :param seconds: the request fails at its first statement after this time.
     """
     with ExitStack() as stack:
@@ -120,7 +120,7 @@ def opened(
             address = replace(where.address, statement_timeout=limit)
             # A slow store reports its own timeout first; this one ends a request whose store never answers.
             stack.enter_context(within(seconds + 1))
-            with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, actor=who) as queue:
+            with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, actor=actor) as queue:
                 queue.store.probe = _Deadline(seconds)
                 yield queue
         except _TooSlow:

@@ -28,9 +28,9 @@ JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
 RunKey = tuple[str, str]
 
 
-def tasks_of(who: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[schemas.Task]]:
+def tasks_of(user: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[schemas.Task]]:
     """Return the tasks of runs, for the DAGs whose tasks the user may see and which Airflow still stores."""
-    wanted = _permitted(runs, who.may_see_tasks)
+    wanted = _permitted(runs, user.may_see_tasks)
     if not wanted:
         return {}
     columns = (
@@ -45,7 +45,7 @@ def tasks_of(who: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[schem
     )
     found: dict[RunKey, list[schemas.Task]] = {}
     with create_session() as session:
-        jobs = _jobs(session, _permitted(wanted, who.may_see_xcoms))
+        jobs = _jobs(session, _permitted(wanted, user.may_see_xcoms))
         for dag_id, run_id, task_id, map_index, state, name, tries, seconds in session.execute(asked):
             its = found.setdefault((dag_id, run_id), [])
             if len(its) < MOST_TASKS:

@@ -14,7 +14,7 @@ from airflow_mq.core.events import Event
 from airflow_mq.core.message import message_id
 from airflow_mq.core.orders import Entry
 from airflow_mq.core.weight import ZERO, Weight, total_weight
-from airflow_mq.queue import Block, ForeseenBlock, ForeseenQueue, Peeked, SetAside
+from airflow_mq.queue import Block, ForecastBlock, ForecastQueue, Peeked, SetAside
 
 from . import schemas
 from .previews import preview
@@ -62,7 +62,7 @@ def run_url(dag_id: str, run_id: str) -> str:
     return f"{root}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
-def forecast_block(of: ForeseenBlock) -> schemas.ForecastBlock:
+def forecast_block(of: ForecastBlock) -> schemas.ForecastBlock:
     """Return a forecast block; queues with the largest weights come first."""
     taken = sorted((queue for queue in of.queues if queue.messages), key=lambda queue: -max(queue.weight))
     skipped = [queue for queue in of.queues if not queue.messages]
@@ -74,14 +74,14 @@ def forecast_block(of: ForeseenBlock) -> schemas.ForecastBlock:
     )  # fmt: skip
 
 
-def _forecast_share(queue: ForeseenQueue, whole: Weight) -> schemas.ForecastShare:
+def _forecast_share(queue: ForecastQueue, whole: Weight) -> schemas.ForecastShare:
     return schemas.ForecastShare(
         origin=queue.origin, priority=queue.priority, weight=queue.weight, messages=queue.messages,
         set_aside=queue.set_aside, reason=queue.reason, share=queue.weight.part_of(whole),
     )  # fmt: skip
 
 
-def _skipped(queue: ForeseenQueue, block: ForeseenBlock) -> schemas.SkippedQueue:
+def _skipped(queue: ForecastQueue, block: ForecastBlock) -> schemas.SkippedQueue:
     """Return a skipped queue; if its first message is heavier than the block, the reason names the limit."""
     reason = queue.reason
     if queue.needs is not None:
@@ -94,7 +94,7 @@ def event(of: Event) -> schemas.Event:
     """Return the outcome of one message."""
     detail = schemas.EventDetail(
         id=None if of.id is None else of.id.hex(), weight=of.weight, success=of.success, error=of.error, why=of.why,
-        who=of.who, text=of.detail,
+        actor=of.actor, text=of.detail,
     )  # fmt: skip
     return schemas.Event(
         id=str(of.seq), at=None if of.at is None else datetime.fromtimestamp(of.at, timezone.utc), kind=of.name,

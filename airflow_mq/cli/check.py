@@ -42,10 +42,12 @@ def _repair(session: Session, *, apply: bool) -> bool:
     with session.queue() as queue:
         found = queue.repair(dry_run=not apply)
     if session.out.as_json:
-        repairs = [{"book": one.book, "messages": one.messages, "mails": list(one.rows)} for one in found]
+        repairs = [{"book": one.book, "messages": one.messages, "inbox_rows": list(one.rows)} for one in found]
         session.out.value({"applied": apply, "repairs": repairs})
     elif found:
-        session.out.table(("book", "messages", "mails"), [(told(o.book), o.messages, _some(o.rows)) for o in found])
+        session.out.table(
+            ("book", "messages", "inbox rows"), [(told(o.book), o.messages, _some(o.rows)) for o in found]
+        )
     stranded = many(sum(one.messages for one in found), "stranded message")
     if not found:
         session.out.remark(f"nothing to repair in ring {queue.ring}")

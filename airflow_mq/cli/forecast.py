@@ -16,7 +16,7 @@ from .session import Session
 from .values import address, positive, seed, setting, weight, words
 
 if TYPE_CHECKING:
-    from ..queue import ForeseenBlock, ForeseenQueue, MessageQueue
+    from ..queue import ForecastBlock, ForecastQueue, MessageQueue
 
 #: How many queues of a block a line of the forecast names.
 _NAMED = 4
@@ -68,7 +68,7 @@ def dry_run(session: Session, args: Namespace) -> None:
         _report_stuck(session, block)
 
 
-def _name(one: ForeseenQueue) -> str:
+def _name(one: ForecastQueue) -> str:
     return queue_name(one.origin, one.priority)
 
 
@@ -79,7 +79,7 @@ _QUEUES: Columns = {
 }  # fmt: skip
 
 
-def _report_stuck(session: Session, block: ForeseenBlock) -> None:
+def _report_stuck(session: Session, block: ForecastBlock) -> None:
     """Name the server whose limit counts, and the queues whose first message is heavier than that limit."""
     if block.server is not None:
         session.out.remark(f"with the limit and the origins of {block.server}; --limit is for all origins")
@@ -110,7 +110,7 @@ def forecast(session: Session, args: Namespace) -> None:
         _report_stuck(session, found[-1])
 
 
-def _serviced(block: ForeseenBlock) -> str:
+def _serviced(block: ForecastBlock) -> str:
     serviced = [f"{_name(one)} {one.messages:,}" for one in block.queues if one.messages]
     more = [f"{len(serviced) - _NAMED:,} more"] if len(serviced) > _NAMED else []
     return ", ".join([*serviced[:_NAMED], *more])
@@ -130,7 +130,7 @@ def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
     return {"limit": args.limit, "shares": dict(args.share or ()), "order": order, "seed": args.seed, **changes}
 
 
-def _plain(block: ForeseenBlock) -> dict[str, Any]:
+def _plain(block: ForecastBlock) -> dict[str, Any]:
     value = record(block, "messages", queues=[record(one, reason=one.reason or None) for one in block.queues])
     return {"block": value.pop("number"), **value}
 

@@ -132,7 +132,7 @@ def _detail(step: Step) -> str:
 
 _HISTORY: Columns = {
     "at": lambda step: "" if step.at is None else shown(step.at), "what": "what", "address": "address",
-    "block>": "block", "by": "who", "": _detail,
+    "block>": "block", "by": "actor", "": _detail,
 }  # fmt: skip
 _TOKENS = option("token", type=words, nargs="+", metavar="TOKEN", help="tokens that `message next` printed")
 

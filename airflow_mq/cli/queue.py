@@ -132,7 +132,7 @@ def resume(session: Session, args: Namespace) -> bool:
 
 
 _PAUSED: Columns = {
-    "origin": "origin", "all below": lambda one: "yes" if one.below else "", "reason": "reason", "who": "who",
+    "origin": "origin", "all below": lambda one: "yes" if one.below else "", "reason": "reason", "actor": "actor",
     "since": "since", "until": "until",
 }  # fmt: skip
 

@@ -63,7 +63,7 @@ def payload_fields(payload: bytes) -> dict[str, str]:
     An external payload is represented by its hash, which `payload get` takes.
     """
     if isinstance(payload, Reference):
-        return {"kept_apart": payload.hash.hex()}
+        return {"external": payload.hash.hex()}
     try:
         return {"payload": payload.decode("utf-8")}
     except UnicodeDecodeError:

@@ -48,7 +48,7 @@ class Book:
     #: Deficit order: credit earned and not spent yet, in parts of a block. With paths, see `paths`.
     deficit: int = 0
     #: Reason why servicing skips the queue: paused, backoff or (if ordered) in flight.
-    passed_by: str = ""
+    skipped: str = ""
     standing: Standing = field(default_factory=lambda: DEFAULT_STANDING)
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .blob import Reference
 from .events import EventRun
 from .message import Address
-from .page import Mail, Note, Page
+from .page import InboxRow, Note, Page
 from .weight import Weight
 
 #: Ids from here on stand for messages that the operation enqueued itself; a writer draws the final ids.
@@ -39,12 +39,12 @@ class Posted:
     #: When the message was first sent, in microseconds; None for a plain message, which is sent with the commit.
     sent_at: int | None = None
 
-    def mail(self, id_: int) -> Mail:
+    def inbox_row(self, id_: int) -> InboxRow:
         """Return the message as a row that can be cut into pages."""
         note = self.note
         if note is None and isinstance(self.payload, Reference):
             note = Note(blob=self.payload.size)
-        return Mail(id_, [len(self.payload)], {} if note is None else {0: note})
+        return InboxRow(id_, [len(self.payload)], {} if note is None else {0: note})
 
 
 @dataclass

@@ -110,9 +110,9 @@ class _ByLength(dict[int, Weight]):
 class Scales:
     """Weights of the items of pages: the noted one of a message, or the weigher's."""
 
-    def __init__(self, shelf: WorkingSet, weigh: WeighPayloads | None = None) -> None:
-        self.shelf = shelf
-        self.linear: LinearWeigher = shelf.config.weigher
+    def __init__(self, working_set: WorkingSet, weigh: WeighPayloads | None = None) -> None:
+        self.working_set = working_set
+        self.linear: LinearWeigher = working_set.config.weigher
         self.weigh = weigh
         self._by_length = _ByLength(self.linear)
         self._weights: dict[tuple[str, int], list[Weight]] = {}
@@ -153,7 +153,7 @@ class Scales:
         assert self.weigh is not None
         weights = self._weights.setdefault((origin, page.index), [])
         if len(weights) < len(page.lengths):
-            fresh = self.weigh(origin, self.shelf.payloads(origin, page)[len(weights) :])
+            fresh = self.weigh(origin, self.working_set.payloads(origin, page)[len(weights) :])
             for item, answer in enumerate(fresh, start=len(weights)):
                 if isinstance(answer, Weighed):
                     self._names[origin, page.index, item] = answer.id
@@ -206,7 +206,7 @@ class Stretches(ABC):
             page.advance()
             if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
                 # Inbox rows of single messages: cut several, so that they can be taken at once.
-                ladder.shelf.pull_some(book, look)
+                ladder.working_set.pull_some(book, look)
                 look *= 2
             if page.is_attempted:
                 status = ladder.next_item(book, page) or PageStatus.NO_MORE
@@ -241,10 +241,10 @@ class Stretches(ABC):
         start, stop = page.first_index, len(page.lengths)
         if any(page.marks[start:]):
             stop = next(item for item in range(start, stop) if page.marks[item])
-        now = self.scales.shelf.now
+        now = self.scales.working_set.now
         expired = (item for item, note in page.notes.items() if note.expires is not None and note.expires <= now)
         stop = min((item for item in expired if start <= item < stop), default=stop)
-        longest = self.scales.shelf.config.max_message_size
+        longest = self.scales.working_set.config.max_message_size
         if longest is not None:
             stop = next((item for item in range(start, stop) if page.extent(item) > longest), stop)
         return stop
@@ -254,7 +254,7 @@ class Stretches(ABC):
         item = page.first_index
         note = page.note(item)
         weight = self.scales.weight(book.origin, page, item)
-        expired = note.expires is not None and note.expires <= ladder.shelf.now
+        expired = note.expires is not None and note.expires <= ladder.working_set.now
         fits = ladder.meter.fits(weight.plus(ladder.item_cost))
         exceeded = ladder.bounds.exceeded(weight, page.extent(item), fits_now=fits)
         if expired or exceeded:
@@ -286,7 +286,7 @@ class Claiming(Stretches):
         """Begin a claim for each visit, or one for all visits to a queue."""
         claim = self._latest.get(book.origin) if self.merge else None
         if claim is None:
-            claim = Claim(book.origin, ordered=self.scales.shelf.is_ordered(book), most=book.standing.most)
+            claim = Claim(book.origin, ordered=self.scales.working_set.is_ordered(book), most=book.standing.most)
             self._latest[book.origin] = claim
             self.claims.append(claim)
         self._claim = claim

@@ -84,10 +84,10 @@ class DeficitRounds:
         self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None, mosts: dict[str, Meter] | None = None
     ) -> None:
         self.ladder, self.ledger = ladder, ledger
-        self.ring = ladder.shelf.ring if ring is None else ring
+        self.ring = ladder.working_set.ring if ring is None else ring
         #: Rest of each origin's *most* in this block, shared by both of its books.
         self.mosts = {} if mosts is None else mosts
-        config = ladder.shelf.config
+        config = ladder.working_set.config
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.purses: dict[str, Purse] = {}
@@ -134,9 +134,9 @@ class DeficitRounds:
             if not served and not self._skip_empty_rounds(rotating):
                 break
         for origin, parts in self.lent.items():
-            book = self.ladder.shelf.book(origin)
+            book = self.ladder.working_set.book(origin)
             book.deficit -= parts
-            self.ladder.shelf.changes.books.add(origin)
+            self.ladder.working_set.changes.books.add(origin)
             self.ledger.entry(origin).deficit = book.deficit
         self.ring.favour([origin for origin in self.owed if origin in self.ring])
 
@@ -157,11 +157,11 @@ class DeficitRounds:
         return [origin for origin in self.met if self._may_go_on(origin)]
 
     def _visit(self, origin: str) -> bool:
-        book = self.ladder.shelf.book(origin)
+        book = self.ladder.working_set.book(origin)
         self.ring.bump(origin)
         entry = self.ledger.entry(origin)
         resumed = False
-        if not book.passed_by and origin not in self.owed:
+        if not book.skipped and origin not in self.owed:
             # The owed turn belongs to an earlier round; this round's credit comes on top.
             resumed = book.deficit >= self._front(book)
             self._earn(book)
@@ -178,7 +178,7 @@ class DeficitRounds:
 
     def _give(self, book: Book, parts: int) -> None:
         book.deficit += parts
-        self.ladder.shelf.changes.books.add(book.origin)
+        self.ladder.working_set.changes.books.add(book.origin)
         if self.lending:
             self.lent[book.origin] = self.lent.get(book.origin, 0) + parts
 
@@ -196,8 +196,8 @@ class DeficitRounds:
         return weight is not None and weight.exceeds(self.ladder.room)
 
     def _grant(self, origin: str) -> None:
-        book = self.ladder.shelf.book(origin)
-        if not book.passed_by and (book.is_ready or self.ladder.shelf.pull(book)):
+        book = self.ladder.working_set.book(origin)
+        if not book.skipped and (book.is_ready or self.ladder.working_set.pull(book)):
             self.ring.meet(origin)
             self._service(book, Grant(book.standing.least or ZERO, self._purse(book)))
 
@@ -225,7 +225,7 @@ class DeficitRounds:
         """Return whether another round may service this queue: only credit was missing."""
         if origin not in self.ring or self.ledger.entry(origin).reason != "spent":
             return False
-        book = self.ladder.shelf.book(origin)
+        book = self.ladder.working_set.book(origin)
         front = self._front_weight(book)
         if front is None or not self.purses[origin].most.fits(front):
             return False
@@ -238,11 +238,11 @@ class DeficitRounds:
     def _save_up(self, rounds: int) -> None:
         """Credit rounds also to queues that can spend nothing more in this block."""
         for origin in self.saving if not self.lending else ():
-            book = self.ladder.shelf.book(origin)
+            book = self.ladder.working_set.book(origin)
             quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
             if missing > 0:
                 book.deficit += min(rounds, -(-missing // quantum)) * quantum
-                self.ladder.shelf.changes.books.add(origin)
+                self.ladder.working_set.changes.books.add(origin)
                 entry = self.ledger.entry(origin)
                 entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
             if book.deficit >= self._front(book):
@@ -256,7 +256,7 @@ class DeficitRounds:
         """Skip rounds until one of these queues is covered; each queue earns for all of them."""
         if not rotating:
             return False
-        books = [self.ladder.shelf.book(origin) for origin in rotating]
+        books = [self.ladder.working_set.book(origin) for origin in rotating]
         rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books)
         for book in books:
             # The next round pays the last quantum.

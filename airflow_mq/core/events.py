@@ -85,9 +85,9 @@ _UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to ([0-9]{1,19}):([
 _ATTEMPT = re.compile(r"(?s)(.*?) \(attempt [0-9]{1,19}: (.*)\)")
 
 
-def decided(why: str, who: str) -> str:
+def decided(why: str, actor: str) -> str:
     """Return the detail of a decision."""
-    return f"{why} ({who.replace('(', '[').replace(')', ']')})"
+    return f"{why} ({actor.replace('(', '[').replace(')', ']')})"
 
 
 def with_untried(why: str, page: int, index: int) -> str:
@@ -133,7 +133,7 @@ class Event:
         return {Fate.PROCESSED: True, Fate.DECLINED: False}.get(self.fate)
 
     @property
-    def who(self) -> str | None:
+    def actor(self) -> str | None:
         """Actor of a decision: a person, a program or a policy."""
         if self.fate is Fate.EXECUTED:
             return self.detail or None

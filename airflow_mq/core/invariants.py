@@ -109,20 +109,20 @@ def check_slices(
     for page in pages.values():
         at = 0
         for part in page.slices:
-            mail = lengths.get(part.mail)
+            row_lengths = lengths.get(part.row_id)
             lengths_here = page.lengths[at : at + part.items]
             at += part.items
-            if mail is None:
-                yield Violation(where, f"page {page.index} refers to inbox row {part.mail}, which is missing")
+            if row_lengths is None:
+                yield Violation(where, f"page {page.index} refers to inbox row {part.row_id}, which is missing")
                 continue
-            if list(mail[part.start : part.start + part.items]) != lengths_here:
+            if list(row_lengths[part.start : part.start + part.items]) != lengths_here:
                 yield Violation(
-                    where, f"page {page.index} and inbox row {part.mail} disagree on the lengths of messages"
+                    where, f"page {page.index} and inbox row {part.row_id} disagree on the lengths of messages"
                 )
             items = set(range(part.start, part.start + part.items))
-            if items & seen.setdefault(part.mail, set()):
-                yield Violation(where, f"an item of inbox row {part.mail} lies in two pages")
-            seen[part.mail] |= items
+            if items & seen.setdefault(part.row_id, set()):
+                yield Violation(where, f"an item of inbox row {part.row_id} lies in two pages")
+            seen[part.row_id] |= items
     for mail_id in lengths:
         if mail_id in uncut and mail_id in seen:
             yield Violation(where, f"inbox row {mail_id} is in a page, and would be cut again")

@@ -8,7 +8,7 @@ from .orders import Entry
 
 #: Reasons of a block to stop at a queue that would have taken more, and to skip one.
 STOPPED = ("limit", "spent")
-PASSED_BY = ("paused", "in flight", "backoff")
+SKIPPED = ("paused", "in flight", "backoff")
 
 
 def lines_of(pages: Sequence[Sequence[Entry]]) -> dict[str, list[tuple[int, Entry]]]:
@@ -24,7 +24,7 @@ def wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int
     """Yield the stretches of blocks in which a queue was wanting, from its lines and since when it is ready."""
     last, stopped = -1, False
     for at, entry in lines:
-        if stopped and entry.reason not in PASSED_BY:
+        if stopped and entry.reason not in SKIPPED:
             yield range(last + 1, at)
         last, stopped = at, entry.reason in STOPPED
         if stopped:

@@ -36,7 +36,7 @@ class Turns:
         self.ladder, self.ring, self.order = ladder, ring, order
         self.seed, self.guaranteed = seed or b"", guaranteed
         #: Groups share weight among regular books only; high books share evenly.
-        self.paths = order == "deficit" and ladder.shelf.config.paths and ring is ladder.shelf.ring
+        self.paths = order == "deficit" and ladder.working_set.config.paths and ring is ladder.working_set.ring
         self.whole_ledger, self.ledger = ledger, Ledger() if self.paths else ledger
         self.rounds = DeficitRounds(ladder, self.ledger, ring, mosts)
         self.started = False
@@ -87,18 +87,18 @@ class Turns:
 
 def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, guaranteed: Iterable[str]) -> None:
     """Service both levels of a ring within the meter."""
-    shelf, meter, limit = ladder.shelf, ladder.meter, ladder.meter.limit
+    working_set, meter, limit = ladder.working_set, ladder.meter, ladder.meter.limit
     mosts: dict[str, Meter] = {}
     most = ladder.most_queues
     #: Number of high queues that may be serviced before regular ones.
-    places = None if most is None else max(int(most * (1 - shelf.config.kept_for_regular)), 1)
-    regular = Turns(ladder, ledger, shelf.ring, order, seed, guaranteed, mosts)
-    high = Turns(ladder, ledger, shelf.high, order, seed, (), mosts)
-    if shelf.high.head() is None:
+    places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
+    regular = Turns(ladder, ledger, working_set.ring, order, seed, guaranteed, mosts)
+    high = Turns(ladder, ledger, working_set.high, order, seed, (), mosts)
+    if working_set.high.head() is None:
         regular.start()
-        _owe(shelf, 0)
+        _owe(working_set, 0)
         return
-    kept = int(shelf.config.kept_for_regular * BLOCK_PARTS) + _owed(shelf)
+    kept = int(working_set.config.kept_for_regular * BLOCK_PARTS) + _owed(working_set)
     if kept < BLOCK_PARTS:
         meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
         ladder.most_queues = places
@@ -108,7 +108,7 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
     ladder.most_queues = most if most is None or places is None or high.started else max(most - places, 1)
     regular.start()
     used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
-    _owe(shelf, min(max(kept - used, 0), BLOCK_PARTS) if not ladder.is_full and regular.is_stopped() else 0)
+    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if not ladder.is_full and regular.is_stopped() else 0)
     ladder.most_queues = most
     if high.is_stopped():
         high.go_on()
@@ -120,8 +120,8 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
     part = Weight(whole[0] * parts // BLOCK_PARTS, whole[1] * parts // BLOCK_PARTS)
     need = ladder.costs.overhead
     for origin in islice(high.line(), LOOK_PAST):
-        book = ladder.shelf.book(origin)
-        first = None if book.passed_by else front_weight(ladder, book)
+        book = ladder.working_set.book(origin)
+        first = None if book.skipped else front_weight(ladder, book)
         if first is None:
             need = need.plus(ladder.visit_cost)
         elif not ladder.ring_bounds.exceeded(first):
@@ -130,17 +130,17 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
     return part
 
 
-def _owed(shelf: WorkingSet) -> int:
+def _owed(working_set: WorkingSet) -> int:
     """Return the parts that high owes to regular."""
-    return shelf.book(MARK).deficit if shelf.own_debt is None else shelf.own_debt
+    return working_set.book(MARK).deficit if working_set.own_debt is None else working_set.own_debt
 
 
-def _owe(shelf: WorkingSet, parts: int) -> None:
+def _owe(working_set: WorkingSet, parts: int) -> None:
     """Store the parts that high owes to regular."""
-    if shelf.own_debt is not None:
-        shelf.own_debt = parts
+    if working_set.own_debt is not None:
+        working_set.own_debt = parts
         return
-    book = shelf.book(MARK)
+    book = working_set.book(MARK)
     if book.deficit != parts:
         book.deficit = parts
-        shelf.changes.books.add(MARK)
+        working_set.changes.books.add(MARK)

@@ -71,7 +71,7 @@ def record_stuck(ladder: Ladder, ledger: Ledger) -> None:
     """Record which queues stopped at a message heavier than the whole block, and its weight."""
     for entry in ledger.entries.values():
         if entry.reason in ("limit", "spent") or entry.origin in ladder.asked:
-            book = ladder.shelf.book(entry.origin)
+            book = ladder.working_set.book(entry.origin)
             needs = needed_of(ladder, book) if book.is_ready else None
             if needs is not None and needs.exceeds(ladder.room):
                 entry.reason, entry.needs = "limit", needs
@@ -84,8 +84,8 @@ def needed_of(ladder: Ladder, book: Book) -> Weight | None:
 
 def reason_of(book: Book, visited: Visited) -> str:
     """Return the reason why a visit ended, as one word."""
-    if book.passed_by:
-        return book.passed_by
+    if book.skipped:
+        return book.skipped
     if not book.is_ready:
         # Also if a walk returns to the last queue of the ring, which has left it by then.
         return "emptied"
@@ -102,7 +102,7 @@ def reason_of(book: Book, visited: Visited) -> str:
 
 def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
     """Service a queue and record it in the ledger."""
-    book, before = ladder.shelf.book(origin), ladder.meter.consumed
+    book, before = ladder.working_set.book(origin), ladder.meter.consumed
     visited = ladder.service_queue(origin)
     after = ladder.meter.consumed
     entry = ledger.entry(origin)
@@ -117,7 +117,7 @@ def rotation(ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
     """Service in the contract's order. Pallet: `service_queues_impl`."""
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
-    ring = ladder.shelf.ring if ring is None else ring
+    ring = ladder.working_set.ring if ring is None else ring
     origin = ring.head()
     if origin is None:
         return
@@ -146,7 +146,7 @@ def shuffle(ladder: Ladder, ledger: Ledger, seed: bytes, ring: Ring | None = Non
     """Service in the order of a seeded hash of the origins; equal seeds give equal orders."""
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
-    for origin in shuffled(ladder.shelf.ring if ring is None else ring, seed):
+    for origin in shuffled(ladder.working_set.ring if ring is None else ring, seed):
         successor = visit(ladder, ledger, origin).successor
         if ladder.is_full or (successor is None and not ladder.meter.fits(ladder.visit_cost)):
             return
@@ -160,7 +160,7 @@ def shuffled(origins: Iterable[str], seed: bytes) -> list[str]:
 def front_weight(ladder: Ladder, book: Book) -> Weight | None:
     """Return the weight of the next message of a queue, or None if its pages hold none."""
     for index in range(book.begin, book.end):
-        page = ladder.shelf.page(book.origin, index)
+        page = ladder.working_set.page(book.origin, index)
         if page is not None:
             page.advance()
             if not page.is_attempted:

@@ -39,19 +39,19 @@ class Judged:
     why: str
 
 
-def find_set_aside(shelf: WorkingSet, address: Address) -> tuple[Book, Page]:
+def find_set_aside(working_set: WorkingSet, address: Address) -> tuple[Book, Page]:
     """Return the book and page of a message that may be executed or discarded by hand, or raise the refusal."""
-    book = shelf.book(address.book)
-    if book.passed_by == "paused":
+    book = working_set.book(address.book)
+    if book.skipped == "paused":
         raise QueuePaused(f"the queue of {address.origin!r} is paused; resume it first")
     more = True
     while more and book.end <= address.page:
-        more = shelf.pull(book)
-    page = shelf.page(address.book, address.page)
+        more = working_set.pull(book)
+    page = working_set.page(address.book, address.page)
     if page is None:
         raise NoPage(f"no page {address.page} in the queue of {address.origin!r}: it was never opened, or was removed")
     while more and page.index == book.end - 1 and address.index >= len(page.lengths):
-        more = shelf.pull(book)
+        more = working_set.pull(book)
     if address.index >= len(page.lengths):
         raise NoMessage(
             f"no index {address.index} in page {address.page} of {address.origin!r}, which has {len(page.lengths)} "
@@ -66,7 +66,14 @@ def find_set_aside(shelf: WorkingSet, address: Address) -> tuple[Book, Page]:
 
 
 def settle_execution(
-    shelf: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, limit: Weight, who: str
+    working_set: WorkingSet,
+    book: Book,
+    page: Page,
+    item: int,
+    outcome: Outcome,
+    used: Weight,
+    limit: Weight,
+    actor: str,
 ) -> Weight:
     """Record the outcome of an execution by hand and return its cost. Pallet: `do_execute_overweight`."""
     if isinstance(outcome, Overweight):
@@ -80,52 +87,52 @@ def settle_execution(
             f"{outcome.reason or 'it yielded'}"
         )
     if isinstance(outcome, StackLimitReached):
-        id_ = outcome.id or shelf.id_of(book.origin, page, item)
-        shelf.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
+        id_ = outcome.id or working_set.id_of(book.origin, page, item)
+        working_set.emit(Fate.STACK_LIMIT, book.origin, page.index, item, id_)
         raise TemporarilyUnprocessable(
             "the processor reached its stack limit; retry from a call that is nested less deeply"
         )
-    apply_outcome(shelf, book, page, item, outcome, used, Bounds())
-    id_ = shelf.changes.events[-1].ids[-1]
-    shelf.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=who)
-    return after_removal(shelf, book, page, item)
+    apply_outcome(working_set, book, page, item, outcome, used, Bounds())
+    id_ = working_set.changes.events[-1].ids[-1]
+    working_set.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=actor)
+    return after_removal(working_set, book, page, item)
 
 
-def after_removal(shelf: WorkingSet, book: Book, page: Page, item: int) -> Weight:
+def after_removal(working_set: WorkingSet, book: Book, page: Page, item: int) -> Weight:
     """Delete the set-aside record of a message, and its page if the message was its last one."""
-    costs = shelf.config.costs
-    shelf.changes.asides[Address(book.origin, page.index, item)] = None
+    costs = working_set.config.costs
+    working_set.changes.asides[Address(book.origin, page.index, item)] = None
     if page.is_complete and book.is_ready and page.index == book.end - 1:
         # Messages sent meanwhile went into this page, if they fitted.
-        shelf.pull(book)
+        working_set.pull(book)
     if page.is_complete:
-        shelf.remove_page(book, page)
-        _close_hollow_window(shelf, book, page)
-    shelf.tell_changed(book)
+        working_set.remove_page(book, page)
+        _close_hollow_window(working_set, book, page)
+    working_set.tell_changed(book)
     return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
 
 
-def _close_hollow_window(shelf: WorkingSet, book: Book, page: Page) -> None:
+def _close_hollow_window(working_set: WorkingSet, book: Book, page: Page) -> None:
     """Move the window past a removed page that was its first: a window never has a hole."""
     if page.index == book.begin and book.is_ready:
-        skip_gone(shelf, book)
+        skip_gone(working_set, book)
         if book.begin == book.end:
-            shelf.unknit(book)
+            working_set.unknit(book)
 
 
-def forget_attempts(shelf: WorkingSet, address: Address) -> None:
+def forget_attempts(working_set: WorkingSet, address: Address) -> None:
     """Reset the attempts of a set-aside message to zero."""
-    book, page = find_set_aside(shelf, address)
+    book, page = find_set_aside(working_set, address)
     page.notes[address.index] = page.note(address.index)._replace(attempts=0)
-    shelf.touch(book, page)
+    working_set.touch(book, page)
 
 
 def judge_again(
-    shelf: WorkingSet,
+    working_set: WorkingSet,
     address: Address,
     aside: Aside | None,
     full: Weight,
-    who: str,
+    actor: str,
     why: str = "",
     *,
     weigh: bool = False,
@@ -138,71 +145,71 @@ def judge_again(
     :param full: weight that a full block leaves for a message.
     :param weigh: use the ring's weigher instead of the weight for which it was set aside.
     """
-    book, page = find_set_aside(shelf, address)
+    book, page = find_set_aside(working_set, address)
     item, note = address.index, page.note(address.index)
-    current = Scales(shelf).weight(address.book, page, item)
+    current = Scales(working_set).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
-    exceeded = bounds_of(shelf.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
+    exceeded = bounds_of(working_set.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
     if exceeded:
         return Judged(address, None, in_words(exceeded.reason, weight, exceeded.limit, page.extent(item)))
-    most = shelf.config.max_attempts
+    most = working_set.config.max_attempts
     if most is not None and note.attempts >= most:
         return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
-    id_ = aside.id if aside else shelf.id_of(address.book, page, item)
-    moved = shelf.rejoin(book, page, item, note.weight if weight == current else weight)
+    id_ = aside.id if aside else working_set.id_of(address.book, page, item)
+    moved = working_set.rejoin(book, page, item, note.weight if weight == current else weight)
     detail = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
-    shelf.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(detail, who))
-    mark_gone(shelf, book, page, item)
-    after_removal(shelf, book, page, item)
+    working_set.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(detail, actor))
+    mark_gone(working_set, book, page, item)
+    after_removal(working_set, book, page, item)
     return Judged(address, moved, why)
 
 
 def discard(
-    shelf: WorkingSet, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None
+    working_set: WorkingSet, address: Address, why: str, fate: Fate = Fate.DISCARDED, id_: bytes | None = None
 ) -> None:
     """Delete a set-aside message on the decision of a person or, if it expired, of a policy."""
-    book, page = find_set_aside(shelf, address)
-    name = id_ or shelf.id_of(address.book, page, address.index)
-    shelf.emit(fate, address.book, page.index, address.index, name, detail=why)
-    mark_gone(shelf, book, page, address.index)
-    after_removal(shelf, book, page, address.index)
+    book, page = find_set_aside(working_set, address)
+    name = id_ or working_set.id_of(address.book, page, address.index)
+    working_set.emit(fate, address.book, page.index, address.index, name, detail=why)
+    mark_gone(working_set, book, page, address.index)
+    after_removal(working_set, book, page, address.index)
 
 
-def reap_page(shelf: WorkingSet, origin: str, index: int, why: str = "", who: str = "") -> None:
+def reap_page(working_set: WorkingSet, origin: str, index: int, why: str = "", actor: str = "") -> None:
     """Remove an old page with the messages that it still holds. Pallet: `do_reap_page`."""
-    book = shelf.book(origin)
+    book = working_set.book(origin)
     if index >= book.begin:
         raise NotReapable(
             f"page {index} of {named(origin)} is not behind the window, which begins at {book.begin}; service it first"
         )
-    page = shelf.page(origin, index)
+    page = working_set.page(origin, index)
     if page is None:
         raise NoPage(f"no page {index} in the queue of {named(origin)}: it was never opened, or was removed")
-    if page.remaining and index >= watermark(book, shelf.config.max_stale):
+    if page.remaining and index >= watermark(book, working_set.config.max_stale):
         raise NotReapable(
             f"page {index} of {named(origin)} still holds {page.remaining} messages, "
             "and is too recent to be culled; execute or discard them"
         )
-    detail = decided(why or "page reaped", who) if who else why
-    _record_culled(shelf, book, page, detail)
+    detail = decided(why or "page reaped", actor) if actor else why
+    _record_culled(working_set, book, page, detail)
     book.message_count -= page.remaining
     book.size -= page.remaining_size
-    shelf.remove_page(book, page)
-    shelf.tell_changed(book)
-    shelf.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
+    working_set.remove_page(book, page)
+    working_set.tell_changed(book)
+    working_set.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
 
 
-def _record_culled(shelf: WorkingSet, book: Book, page: Page, why: str) -> None:
+def _record_culled(working_set: WorkingSet, book: Book, page: Page, why: str) -> None:
     """Record an event for each message that is deleted with its page."""
     if not page.remaining:
         return
-    payloads = shelf.payloads(book.origin, page)
+    payloads = working_set.payloads(book.origin, page)
     for item, mark in enumerate(page.marks):
         if mark != PROCESSED:
-            shelf.emit(
+            working_set.emit(
                 Fate.DISCARDED, book.origin, page.index, item, message_id(payloads[item]), detail=why or "page reaped"
             )
-            shelf.changes.asides[Address(book.origin, page.index, item)] = None
+            working_set.changes.asides[Address(book.origin, page.index, item)] = None
 
 
 def watermark(book: Book, max_stale: int) -> int:

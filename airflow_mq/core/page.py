@@ -22,7 +22,7 @@ WAITING, PROCESSED, ASIDE = 0, 1, 2
 class Slice(NamedTuple):
     """A stretch of one inbox row: `items` messages from `start` on."""
 
-    mail: int
+    row_id: int
     start: int
     items: int
 
@@ -51,7 +51,7 @@ NO_NOTE = Note()
 
 
 @dataclass
-class Mail:
+class InboxRow:
     """Inbox row: messages of one call to one origin, at most a page of them; immutable once written."""
 
     id: int
@@ -108,32 +108,32 @@ class Page:
         #: Number of slices whose payloads are loaded.
         self.resolved = 0
 
-    def append(self, mail: Mail, heap_size: int) -> int:
+    def append(self, inbox_row: InboxRow, heap_size: int) -> int:
         """Append as many items of an inbox row as fit, and return how many."""
-        count = mail.fitting(heap_size - self.used)
+        count = inbox_row.fitting(heap_size - self.used)
         if count <= 0:
             return 0
-        start, stop = mail.cut, mail.cut + count
-        size = mail.size(start, stop)
+        start, stop = inbox_row.cut, inbox_row.cut + count
+        size = inbox_row.size(start, stop)
         here = len(self.lengths)
-        for item, note in mail.notes.items():
+        for item, note in inbox_row.notes.items():
             if start <= item < stop:
                 self.notes[here + item - start] = note
-        self.slices.append(Slice(mail.id, start, count))
-        self.lengths.extend(mail.lengths[start:stop])
+        self.slices.append(Slice(inbox_row.id, start, count))
+        self.lengths.extend(inbox_row.lengths[start:stop])
         self.marks.extend(bytes(count))
         self.remaining += count
-        self.remaining_size += mail.held(start, stop)
+        self.remaining_size += inbox_row.held(start, stop)
         self.used += size + count * HEADER_SIZE
-        mail.cut = stop
+        inbox_row.cut = stop
         return count
 
-    def append_singles(self, mails: list[int], lengths: list[int], heap_size: int) -> int:
+    def append_singles(self, row_ids: list[int], lengths: list[int], heap_size: int) -> int:
         """Append as many inbox rows of one message each as fit, and return how many."""
         ends = list(accumulate(length + HEADER_SIZE for length in lengths))
         count = bisect_right(ends, heap_size - self.used)
         if count > 0:
-            self.slices.extend(map(Slice, mails[:count], repeat(0), repeat(1)))
+            self.slices.extend(map(Slice, row_ids[:count], repeat(0), repeat(1)))
             self.lengths.extend(lengths[:count])
             self.marks.extend(bytes(count))
             self.remaining += count
@@ -180,12 +180,12 @@ class Page:
         note = self.notes.get(item)
         return self.lengths[item] + (note.headers if note else 0)
 
-    def mails_of(self, items: Iterable[int]) -> list[int]:
+    def row_ids_of(self, items: Iterable[int]) -> list[int]:
         """Return the inbox rows in which these items arrived."""
         ends = list(accumulate(part.items for part in self.slices))
-        return [self.slices[bisect_right(ends, item)].mail for item in items]
+        return [self.slices[bisect_right(ends, item)].row_id for item in items]
 
-    def mail_of(self, item: int) -> int:
+    def row_id_of(self, item: int) -> int:
         """Return the inbox row in which an item arrived."""
         return self._position(item)[0]
 
@@ -196,13 +196,13 @@ class Page:
     def _position(self, item: int) -> tuple[int, int]:
         ends = list(accumulate(part.items for part in self.slices))
         at = bisect_right(ends, item)
-        return self.slices[at].mail, self.slices[at].start + item - (ends[at - 1] if at else 0)
+        return self.slices[at].row_id, self.slices[at].start + item - (ends[at - 1] if at else 0)
 
-    def first_of(self, mail: int) -> int | None:
+    def first_of(self, row_id: int) -> int | None:
         """Return the first item of an inbox row, or None if the page has none."""
         at = 0
         for part in self.slices:
-            if part.mail == mail:
+            if part.row_id == row_id:
                 return at
             at += part.items
         return None

@@ -78,9 +78,9 @@ class PathRounds:
     """Turns over the tree of ready queues, within one block."""
 
     def __init__(self, ladder: Ladder, ledger: Ledger) -> None:
-        self.ladder, self.ledger, self.shelf = ladder, ledger, ladder.shelf
-        self.ring = ladder.shelf.ring
-        config = ladder.shelf.config
+        self.ladder, self.ledger, self.working_set = ladder, ledger, ladder.working_set
+        self.ring = ladder.working_set.ring
+        config = ladder.working_set.config
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.owed: list[str] = []
@@ -91,7 +91,7 @@ class PathRounds:
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         guaranteed = list(guaranteed)
-        self.tree = Tree(self.shelf, guaranteed)
+        self.tree = Tree(self.working_set, guaranteed)
         self.ring.entrants = []
         try:
             for path in guaranteed:
@@ -124,7 +124,7 @@ class PathRounds:
     def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
         """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
         reason = self.ledger.entry(queue.name).reason
-        if reason == "limit" and book.is_ready and not book.passed_by:
+        if reason == "limit" and book.is_ready and not book.skipped:
             front = front_weight(self.ladder, book)
             if front is not None and front.exceeds(self.ladder.room):
                 # Such a block never carries it: the queue saves no credit, and newcomers start at the level of the
@@ -149,7 +149,7 @@ class PathRounds:
             self.owed.append(origin)
 
     def _pay_owed(self) -> None:
-        for origin in self.shelf.owed:
+        for origin in self.working_set.owed:
             queue = self.tree.queues.get(origin)
             if queue is None or queue.state is not State.OPEN:
                 continue
@@ -159,7 +159,7 @@ class PathRounds:
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""
         member = self.tree.below(path)
-        least = self.shelf.loader.standing(path).least
+        least = self.working_set.loader.standing(path).least
         if member is None or least is None or member.state is State.OUT:
             return
         meter, stopped = Meter(least), []
@@ -170,7 +170,7 @@ class PathRounds:
             book, turn = self._load(queue), self._turn(queue, ANY)
             turn.meters = [meter, *turn.meters]
             self._visit(queue, book, turn, charged=False)
-            if book.is_ready and not book.passed_by:
+            if book.is_ready and not book.skipped:
                 # Its next message does not fit the guarantee or the block; other queues of the group may have smaller
                 # ones.
                 self.tree.wait(queue)
@@ -199,7 +199,7 @@ class PathRounds:
             self._charge(queue, book, turn.spent)
         for origin in self.ring.entrants or ():
             if origin != queue.name:
-                self.tree.join(origin, self.shelf.book(origin).deficit)
+                self.tree.join(origin, self.working_set.book(origin).deficit)
         self.ring.entrants = []
         return visited.progressed
 
@@ -209,29 +209,29 @@ class PathRounds:
             if member.is_group:
                 self._keep_group(member)
         book.deficit = queue.deficit
-        self.shelf.changes.books.add(book.origin)
+        self.working_set.changes.books.add(book.origin)
 
     def _load(self, queue: Member) -> Book:
         """Return the book of a queue; load it together with those whose turns come soon."""
         if queue.name not in self._loaded:
             soon = dict.fromkeys([queue.name, *self.tree.soon(LOADED)])
             self._loaded.update(soon)
-            self.shelf.loader.load_books(soon)
+            self.working_set.loader.load_books(soon)
             for origin in soon:
-                if self.shelf.book(origin).is_ready:
+                if self.working_set.book(origin).is_ready:
                     self.ring.meet(origin)
             self.ring.soon = tuple(soon)
-        book = self.shelf.book(queue.name)
+        book = self.working_set.book(queue.name)
         for member in self.tree.path(queue):
             if not member.known:
-                standing = DEFAULT_STANDING if member.is_own else self.shelf.loader.standing(member.standing_of)
+                standing = DEFAULT_STANDING if member.is_own else self.working_set.loader.standing(member.standing_of)
                 member.known, member.share = True, standing.share
                 member.meter = Meter(standing.most) if standing.most else None
         return book
 
     def _keep_group(self, group: Member) -> None:
-        self.shelf.branches[group.name] = Branch(group.name, group.deficit, group.level)
-        self.shelf.changes.branches.add(group.name)
+        self.working_set.branches[group.name] = Branch(group.name, group.deficit, group.level)
+        self.working_set.changes.branches.add(group.name)
 
     def _keep(self) -> None:
         """Store the deficits and levels of all visited groups; levels only ever fall."""
@@ -244,28 +244,28 @@ class PathRounds:
             assert queue.parent is not None
             entry.deficit = (queue.deficit - queue.parent.level) * GRAIN
         # A turn that this block could not give stays owed for the next one that services the queue.
-        owed = [*(origin for origin in self.shelf.owed if not self.shelf.takes(origin)), *self.owed]
-        if self.shelf.owed != owed:
-            self.shelf.owed = owed
+        owed = [*(origin for origin in self.working_set.owed if not self.working_set.takes(origin)), *self.owed]
+        if self.working_set.owed != owed:
+            self.working_set.owed = owed
             self._keep_group(self.tree.root)
 
 
-def charge_overrun(shelf: WorkingSet, book: Book, parts: int) -> None:
+def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
     """Charge the weight used beyond the plan when a block settles, in any deficit order."""
-    if not shelf.config.paths or is_high(book.origin):
+    if not working_set.config.paths or is_high(book.origin):
         book.deficit -= parts
         if not book.is_ready:
             book.deficit = min(book.deficit, 0)
         return
     if not parts:
         return
-    shelf.loader.load_branches()
+    working_set.loader.load_branches()
     own = book.origin + SEPARATOR
-    nested = own in shelf.branches
-    book.deficit -= units_of(parts, 1 if nested else shelf.loader.standing(book.origin).share)
-    shelf.changes.books.add(book.origin)
+    nested = own in working_set.branches
+    book.deficit -= units_of(parts, 1 if nested else working_set.loader.standing(book.origin).share)
+    working_set.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
-        branch = shelf.branches.get(path)
+        branch = working_set.branches.get(path)
         if branch is not None:
-            branch.deficit -= units_of(parts, shelf.loader.standing(path.removesuffix(SEPARATOR)).share)
-            shelf.changes.branches.add(path)
+            branch.deficit -= units_of(parts, working_set.loader.standing(path.removesuffix(SEPARATOR)).share)
+            working_set.changes.branches.add(path)

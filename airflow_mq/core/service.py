@@ -73,14 +73,14 @@ class Visited:
 class Ladder:
     """One call of servicing: its working set, its meter and the bounds of message weights."""
 
-    def __init__(self, shelf: WorkingSet, meter: Meter, limit: Weight, attempt: Attempt) -> None:
-        self.shelf = shelf
+    def __init__(self, working_set: WorkingSet, meter: Meter, limit: Weight, attempt: Attempt) -> None:
+        self.working_set = working_set
         self.meter = meter
         #: Bounds of message weights, for the ring and for the origin being visited.
-        self.ring_bounds = self.bounds = bounds_of(shelf.config, limit)
+        self.ring_bounds = self.bounds = bounds_of(working_set.config, limit)
         self.bar = self.bounds.bar
         self.attempt = attempt
-        self.costs = shelf.config.costs
+        self.costs = working_set.config.costs
         #: Weight that the whole call leaves for one message. A heavier message is not started in it.
         self.room = max_message_weight(meter.limit, self.costs) or ZERO
         #: Weights that processors requested in this call, for messages at which their queues stopped.
@@ -103,11 +103,11 @@ class Ladder:
         if not self.meter.consume(self.visit_cost):
             return Visited(0, None)
         self.asked.pop(origin, None)
-        ring, book = self.shelf.circle(origin), self.shelf.book(origin)
+        ring, book = self.working_set.circle(origin), self.working_set.book(origin)
         if origin not in ring:
             # The only queue of the ring just left it; the visit was paid all the same.
             return Visited(0, None)
-        if book.passed_by:
+        if book.skipped:
             return Visited(0, ring.successor(origin))
         self.bounds = self.ring_bounds.of(book.standing.most)
         self.bar = self.bounds.bar
@@ -116,9 +116,9 @@ class Ladder:
         processed, status = self._service_pages(book)
         successor = ring.successor(origin)
         if not book.is_ready:
-            self.shelf.unknit(book)
+            self.working_set.unknit(book)
         if processed:
-            self.shelf.tell_serviced(book)
+            self.working_set.tell_serviced(book)
         return Visited(processed, successor, status)
 
     def note_asked(self, book: Book, outcome: Outcome) -> None:
@@ -134,22 +134,22 @@ class Ladder:
             if status is not PageStatus.NO_MORE:
                 break
             book.begin += 1
-            self.shelf.changes.books.add(book.origin)
+            self.working_set.changes.books.add(book.origin)
         return total, status
 
     def service_page(self, book: Book) -> tuple[int, PageStatus]:
         """Service the first page of the window; remove it if it is complete."""
         if not self.meter.consume(self.page_cost):
             return 0, PageStatus.BAILED
-        page = self.shelf.page(book.origin, book.begin)
+        page = self.working_set.page(book.origin, book.begin)
         if page is None:
             if book.begin == book.end - 1:
                 # Messages sent since that page was removed open the next one.
-                self.shelf.pull_some(book, 16)
+                self.working_set.pull_some(book, 16)
             return 0, PageStatus.NO_MORE
         processed, status = self.attempt.run(self, book, page)
         if page.is_complete:
-            self.shelf.remove_page(book, page)
+            self.working_set.remove_page(book, page)
         return processed, status
 
     def next_item(self, book: Book, page: Page) -> PageStatus | None:
@@ -157,7 +157,7 @@ class Ladder:
         page.advance()
         if page.is_attempted and page.index == book.end - 1:
             # Messages sent meanwhile may still go into this page.
-            self.shelf.pull_some(book, 16)
+            self.working_set.pull_some(book, 16)
         if page.is_complete:
             return PageStatus.NO_MORE
         if not self.meter.consume(self.item_cost):
@@ -207,8 +207,8 @@ class OneByOne:
     def _item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
         item = page.first_index
         note = page.notes.get(item)
-        if note and note.expires is not None and note.expires <= ladder.shelf.now:
-            drop_expired(ladder.shelf, book, page, item)
+        if note and note.expires is not None and note.expires <= ladder.working_set.now:
+            drop_expired(ladder.working_set, book, page, item)
             page.first_index += 1
             return None, 1
         if self._is_barred(ladder, book, page, item):
@@ -220,7 +220,7 @@ class OneByOne:
         used = Weight(after[0] - before[0], after[1] - before[1])
         if credit:
             credit.spend(used)
-        verdict = apply_outcome(ladder.shelf, book, page, item, outcome, used, ladder.bounds)
+        verdict = apply_outcome(ladder.working_set, book, page, item, outcome, used, ladder.bounds)
         if verdict is None:
             ladder.note_asked(book, outcome)
             return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
@@ -237,12 +237,14 @@ class OneByOne:
             return False
         exceeded = ladder.bounds.exceeded(weight, page.extent(item))
         if exceeded:
-            put_aside(ladder.shelf, book, page, item, aside_of(ladder.shelf, book, page, item, weight, exceeded))
+            put_aside(
+                ladder.working_set, book, page, item, aside_of(ladder.working_set, book, page, item, weight, exceeded)
+            )
         return exceeded is not None
 
 
 def apply_outcome(
-    shelf: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
+    working_set: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
     """Record a processor's outcome: true, processed; false, set aside; None, it goes back.
 
@@ -250,81 +252,87 @@ def apply_outcome(
     """
     origin = book.origin
     if isinstance(outcome, Done):
-        id_ = outcome.id or shelf.id_of(origin, page, item)
+        id_ = outcome.id or working_set.id_of(origin, page, item)
         fate = Fate.PROCESSED if outcome.success else Fate.DECLINED
-        shelf.emit(fate, origin, page.index, item, id_, outcome.used or used)
+        working_set.emit(fate, origin, page.index, item, id_, outcome.used or used)
     elif isinstance(outcome, Overweight):
         exceeded = bounds.exceeded(outcome.weight)
         if exceeded is None:
             return None
-        aside = aside_of(shelf, book, page, item, outcome.weight, exceeded, outcome.id)
-        put_aside(shelf, book, page, item, aside)
+        aside = aside_of(working_set, book, page, item, outcome.weight, exceeded, outcome.id)
+        put_aside(working_set, book, page, item, aside)
         return False
     elif isinstance(outcome, Yield):
-        return went_back(shelf, book, page, item, outcome.reason)
+        return went_back(working_set, book, page, item, outcome.reason)
     elif isinstance(outcome, Transferred):
-        id_ = outcome.id or shelf.id_of(origin, page, item)
-        shelf.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
-        note_loan(shelf, book, page, item)
+        id_ = outcome.id or working_set.id_of(origin, page, item)
+        working_set.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
+        note_loan(working_set, book, page, item)
     else:
-        id_ = outcome.id or shelf.id_of(origin, page, item)
-        shelf.emit(WRONG[type(outcome)], origin, page.index, item, id_)
-    mark_gone(shelf, book, page, item)
+        id_ = outcome.id or working_set.id_of(origin, page, item)
+        working_set.emit(WRONG[type(outcome)], origin, page.index, item, id_)
+    mark_gone(working_set, book, page, item)
     return True
 
 
-def done_run(shelf: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
+def done_run(working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
     """Record that a row of messages was processed with equal outcomes."""
     count = len(weights)
-    payloads = shelf.payloads(book.origin, page)[first : first + count]
+    payloads = working_set.payloads(book.origin, page)[first : first + count]
     ids = message_ids(payloads)
-    shelf.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
+    working_set.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     book.message_count -= count
     book.size -= page.mark_all_processed(first, count)
-    shelf.touch(book, page)
+    working_set.touch(book, page)
 
 
-def skip_gone(shelf: WorkingSet, book: Book) -> None:
+def skip_gone(working_set: WorkingSet, book: Book) -> None:
     """Move the window past pages that were settled and removed before the page in front of them."""
-    while book.is_ready and shelf.page(book.origin, book.begin) is None:
+    while book.is_ready and working_set.page(book.origin, book.begin) is None:
         if book.begin == book.end - 1:
             # Messages sent since that page was removed open the next one.
-            shelf.pull(book)
+            working_set.pull(book)
         book.begin += 1
-        shelf.changes.books.add(book.origin)
+        working_set.changes.books.add(book.origin)
 
 
-def note_loan(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
+def note_loan(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Note in every page that holds a part of an item's inbox row that its bytes are lent.
 
     The process that removes such a page looks for loans. An inbox row is at most a page of messages, so it lies in at
     most three pages.
     """
-    mail = page.mail_of(item)
+    row_id = page.row_id_of(item)
     for index in range(max(page.index - 2, 0), page.index + 3):
-        neighbour = page if index == page.index else shelf.page(book.origin, index)
-        place = None if neighbour is None else neighbour.first_of(mail)
+        neighbour = page if index == page.index else working_set.page(book.origin, index)
+        place = None if neighbour is None else neighbour.first_of(row_id)
         if neighbour is not None and place is not None:
             neighbour.notes[place] = neighbour.note(place)._replace(loan=True)
-            shelf.touch(book, neighbour)
+            working_set.touch(book, neighbour)
 
 
-def mark_gone(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
+def mark_gone(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Count a message as processed."""
     book.message_count -= 1
     book.size -= page.mark_processed(item)
-    shelf.touch(book, page)
+    working_set.touch(book, page)
 
 
 def aside_of(
-    shelf: WorkingSet, book: Book, page: Page, item: int, weight: Weight, exceeded: Exceeded, id_: bytes | None = None
+    working_set: WorkingSet,
+    book: Book,
+    page: Page,
+    item: int,
+    weight: Weight,
+    exceeded: Exceeded,
+    id_: bytes | None = None,
 ) -> Aside:
     """Return the record of a message that is set aside."""
-    name = id_ or shelf.id_of(book.origin, page, item)
+    name = id_ or working_set.id_of(book.origin, page, item)
     return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
 
 
-def put_aside(shelf: WorkingSet, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
+def put_aside(working_set: WorkingSet, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
     """Set a message aside until a person or a policy decides.
 
     :param error: error of its last attempt, if its attempts are exhausted.
@@ -333,50 +341,50 @@ def put_aside(shelf: WorkingSet, book: Book, page: Page, item: int, aside: Aside
     why = in_words(aside.reason, aside.weight, aside.limit, aside.size)
     if error:
         why = with_error(why, page.note(item).attempts, error[:MOST_WHY])
-    shelf.emit(fate, book.origin, page.index, item, aside.id, detail=why)
+    working_set.emit(fate, book.origin, page.index, item, aside.id, detail=why)
     page.marks[item] = ASIDE
-    shelf.set_aside(book, page, item, aside)
+    working_set.set_aside(book, page, item, aside)
 
 
-def drop_expired(shelf: WorkingSet, book: Book, page: Page, item: int) -> None:
+def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
     """Delete an expired message."""
-    id_ = shelf.id_of(book.origin, page, item)
-    shelf.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
-    mark_gone(shelf, book, page, item)
+    id_ = working_set.id_of(book.origin, page, item)
+    working_set.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
+    mark_gone(working_set, book, page, item)
 
 
-def went_back(shelf: WorkingSet, book: Book, page: Page, item: int, why: str = "") -> bool | None:
+def went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str = "") -> bool | None:
     """Count an attempt without an outcome; set the message aside if its attempts are exhausted."""
-    config = shelf.config
+    config = working_set.config
     note = page.note(item)
     note = note._replace(attempts=note.attempts + 1)
     page.notes[item] = note
-    shelf.touch(book, page)
+    working_set.touch(book, page)
     if config.max_attempts is not None and note.attempts >= config.max_attempts:
-        id_ = shelf.id_of(book.origin, page, item)
-        put_aside(shelf, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS), why)
+        id_ = working_set.id_of(book.origin, page, item)
+        put_aside(working_set, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS), why)
         return False
-    record_went_back(shelf, book, page, item, why)
+    record_went_back(working_set, book, page, item, why)
     if config.backoff:
         seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
-        shelf.changes.waits[book.origin] = shelf.now + int(seconds * 1_000_000)
-        book.passed_by = "backoff"
+        working_set.changes.waits[book.origin] = working_set.now + int(seconds * 1_000_000)
+        book.skipped = "backoff"
     return None
 
 
-def record_went_back(shelf: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
+def record_went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried and went back."""
-    id_ = shelf.id_of(book.origin, page, item)
-    shelf.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
+    id_ = working_set.id_of(book.origin, page, item)
+    working_set.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 
-def remember_weight(shelf: WorkingSet, book: Book, page: Page, item: int, weight: Weight) -> None:
+def remember_weight(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight) -> None:
     """Store the weight that a processor requested for a message."""
     page.notes[item] = page.note(item)._replace(weight=weight)
-    shelf.touch(book, page)
+    working_set.touch(book, page)
 
 
-def overweight_limit(shelf: WorkingSet, limit: Weight) -> Weight:
+def overweight_limit(working_set: WorkingSet, limit: Weight) -> Weight:
     """Return the weight above which a message is set aside: by the ring's limit or, as configured, by this one."""
-    configured = shelf.config.service_weight if shelf.config.set_aside_above == "ring" else None
-    return max_message_weight(configured if configured is not None else limit, shelf.config.costs) or ZERO
+    configured = working_set.config.service_weight if working_set.config.set_aside_above == "ring" else None
+    return max_message_weight(configured if configured is not None else limit, working_set.config.costs) or ZERO

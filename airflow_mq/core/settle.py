@@ -131,16 +131,16 @@ class ClaimSettler:
     """Settler of the claims that one block has on one ring."""
 
     def __init__(
-        self, shelf: WorkingSet, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
+        self, working_set: WorkingSet, limit: Weight, claims: Iterable[Claim] = (), *, reports_begin: bool = False
     ) -> None:
-        self.shelf, self.bounds = shelf, bounds_of(shelf.config, limit)
+        self.working_set, self.bounds = working_set, bounds_of(working_set.config, limit)
         #: Whether the block's workers report what they begin. A message that none began was not tried.
         self.reports_begin = reports_begin
         #: Page and index of the last message that the block holds of each queue.
         self.ends = {
             claim.origin: (run.page, run.first + run.count - 1) for claim in claims for run in claim.runs if run.count
         }
-        self.scales = Scales(shelf)
+        self.scales = Scales(working_set)
         #: Ordered queues in which a message went back. Everything behind it goes back untried.
         self.stopped: set[str] = set()
         #: Ordered queues that their processor left at a message, which may have been set aside. Messages behind it
@@ -151,11 +151,11 @@ class ClaimSettler:
 
     def settle(self, claim: Claim, answers: Answers) -> Settlement:
         """Settle one claim, in the order of its runs."""
-        shelf, book = self.shelf, self.shelf.book(claim.origin)
-        self.ordered = shelf.is_ordered(book) if claim.ordered is None else claim.ordered
+        working_set, book = self.working_set, self.working_set.book(claim.origin)
+        self.ordered = working_set.is_ordered(book) if claim.ordered is None else claim.ordered
         result = Settlement()
         for run in claim.runs:
-            page = shelf.page(claim.origin, run.page)
+            page = working_set.page(claim.origin, run.page)
             if page is None:
                 continue
             if self._settle_whole(book, page, run, answers, result):
@@ -163,10 +163,10 @@ class ClaimSettler:
             for item in range(run.first, run.first + run.count):
                 self._settle_item(book, page, run, item, answers, result)
             self._turn_pages(book, page, run)
-        if not book.is_ready and claim.origin not in shelf.circle(claim.origin).unknitted:
-            shelf.unknit(book)
+        if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
+            working_set.unknit(book)
         if result.processed or result.failed or result.expired:
-            shelf.tell_changed(book)
+            working_set.tell_changed(book)
         return result
 
     def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
@@ -175,7 +175,7 @@ class ClaimSettler:
         if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        done_run(self.shelf, book, page, start, weights)
+        done_run(self.working_set, book, page, start, weights)
         result.processed += run.count
         result.used = result.used.plus(total_weight(weights))
         self._turn_pages(book, page, run)
@@ -211,13 +211,13 @@ class ClaimSettler:
 
     def _go_back(self, book: Book, page: Page, item: int, why: str, result: Settlement) -> None:
         """Return a message to its queue without an attempt, and those behind it in an ordered queue."""
-        record_went_back(self.shelf, book, page, item, why)
+        record_went_back(self.working_set, book, page, item, why)
         self._stop(book, page, item)
         result.went_back += 1
 
     def _carry_out(self, book: Book, page: Page, item: int, decision: Decision, result: Settlement) -> None:
         if decision.verdict is Verdict.EXPIRED:
-            drop_expired(self.shelf, book, page, item)
+            drop_expired(self.working_set, book, page, item)
             result.expired += 1
         else:
             self._put_aside(book, page, item, decision)
@@ -226,14 +226,14 @@ class ClaimSettler:
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         bounds = self.bounds.of(book.standing.most)
-        verdict = apply_outcome(self.shelf, book, page, item, outcome, planned, bounds)
+        verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
         if isinstance(outcome, Yield):
             self.left.add(book.origin)
         if verdict is None:
             if isinstance(outcome, Overweight):
-                remember_weight(self.shelf, book, page, item, outcome.weight)
+                remember_weight(self.working_set, book, page, item, outcome.weight)
                 record_went_back(
-                    self.shelf, book, page, item, f"it weighs {outcome.weight}, which did not fit any more"
+                    self.working_set, book, page, item, f"it weighs {outcome.weight}, which did not fit any more"
                 )
             self._stop(book, page, item)
             result.went_back += 1
@@ -247,14 +247,14 @@ class ClaimSettler:
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.extent(item), outcome.used, planned))
-                self.shelf.post_all(outcome.enqueue)
+                self.working_set.post_all(outcome.enqueue)
         else:
             result.set_aside += 1
 
     def _put_aside(self, book: Book, page: Page, item: int, decision: Decision) -> None:
         why = Exceeded(decision.reason, decision.limit)
-        aside = aside_of(self.shelf, book, page, item, decision.weight, why, decision.id)
-        put_aside(self.shelf, book, page, item, aside)
+        aside = aside_of(self.working_set, book, page, item, decision.weight, why, decision.id)
+        put_aside(self.working_set, book, page, item, aside)
 
     def _stop(self, book: Book, page: Page, item: int) -> None:
         """Stop an ordered queue here: messages behind it go back untried, and the event records up to where."""
@@ -264,17 +264,17 @@ class ClaimSettler:
         self.left.add(book.origin)
         last = self.ends.get(book.origin, (0, 0))
         if self.ordered and last > (page.index, item):
-            event = self.shelf.changes.events[-1]
+            event = self.working_set.changes.events[-1]
             event.detail = with_untried(event.detail, *last)
 
     def _turn_pages(self, book: Book, page: Page, run: ClaimRun) -> None:
         """Move past a page in which nothing is left to try. Pallet: `service_queue`."""
         page.advance()
-        self.shelf.touch(book, page)
+        self.working_set.touch(book, page)
         if page.index == book.end - 1 and page.is_attempted:
-            self.shelf.pull(book)
+            self.working_set.pull(book)
         if page.is_complete:
-            self.shelf.remove_page(book, page)
+            self.working_set.remove_page(book, page)
         if page.index == book.begin and page.is_attempted and (run.closed or page.is_complete):
             book.begin += 1
-        skip_gone(self.shelf, book)
+        skip_gone(self.working_set, book)

@@ -163,10 +163,10 @@ class Member:
 class Tree:
     """All ready queues in their groups."""
 
-    def __init__(self, shelf: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
-        self.shelf = shelf
-        line = [(origin, deficit) for origin, deficit in shelf.loader.line() if shelf.takes(origin)]
-        branches = shelf.branches
+    def __init__(self, working_set: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
+        self.working_set = working_set
+        line = [(origin, deficit) for origin, deficit in working_set.loader.line() if working_set.takes(origin)]
+        branches = working_set.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
         self.groups: dict[str, Member] = {ROOT: self.root}
@@ -177,7 +177,7 @@ class Tree:
         above = {origin[: origin.rfind(SEPARATOR) + 1] for origin in self._line}
         self._paths = {path for path in branches if path}.union(above, *map(groups_of, above))
         self._place = 0
-        self._line_up(line, {*guaranteed, *shelf.owed})
+        self._line_up(line, {*guaranteed, *working_set.owed})
 
     def _line_up(self, line: Iterable[tuple[str, int]], wanted: Container[str]) -> None:
         groups, paths = self.groups, self._paths
@@ -219,7 +219,7 @@ class Tree:
         group = self.groups.get(path)
         if group is None:
             parent = self._group(group_of(path))
-            branch = self.shelf.branches.get(path) or Branch(path, parent.level, parent.level)
+            branch = self.working_set.branches.get(path) or Branch(path, parent.level, parent.level)
             group = self.groups[path] = self._member(path, parent, branch.deficit, branch.level)
         return group
 

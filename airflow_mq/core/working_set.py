@@ -17,7 +17,7 @@ from .config import RingConfig
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
-from .page import Mail, Note, Page
+from .page import InboxRow, Note, Page
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of
 from .ring import Ring
@@ -51,13 +51,13 @@ class Loader(Protocol):
     ) -> Mapping[int, Mapping[str, str]]:
         """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
 
-    def next_mail(self, origin: str) -> Mail | None:
+    def next_inbox_row(self, origin: str) -> InboxRow | None:
         """Return the next row of an origin's inbox that lies in no page yet; None after the last."""
 
     def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
         """Return ids and sizes of the next rows, while each is one plain message; none unless there are two."""
 
-    def ticket_for(self, origin: str, mail: int) -> int | None:
+    def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place of a book that becomes ready by this row; None for the end of the ring."""
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
@@ -193,12 +193,12 @@ class WorkingSet:
             ring.unknitted.add(book.origin)
         self.changes.books.add(book.origin)
 
-    def _knit(self, origin: str, mail: int) -> None:
+    def _knit(self, origin: str, row_id: int) -> None:
         """Let a book that became ready by this row enter the ring, at the place that the row gives it."""
         ring = self.circle(origin)
         if origin in ring:
             return
-        ticket = None if origin in ring.unknitted else self.loader.ticket_for(origin, mail)
+        ticket = None if origin in ring.unknitted else self.loader.ticket_for(origin, row_id)
         if ticket is None:
             ring.knit(origin)
         else:
@@ -208,24 +208,24 @@ class WorkingSet:
 
     def pull(self, book: Book) -> bool:
         """Cut the next inbox row of an origin into pages; return whether there was one."""
-        mail = self.loader.next_mail(book.origin)
-        if mail is None:
+        inbox_row = self.loader.next_inbox_row(book.origin)
+        if inbox_row is None:
             return False
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
-        cut, size = self.changes.cut[book.origin], mail.held(0, mail.items)
-        cut.messages += mail.items
+        cut, size = self.changes.cut[book.origin], inbox_row.held(0, inbox_row.items)
+        cut.messages += inbox_row.items
         cut.size += size
-        book.message_count += mail.items
+        book.message_count += inbox_row.items
         book.size += size
-        while mail.cut < mail.items:
-            if page is None or not page.append(mail, self.config.heap_size):
+        while inbox_row.cut < inbox_row.items:
+            if page is None or not page.append(inbox_row, self.config.heap_size):
                 page = self._open_page(book)
             else:
                 self.changes.cut_pages.add((book.origin, page.index))
         if not was_ready:
-            self._knit(book.origin, mail.id)
-        if mail.last:
+            self._knit(book.origin, inbox_row.id)
+        if inbox_row.last:
             self.tell_changed(book)
         return True
 

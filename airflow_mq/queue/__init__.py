@@ -27,7 +27,7 @@ from .execution import Execution
 from .inspect.backlog import Backlog, Depth
 from .inspect.check.inboxes import Repair
 from .inspect.explain import Explanation
-from .inspect.forecast import ForeseenBlock, ForeseenQueue
+from .inspect.forecast import ForecastBlock, ForecastQueue
 from .inspect.headers import MessageHeaders
 from .inspect.history import History, Step
 from .inspect.inspect import Inspect
@@ -251,12 +251,12 @@ class MessageQueue:
         """
         return self._sender.batches_footprints(origin, messages, max_ready_pages)
 
-    def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
+    def check(self, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
         """Check every invariant of the stored ring and return the violations. Nothing is written.
 
-        :param tell: called from time to time with the number of checked queues and the total number.
+        :param progress: called from time to time with the number of checked queues and the total number.
         """
-        return self._reader.check(tell)
+        return self._reader.check(progress)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
         """Return stranded messages to their queues, and return what was repaired.
@@ -309,8 +309,8 @@ __all__ = [
     "Depth",
     "Enqueued",
     "Explanation",
-    "ForeseenBlock",
-    "ForeseenQueue",
+    "ForecastBlock",
+    "ForecastQueue",
     "Held",
     "History",
     "Inline",

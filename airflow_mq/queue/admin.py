@@ -40,9 +40,9 @@ class Admin:
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             refuse_claimed_page(unit, self.ring_id, name, page)
-            rules.reap_page(shelf, name, page, why, self.session.actor)
+            rules.reap_page(working_set, name, page, why, self.session.actor)
 
     def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
         """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
@@ -74,34 +74,34 @@ class Admin:
         """The origins that are paused."""
         with self.store.loose() as unit:
             return [
-                Paused(origin, reason, who, moment(at), None if until is None else moment(until), bool(below))
-                for origin, reason, who, at, until, below in unit.origins.paused(self.ring_id, unit.now())
+                Paused(origin, reason, actor, moment(at), None if until is None else moment(until), bool(below))
+                for origin, reason, actor, at, until, below in unit.origins.paused(self.ring_id, unit.now())
             ]
 
     def sweep_queue(self, origin: str) -> int:
         """Move the windows past everything: what is left waits for a person. Tell how much that is."""
         check_origin(origin)
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
-            names = books_of(origin) if shelf.config.high else (origin,)
-            if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(shelf, origin):
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            names = books_of(origin) if working_set.config.high else (origin,)
+            if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(working_set, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
-            return sum(self._sweep(unit, shelf, name) for name in names)
+            return sum(self._sweep(unit, working_set, name) for name in names)
 
-    def _is_in_flight(self, shelf: StoredSet, origin: str) -> bool:
-        shelf.book(origin)
-        return shelf.stored[origin].row.in_flight
+    def _is_in_flight(self, working_set: StoredSet, origin: str) -> bool:
+        working_set.book(origin)
+        return working_set.stored[origin].row.in_flight
 
-    def _sweep(self, unit: Unit, shelf: StoredSet, name: str) -> int:
-        book = shelf.book(name)
-        while shelf.pull(book):
+    def _sweep(self, unit: Unit, working_set: StoredSet, name: str) -> int:
+        book = working_set.book(name)
+        while working_set.pull(book):
             pass
         if not book.is_ready:
             return 0
         first, book.begin = book.begin, book.end
-        shelf.unknit(book)
+        working_set.unknit(book)
         swept = decided(f"pages {first} to {book.end - 1}", self.session.actor)
-        shelf.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
-        shelf.after_save.append(lambda: unit.pages.sweep(self.ring_id, name, first))
+        working_set.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
+        working_set.after_save.append(lambda: unit.pages.sweep(self.ring_id, name, first))
         return book.message_count
 
     def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
@@ -113,18 +113,18 @@ class Admin:
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
-            ring = shelf.circle(name)
+            ring = working_set.circle(name)
             found = ring.head()
             while found is not None and found != name:
                 found = ring.next_in_line(found)
             if found is None:
                 return False
-            if shelf.config.paths and not is_high(name):
+            if working_set.config.paths and not is_high(name):
                 # Deficits say whose turn it is; the head only decides between equals.
-                shelf.put_first(name)
-            shelf.after_save.append(lambda: _force(unit, self.ring_id, shelf, name))
+                working_set.put_first(name)
+            working_set.after_save.append(lambda: _force(unit, self.ring_id, working_set, name))
         return True
 
     def set_origin(
@@ -146,8 +146,8 @@ class Admin:
     def housekeep(self) -> int:
         """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
         dead = self._settler.release_dead()
-        with self.session.transaction(beside_lease=True) as (unit, shelf):
-            self.session.forget_old(unit, shelf.now, at_once=True)
+        with self.session.transaction(beside_lease=True) as (unit, working_set):
+            self.session.forget_old(unit, working_set.now, at_once=True)
         sweep(self.store)
         self._set_asides.expire()
         return dead
@@ -156,16 +156,16 @@ class Admin:
 
     def change_ring(self, **changes: Any) -> RingConfig:
         """Set the ring differently, for everybody; checked against what is stored."""
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
-            config = shelf.config.changed(**changes)
-            if config.heap_size != shelf.config.heap_size:
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            config = working_set.config.changed(**changes)
+            if config.heap_size != working_set.config.heap_size:
                 # What was sent before lies in pages of the old size, whether it was cut yet or not.
-                shelf.loader.inboxes.cut_everything()
-            if config.paths != shelf.config.paths:
-                self._refuse_paused_groups(unit, shelf.now)
+                working_set.loader.inboxes.cut_everything()
+            if config.paths != working_set.config.paths:
+                self._refuse_paused_groups(unit, working_set.now)
                 # Deficits count otherwise now; nobody has used anything yet.
-                shelf.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
-                shelf.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
+                working_set.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
+                working_set.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
             unit.rings.change(self.ring_id, config.to_json())
         self.session.remember_config(config.to_json())
         return config
@@ -203,15 +203,15 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
 
 
-def _force(unit: Unit, ring: int, shelf: StoredSet, origin: str) -> None:
+def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
     """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
 
     Who has yet to enter the ring stands behind all others, and goes nowhere: then those before the head move.
     """
-    ticket = shelf.stored[origin].ticket
+    ticket = working_set.stored[origin].ticket
     low, top = level_of(origin)
     before, count, lowest, highest = unit.books.count(ring, ticket, low, top)
-    if before <= count - before or (not is_high(origin) and shelf.loader.ring.news_left()):
+    if before <= count - before or (not is_high(origin) and working_set.loader.ring.news_left()):
         moved = unit.books.before(ring, ticket, low)
         if moved:
             tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]

@@ -60,18 +60,18 @@ def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> Batc
     return BatchProcessor(process)
 
 
-def deliver(processor: Processor, delivery: Delivery, shelf: WorkingSet) -> Outcome:
+def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -> Outcome:
     """Call a processor, and enqueue what it sent if the message is done."""
-    processor = traced(processor) if shelf.traces else processor
+    processor = traced(processor) if working_set.traces else processor
     mark = current_delivery.set(delivery)
     try:
-        outcome = checked(processor(delivery), delivery, shelf)
+        outcome = checked(processor(delivery), delivery, working_set)
     except Exception as error:
         outcome = failed(delivery, error)
     finally:
         current_delivery.reset(mark)
     if isinstance(outcome, Done):
-        shelf.post_all((*delivery.sent, *outcome.enqueue))
+        working_set.post_all((*delivery.sent, *outcome.enqueue))
     return outcome
 
 
@@ -91,12 +91,12 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
     return Unsupported() if gone else Yield(failures.reason_of(error))
 
 
-def checked(answer: Answer, delivery: Delivery, shelf: WorkingSet) -> Outcome:
+def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
     """What an answer means, and that all of it can be stored."""
-    bounds = shelf.config.max_message_len, shelf.permit, shelf.config.max_headers
+    bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
     delivery.sent = [check_sent(entry, *bounds) for entry in delivery.sent]
     outcome = check_outcome(outcome_of(answer), *bounds)
-    if shelf.traces:
+    if working_set.traces:
         delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
         outcome = going_on(outcome, delivery.headers)
     return outcome
@@ -151,14 +151,14 @@ class InPlace(Stretches):
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry a decision out at once."""
-        shelf, item = ladder.shelf, page.first_index
+        working_set, item = ladder.working_set, page.first_index
         self.slices.checkpoint(1)
         if decision.verdict is Verdict.EXPIRED:
-            drop_expired(shelf, book, page, item)
+            drop_expired(working_set, book, page, item)
         else:
             why = Exceeded(decision.reason, decision.limit)
-            aside = aside_of(shelf, book, page, item, decision.weight, why, decision.id)
-            put_aside(shelf, book, page, item, aside)
+            aside = aside_of(working_set, book, page, item, decision.weight, why, decision.id)
+            put_aside(working_set, book, page, item, aside)
         page.first_index += 1
         return int(decision.verdict is Verdict.EXPIRED)
 
@@ -172,22 +172,22 @@ class Calling(InPlace):
 
     def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
         super().__init__(scales, slices)
-        self.processor = traced(processor) if scales.shelf.traces else processor
+        self.processor = traced(processor) if scales.working_set.traces else processor
 
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Call the processor until it says that this queue stops here."""
-        first, shelf, processor = page.first_index, ladder.shelf, self.processor
-        payloads, is_full = shelf.payloads(book.origin, page), self.slices.is_full
+        first, working_set, processor = page.first_index, ladder.working_set, self.processor
+        payloads, is_full = working_set.payloads(book.origin, page), self.slices.is_full
         stop, processed, status = first + len(weights), 0, None
         mark = current_delivery.set(None)
         try:
             for at in range(first, stop):
                 if is_full(1, weights[at - first][0]):
-                    processed += self._done(shelf, book, page, at, weights, first)
+                    processed += self._done(working_set, book, page, at, weights, first)
                     self.slices.checkpoint(0)
-                delivery = Delivery(book.origin, payloads[at], page, at, ladder.meter, shelf)
+                delivery = Delivery(book.origin, payloads[at], page, at, ladder.meter, working_set)
                 current_delivery.set(delivery)
                 try:
                     answer = processor(delivery)
@@ -199,9 +199,9 @@ class Calling(InPlace):
                 if (answer is None or answer is True or answer is DONE) and not delivery.sent:
                     continue
                 current_delivery.set(None)
-                processed += self._done(shelf, book, page, at, weights, first)
+                processed += self._done(working_set, book, page, at, weights, first)
                 try:
-                    outcome = checked(answer, delivery, shelf)
+                    outcome = checked(answer, delivery, working_set)
                 except Exception as error:
                     outcome = failed(delivery, error)
                 verdict = self._apply(ladder, book, page, at, outcome, weights[at - first], delivery)
@@ -212,19 +212,21 @@ class Calling(InPlace):
                     return processed, status
                 page.first_index = at + 1
                 processed += verdict
-            return processed + self._done(shelf, book, page, stop, weights, first), None
+            return processed + self._done(working_set, book, page, stop, weights, first), None
         except BaseException:
             # Stopped from outside while a message was tried: what was done before it stays done.
-            self._done(shelf, book, page, at, weights, first)
+            self._done(working_set, book, page, at, weights, first)
             raise
         finally:
             current_delivery.reset(mark)
 
-    def _done(self, shelf: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int) -> int:
+    def _done(
+        self, working_set: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int
+    ) -> int:
         """Write down the plain successes since the last time."""
         start = page.first_index
         if stop > start:
-            done_run(shelf, book, page, start, weights[start - first : stop - first])
+            done_run(working_set, book, page, start, weights[start - first : stop - first])
             page.first_index = stop
         return stop - start
 
@@ -232,8 +234,8 @@ class Calling(InPlace):
         self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
     ) -> bool | None:
         if isinstance(outcome, Done):
-            ladder.shelf.post_all((*delivery.sent, *outcome.enqueue))
-        return apply_outcome(ladder.shelf, book, page, item, outcome, weight, ladder.bounds)
+            ladder.working_set.post_all((*delivery.sent, *outcome.enqueue))
+        return apply_outcome(ladder.working_set, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
         """The messages after the one that stopped the queue were paid for and not tried."""
@@ -244,9 +246,9 @@ class Calling(InPlace):
             ladder.credit.refund(total)
 
 
-def _facts_of(shelf: WorkingSet, name: str, page: Page) -> Facts:
+def _facts_of(working_set: WorkingSet, name: str, page: Page) -> Facts:
     attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-    return Facts(attempts, shelf.loader.sent_at(name, page))
+    return Facts(attempts, working_set.loader.sent_at(name, page))
 
 
 class Batching(InPlace):
@@ -262,31 +264,31 @@ class Batching(InPlace):
         """Process the next messages, and write down the answers."""
         first, count = page.first_index, len(weights)
         self.slices.checkpoint(count, total[0])
-        shelf = ladder.shelf
-        payloads = shelf.payloads(book.origin, page)[first : first + count]
+        working_set = ladder.working_set
+        payloads = working_set.payloads(book.origin, page)[first : first + count]
         batch = Batch(
             book.origin, payloads, page.index, first,
-            partial(shelf.loader.headers, book.origin, page, first, first + count),
-            _facts=partial(_facts_of, shelf, book.origin, page),
+            partial(working_set.loader.headers, book.origin, page, first, first + count),
+            _facts=partial(_facts_of, working_set, book.origin, page),
         )  # fmt: skip
-        answers, sent = self._process(batch, shelf)
-        if answers and shelf.traces:
+        answers, sent = self._process(batch, working_set)
+        if answers and working_set.traces:
             answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]
-        shelf.post_all(sent)
+        working_set.post_all(sent)
         if answers is None:
-            done_run(ladder.shelf, book, page, first, weights)
+            done_run(ladder.working_set, book, page, first, weights)
             page.first_index += count
             return count, None
         return self._apply(ladder, book, page, weights, answers)
 
-    def _process(self, batch: Batch, shelf: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
+    def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
         delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO))
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidOutcome(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
-            bounds = shelf.config.max_message_len, shelf.permit, shelf.config.max_headers
+            bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
             outcomes = None if answers is None else [check_outcome(outcome_of(one), *bounds) for one in answers]
             if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
                 raise InvalidOutcome(
@@ -307,17 +309,17 @@ class Batching(InPlace):
     def _apply(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]
     ) -> tuple[int, PageStatus | None]:
-        shelf, processed, stopped = ladder.shelf, 0, False
+        working_set, processed, stopped = ladder.working_set, 0, False
         first = page.first_index
         for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
             if stopped and isinstance(outcome, (Yield, Overweight)):
                 continue
-            verdict = apply_outcome(shelf, book, page, item, outcome, weight, ladder.bounds)
+            verdict = apply_outcome(working_set, book, page, item, outcome, weight, ladder.bounds)
             if verdict is None and not stopped:
                 ladder.note_asked(book, outcome)
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):
-                shelf.post_all(outcome.enqueue)
+                working_set.post_all(outcome.enqueue)
         page.advance()
         return processed, PageStatus.NO_PROGRESS if stopped else None

@@ -57,52 +57,62 @@ class Execution:
         locked = self.session.take_lease(token, "a message executed by hand")
         try:
             with self.store.loose() as unit, renewing(self.session, token):
-                shelf = self.session.shelf(unit, locked, LoadOptions(skip_in_flight=False))
+                working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
                 if self.session.listeners:
-                    shelf.loader.inboxes.cut_everything()
-                _, page = rules.find_set_aside(shelf, address)
+                    working_set.loader.inboxes.cut_everything()
+                _, page = rules.find_set_aside(working_set, address)
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 meter = Meter(limit)
-                outcome = self._run(shelf, processor, address, page, meter)
-                sent = shelf.sent()
-                cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
+                outcome = self._run(working_set, processor, address, page, meter)
+                sent = working_set.sent()
+                cost, refusal = self._settle_execution(
+                    working_set, address, outcome, meter.consumed, limit, keep_refusal
+                )
             with self.session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
                     raise InFlight("the ring was taken over while the message was executed; look before you repeat")
-                if locked.state.version != shelf.loader.state.version:
+                if locked.state.version != working_set.loader.state.version:
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
-                    shelf = self.session.shelf(unit, locked, LoadOptions(skip_in_flight=False))
-                    shelf.book(address.book).passed_by = ""
-                    shelf.post_all(sent)
-                    cost, refusal = self._settle_execution(shelf, address, outcome, meter.consumed, limit, keep_refusal)
-                shelf.save_in(unit, locked)
+                    working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
+                    working_set.book(address.book).skipped = ""
+                    working_set.post_all(sent)
+                    cost, refusal = self._settle_execution(
+                        working_set, address, outcome, meter.consumed, limit, keep_refusal
+                    )
+                working_set.save_in(unit, locked)
         finally:
             self.session.release_lease(token)
-        self.session.sweep_payloads(shelf)
-        self.session.notify(shelf.take_hooks())
+        self.session.sweep_payloads(working_set)
+        self.session.notify(working_set.take_hooks())
         if refusal:
             raise refusal
         return meter.consumed.plus(cost)
 
     def _settle_execution(
-        self, shelf: StoredSet, address: Address, outcome: Outcome, used: Weight, limit: Weight, keep_refusal: bool
+        self,
+        working_set: StoredSet,
+        address: Address,
+        outcome: Outcome,
+        used: Weight,
+        limit: Weight,
+        keep_refusal: bool,
     ) -> tuple[Weight, Refused | None]:
-        book, page = rules.find_set_aside(shelf, address)
+        book, page = rules.find_set_aside(working_set, address)
         try:
             return rules.settle_execution(
-                shelf, book, page, address.index, outcome, used, limit, self.session.actor
+                working_set, book, page, address.index, outcome, used, limit, self.session.actor
             ), None
         except TemporarilyUnprocessable as error:
-            if not (keep_refusal and shelf.changes.events):
+            if not (keep_refusal and working_set.changes.events):
                 raise
             # Nothing changed, but the event that gives the reason is kept.
             return ZERO, error
 
-    def _run(self, shelf: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
+    def _run(self, working_set: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
         if not getattr(processor, "meters_itself", False):
-            weight = Scales(shelf).weight(address.book, page, address.index)
+            weight = Scales(working_set).weight(address.book, page, address.index)
             if not meter.consume(weight):
                 return Overweight(weight)
-        payload = shelf.payloads(address.book, page)[address.index]
-        delivery = Delivery(address.book, payload, page, address.index, meter, shelf)
-        return deliver(processor, delivery, shelf)
+        payload = working_set.payloads(address.book, page)[address.index]
+        delivery = Delivery(address.book, payload, page, address.index, meter, working_set)
+        return deliver(processor, delivery, working_set)

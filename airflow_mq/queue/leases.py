@@ -61,9 +61,9 @@ class View:
         with session.try_transaction(skip_in_flight=False, planning=True) as held:
             if held is None:
                 return None
-            unit, shelf = held
-            claim = self._next_claim(shelf)
-            return None if claim is None else self._write(unit, shelf, claim)
+            unit, working_set = held
+            claim = self._next_claim(working_set)
+            return None if claim is None else self._write(unit, working_set, claim)
 
     def pop(self) -> ReferenceToken | None:
         """The same, by the name that a queue store has for it."""
@@ -82,43 +82,43 @@ class View:
         while token := self.try_next():
             yield token
 
-    def _next_claim(self, shelf: StoredSet) -> Claim | None:
-        limit = shelf.config.service_weight or UNLIMITED
-        claiming = Claiming(Scales(shelf), merge=False)
-        ladder = Ladder(shelf, Meter(UNLIMITED), overweight_limit(shelf, limit), claiming)
+    def _next_claim(self, working_set: StoredSet) -> Claim | None:
+        limit = working_set.config.service_weight or UNLIMITED
+        claiming = Claiming(Scales(working_set), merge=False)
+        ladder = Ladder(working_set, Meter(UNLIMITED), overweight_limit(working_set, limit), claiming)
         ladder.credit = _One()
-        for name in self._books(shelf):
+        for name in self._books(working_set):
             ladder.service_queue(name)
             claim = claiming.claims.pop() if claiming.claims else None
             if claim is not None and claim.messages:
                 if self.origin is None:
-                    _move_to_the_end(shelf, name)
+                    _move_to_the_end(working_set, name)
                 claim.runs = [run for run in claim.runs if run.count or run.closed]
                 return claim
         return None
 
-    def _books(self, shelf: StoredSet) -> Iterator[str]:
+    def _books(self, working_set: StoredSet) -> Iterator[str]:
         """Those that may give something, in turn: high ones first."""
         if self.origin is not None:
-            for mine in books_of(self.origin) if shelf.config.high else (self.origin,):
-                book = shelf.book(mine)
-                if not book.passed_by and (book.is_ready or shelf.pull(book)):
-                    shelf.circle(mine).meet(mine)
+            for mine in books_of(self.origin) if working_set.config.high else (self.origin,):
+                book = working_set.book(mine)
+                if not book.skipped and (book.is_ready or working_set.pull(book)):
+                    working_set.circle(mine).meet(mine)
                     yield mine
             return
-        for ring in (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,):
+        for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
             following = ring.head()
             while following is not None:
                 name = following
                 # The walk goes on from here, also when the book has left the ring by then.
                 following = ring.next_in_line(name)
-                if not shelf.book(name).passed_by:
+                if not working_set.book(name).skipped:
                     yield name
 
-    def _write(self, unit: Unit, shelf: StoredSet, claim: Claim) -> ReferenceToken:
+    def _write(self, unit: Unit, working_set: StoredSet, claim: Claim) -> ReferenceToken:
         session = self._leases.session
-        lease = shelf.config.lease if self._lease is None else self._lease
-        row = new_block(unit, session.ring_id, None, lease, shelf.now, by_hand=False, details={
+        lease = working_set.config.lease if self._lease is None else self._lease
+        row = new_block(unit, session.ring_id, None, lease, working_set.now, by_hand=False, details={
             "limit": claim.planned, "planned": claim.planned, "overhead": ZERO, "messages": 1, "order": VIEWED,
             "by": session.actor,
         })  # fmt: skip
@@ -142,8 +142,8 @@ class _One:
         self.left = 1
 
 
-def _move_to_the_end(shelf: StoredSet, name: str) -> None:
-    ring = shelf.circle(name)
+def _move_to_the_end(working_set: StoredSet, name: str) -> None:
+    ring = working_set.circle(name)
     if name in ring:
         ring.bump(name)
     else:
@@ -199,17 +199,17 @@ class Leases:
     def fetch(self, token: str | ReferenceToken) -> bytes:
         """The message that a token leases."""
         mine = self.token(token)
-        with self.session.snapshot() as (unit, shelf):
-            page = self._leased_page(unit, shelf, mine, "fetch a message by")
-            return shelf.loader.payloads.one(mine.address.book, page, mine.address.index)
+        with self.session.snapshot() as (unit, working_set):
+            page = self._leased_page(unit, working_set, mine, "fetch a message by")
+            return working_set.loader.payloads.one(mine.address.book, page, mine.address.index)
 
     def fetch_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
         """What the sender said beside the message that a token leases."""
         mine = self.token(token)
-        with self.session.snapshot() as (unit, shelf):
-            page = self._leased_page(unit, shelf, mine, "look at a message by")
+        with self.session.snapshot() as (unit, working_set):
+            page = self._leased_page(unit, working_set, mine, "look at a message by")
             index = mine.address.index
-            return dict(shelf.loader.headers(mine.address.book, page, index, index + 1).get(index, {}))
+            return dict(working_set.loader.headers(mine.address.book, page, index, index + 1).get(index, {}))
 
     def give_back(self, token: str | ReferenceToken) -> None:
         """Let the message that a token leases go back to its place."""
@@ -267,9 +267,9 @@ class Leases:
         if only_address(unit, row) != token.address:
             raise TokenRefused(f"this token is not that of message {token.address}; take it as it was given")
 
-    def _leased_page(self, unit: Unit, shelf: StoredSet, token: ReferenceToken, what: str) -> Page:
+    def _leased_page(self, unit: Unit, working_set: StoredSet, token: ReferenceToken, what: str) -> Page:
         self._live(unit, token, what)
-        page = shelf.page(token.address.book, token.address.page)
+        page = working_set.page(token.address.book, token.address.page)
         assert page is not None, "what is claimed is stored"
         return page
 

@@ -40,7 +40,7 @@ Progress = Callable[[int, int | None], object]
 
 @dataclass(frozen=True)
 class StoredBlob:
-    """A payload kept apart."""
+    """An external payload."""
 
     hash: bytes
     size: int
@@ -149,7 +149,7 @@ class Payloads:
         return Enqueued(told.count, blob.size if told.count else 0, told.repeated)
 
     def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
-        """A payload kept apart, as a file to read from: by its hash, or by the message that refers to it.
+        """An external payload, as a file to read from: by its hash, or by the message that refers to it.
 
         Raises `BlobMissing` if it is not there.
         """
@@ -164,7 +164,7 @@ class Payloads:
         except ValueError:
             hash_ = b""
         if not isinstance(hash_, bytes) or len(hash_) != 32:
-            raise InvalidInput("a payload kept apart is named by its hash, 32 bytes or 64 hexadecimal digits")
+            raise InvalidInput("an external payload is named by its hash, 32 bytes or 64 hexadecimal digits")
         with self.store.loose() as unit:
             blob = unit.payloads.blob(hash_.hex())
         if blob is None:
@@ -172,7 +172,7 @@ class Payloads:
         return Reference.of(hash_, blob.size)
 
     def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
-        """The payloads kept apart of this store by their hashes, so many at a time: go on after the last one."""
+        """The external payloads of this store by their hashes, so many at a time: go on after the last one."""
         check_number(limit, "a limit")
         with self.store.loose() as unit:
             now = unit.now()

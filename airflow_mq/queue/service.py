@@ -102,10 +102,10 @@ class Service:
                 # What was looked at so far need not be looked at again by whoever comes next.
                 unit.last_id = locked.horizon - 1
                 state = locked.state._replace(lease_token=self.token)
-                self.shelf = session.shelf(unit, locked._replace(state=state), self.options)
-                self.cache = self.shelf.loader.payloads.cache
+                self.working_set = session.working_set(unit, locked._replace(state=state), self.options)
+                self.cache = self.working_set.loader.payloads.cache
                 if session.listeners:
-                    self.shelf.loader.inboxes.cut_everything()
+                    self.working_set.loader.inboxes.cut_everything()
                 with renewing(session, self.token):
                     yield
             self._save(last=True)
@@ -115,8 +115,8 @@ class Service:
 
     def run(self, seed: bytes | None) -> None:
         """Walk the ring in its order."""
-        shelf, config = self.shelf, self.shelf.config
-        scales = Scales(shelf, getattr(self.processor, "weigher", None))
+        working_set, config = self.working_set, self.working_set.config
+        scales = Scales(working_set, getattr(self.processor, "weigher", None))
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
@@ -124,8 +124,8 @@ class Service:
             attempt = OneByOne(self._execute, scales, self._begin_visit)
         else:
             attempt = Calling(scales, self, self.processor)
-        ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), attempt)
-        walk_ring(ladder, self.ledger, config.order, seed, shelf)
+        ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
+        walk_ring(ladder, self.ledger, config.order, seed, working_set)
         if self.server is not None:
             self.ledger.head = {"server": self.server}
             warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
@@ -134,7 +134,7 @@ class Service:
 
     def met_in_flight(self) -> bool:
         """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""
-        return any(known.row.in_flight for known in self.shelf.stored.values())
+        return any(known.row.in_flight for known in self.working_set.stored.values())
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
@@ -142,8 +142,10 @@ class Service:
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Hand one message to a processor that meters itself."""
         self.checkpoint(1)
-        payload = self.shelf.payloads(book.origin, page)[item]
-        return deliver(self._process, Delivery(book.origin, payload, page, item, meter, self.shelf), self.shelf)
+        payload = self.working_set.payloads(book.origin, page)[item]
+        return deliver(
+            self._process, Delivery(book.origin, payload, page, item, meter, self.working_set), self.working_set
+        )
 
     def _process(self, delivery: Delivery) -> Answer:
         assert not isinstance(self.processor, BatchProcessor)
@@ -173,7 +175,7 @@ class Service:
 
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
-        session, shelf = self.session, self.shelf
+        session, working_set = self.session, self.working_set
         with session.hold(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
                 raise TokenRefused(
@@ -181,7 +183,7 @@ class Service:
                     "what was answered since the last commit is not settled and will be tried again"
                 )
             self._count()
-            shelf.save_in(unit, locked, self.current)
+            working_set.save_in(unit, locked, self.current)
             if last:
                 session.forget_old(unit, locked.now)
                 write_ledger(unit, session.ring_id, self.ledger, locked.now)
@@ -190,8 +192,8 @@ class Service:
                 until = locked.now + int(SERVICE_LEASE * 1_000_000)
                 unit.rings.renew_lease(session.ring_id, self.token, until)
         session.store.rest()
-        session.sweep_payloads(shelf)
-        session.notify(shelf.take_hooks())
+        session.sweep_payloads(working_set)
+        session.notify(working_set.take_hooks())
         self._tried, self._slice_began = 0, time.monotonic()
         if self.progress:
             self.progress(self.result)
@@ -211,7 +213,7 @@ class Service:
         self.session.release_lease(self.token)
 
     def _count(self) -> None:
-        for run in self.shelf.changes.events:
+        for run in self.working_set.changes.events:
             count = len(run.ids)
             if run.fate in (Fate.PROCESSED, Fate.DECLINED):
                 self.result.processed += count

@@ -106,16 +106,16 @@ class RingSession:
         self, *, beside_lease: bool = False, skip_in_flight: bool = True, planning: bool = False,
         patience: float | None = None,
     ) -> Iterator[tuple[Unit, StoredSet]]:  # fmt: skip
-        """One transaction that holds the ring; what the shelf changed is saved at its end."""
+        """One transaction that holds the ring; what the working set changed is saved at its end."""
         self.refuse_nested()
         with (
             self.hold(beside_lease, patience=patience) as (unit, locked),
-            self._saved(unit, locked, beside_lease, skip_in_flight, planning) as shelf,
+            self._saved(unit, locked, beside_lease, skip_in_flight, planning) as working_set,
         ):
-            yield unit, shelf
+            yield unit, working_set
         self.store.rest()
-        self.sweep_payloads(shelf)
-        self.notify(shelf.take_hooks())
+        self.sweep_payloads(working_set)
+        self.notify(working_set.take_hooks())
 
     @contextmanager
     def try_transaction(
@@ -130,9 +130,9 @@ class RingSession:
                 yield None
                 return
             self._take(unit, locked, beside_lease, None)
-            with self._saved(unit, locked, beside_lease, skip_in_flight, planning) as shelf:
-                yield unit, shelf
-        self.notify(shelf.take_hooks())
+            with self._saved(unit, locked, beside_lease, skip_in_flight, planning) as working_set:
+                yield unit, working_set
+        self.notify(working_set.take_hooks())
 
     def _writing_at_once(self, stack: ExitStack) -> Unit | None:
         try:
@@ -147,11 +147,11 @@ class RingSession:
         """Yield the working set of a ring that is held; save it at the end."""
         beside = beside_lease and locked.state.lease_token is not None
         options = LoadOptions(skip_in_flight=skip_in_flight)
-        shelf = self.shelf(unit, locked, options, planning=planning, beside=beside)
+        working_set = self.working_set(unit, locked, options, planning=planning, beside=beside)
         if self.listeners and not beside_lease:
-            shelf.loader.inboxes.cut_everything()
-        yield shelf
-        shelf.save()
+            working_set.loader.inboxes.cut_everything()
+        yield working_set
+        working_set.save()
 
     @contextmanager
     def hold(
@@ -214,7 +214,7 @@ class RingSession:
             return None
         return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
 
-    def shelf(
+    def working_set(
         self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False, beside: bool = False
     ) -> StoredSet:
         """Return the working set of an operation that holds the ring.
@@ -230,11 +230,11 @@ class RingSession:
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Unit, StoredSet]]:
-        """Reads of one moment, through a shelf that is never saved."""
+        """Reads of one moment, through a working set that is never saved."""
         with self.store.reading() as unit:
-            yield unit, self.fresh_shelf(unit)
+            yield unit, self.fresh_working_set(unit)
 
-    def fresh_shelf(self, unit: Unit) -> StoredSet:
+    def fresh_working_set(self, unit: Unit) -> StoredSet:
         """Return a working set for looking only: it is never saved."""
         ring = unit.rings.named(self.ring)
         unit.last_id = 0
@@ -259,8 +259,8 @@ class RingSession:
         """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
         config = self.config
         while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
-            with self.transaction(skip_in_flight=False) as (_, shelf):
-                more = shelf.loader.ring.meet_newcomers()
+            with self.transaction(skip_in_flight=False) as (_, working_set):
+                more = working_set.loader.ring.meet_newcomers()
             self.store.rest()
             if not more:
                 return
@@ -270,10 +270,10 @@ class RingSession:
             after = unit.rings.floors(self.ring_id).look_floor - 1
             return len(unit.inbox.next_queues(self.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
-    def sweep_payloads(self, shelf: StoredSet) -> None:
-        """After a commit: remove payloads kept apart that nobody needs now; what it leaves, housekeeping removes."""
-        if shelf.released_payloads:
-            shelf.released_payloads = False
+    def sweep_payloads(self, working_set: StoredSet) -> None:
+        """After a commit: remove external payloads that nobody needs now; what it leaves, housekeeping removes."""
+        if working_set.released_payloads:
+            working_set.released_payloads = False
             with suppress(StoreError, Refused):
                 sweep(self.store)
 

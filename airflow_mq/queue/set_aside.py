@@ -116,9 +116,9 @@ class SetAsides:
         """
         wanted = Wanted(origin, reason, block, arrived, older_than, error).checked()
         check_number(limit, "a limit")
-        with self.session.snapshot() as (unit, shelf):
-            found = _found(unit, shelf, wanted, after, limit)
-            return _with_errors(unit, shelf, found) if errors and error is None else found
+        with self.session.snapshot() as (unit, working_set):
+            found = _found(unit, working_set, wanted, after, limit)
+            return _with_errors(unit, working_set, found) if errors and error is None else found
 
     def requeue(
         self, addresses: Address | Iterable[Address], why: str = "", *, limit: Weight | None = None,
@@ -137,15 +137,18 @@ class SetAsides:
         chosen = _chosen(addresses)
         check_text(why, "a reason")
         result = Judgement()
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
-            full = self._full(shelf, limit)
-            self._prepare(unit, shelf, chosen)
-            known = _known(unit, shelf, chosen)
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            full = self._full(working_set, limit)
+            self._prepare(unit, working_set, chosen)
+            known = _known(unit, working_set, chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
                 if forget_attempts:
-                    rules.forget_attempts(shelf, at)
-                _sort(result, rules.judge_again(shelf, at, known.get(at), full, self.session.actor, why, weigh=weigh))
+                    rules.forget_attempts(working_set, at)
+                _sort(
+                    result,
+                    rules.judge_again(working_set, at, known.get(at), full, self.session.actor, why, weigh=weigh),
+                )
         return result
 
     def requeue_all(
@@ -163,12 +166,13 @@ class SetAsides:
         check_text(why, "a reason")
         result = Judgement()
 
-        def judge(shelf: StoredSet, one: SetAside) -> None:
-            full = self._full(shelf, limit)
+        def judge(working_set: StoredSet, one: SetAside) -> None:
+            full = self._full(working_set, limit)
             if anew:
-                rules.forget_attempts(shelf, one.address)
+                rules.forget_attempts(working_set, one.address)
             _sort(
-                result, rules.judge_again(shelf, one.address, _aside(one), full, self.session.actor, why, weigh=weigh)
+                result,
+                rules.judge_again(working_set, one.address, _aside(one), full, self.session.actor, why, weigh=weigh),
             )
 
         for address, refusal in self._each(wanted, judge, lambda one: one.reason != SWEPT or reason == SWEPT):
@@ -179,11 +183,11 @@ class SetAsides:
         """Drop set-aside messages, with a recorded reason; tell how many there were. All of one call, or none."""
         chosen = _chosen(addresses)
         _check_why(why)
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
-            shelf.loader.pages.fetch((at.book, at.page) for at in chosen)
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            working_set.loader.pages.fetch((at.book, at.page) for at in chosen)
             for at in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, at)
-                rules.discard(shelf, at, decided(why, self.session.actor))
+                rules.discard(working_set, at, decided(why, self.session.actor))
         return len(chosen)
 
     def discard_all(
@@ -222,9 +226,9 @@ class SetAsides:
             for origin, page in pages:
                 last = Address(origin, page + 1, -1)
                 try:
-                    with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+                    with self.session.transaction(skip_in_flight=False) as (unit, working_set):
                         refuse_claimed_page(unit, self.ring_id, origin, page)
-                        rules.reap_page(shelf, origin, page, why, self.session.actor)
+                        rules.reap_page(working_set, origin, page, why, self.session.actor)
                     reaped += 1
                 except Refused:
                     continue
@@ -238,11 +242,11 @@ class SetAsides:
 
     # How decisions about many are made.
 
-    def _drop(self, wanted: Wanted, fate: Fate, why: str, who: str) -> int:
+    def _drop(self, wanted: Wanted, fate: Fate, why: str, actor: str) -> int:
         dropped: list[Address] = []
 
-        def drop(shelf: StoredSet, one: SetAside) -> None:
-            rules.discard(shelf, one.address, decided(why, who), fate, one.id)
+        def drop(working_set: StoredSet, one: SetAside) -> None:
+            rules.discard(working_set, one.address, decided(why, actor), fate, one.id)
             dropped.append(one.address)
 
         for _ in self._each(wanted, drop, lambda one: True):
@@ -255,19 +259,19 @@ class SetAsides:
         """Decide about all that are meant, some hundred in a transaction; tell which refused, and why."""
         after: Address | None = None
         while True:
-            with self.session.snapshot() as (unit, shelf):
-                found = _found(unit, shelf, wanted, after, AT_ONCE)
+            with self.session.snapshot() as (unit, working_set):
+                found = _found(unit, working_set, wanted, after, AT_ONCE)
             if not found:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
-            with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+            with self.session.transaction(skip_in_flight=False) as (unit, working_set):
                 chosen = [one for one in found if means(one)]
-                self._prepare(unit, shelf, [one.address for one in chosen])
+                self._prepare(unit, working_set, [one.address for one in chosen])
                 for one in chosen:
                     try:
                         refuse_claimed_by_hand(unit, self.ring_id, one.address)
-                        act(shelf, one)
+                        act(working_set, one)
                     except (QueuePaused, InFlight) as refusal:
                         refused.append((one.address, refusal))
                     except (NoMessage, Refused):
@@ -277,16 +281,18 @@ class SetAsides:
             if len(found) < AT_ONCE:
                 return
 
-    def _prepare(self, unit: Unit, shelf: StoredSet, addresses: Sequence[Address]) -> None:
+    def _prepare(self, unit: Unit, working_set: StoredSet, addresses: Sequence[Address]) -> None:
         """Fetch what deciding about these will need, in a few statements."""
         keys = list(dict.fromkeys((at.book, at.page) for at in addresses))
-        shelf.loader.pages.fetch(keys)
-        shelf.loader.payloads.fetch((origin, page) for origin, at in keys if (page := shelf.pages.get((origin, at))))
-        shelf.loader.pages.arrivals(at for at in addresses if _is_there(shelf, at))
+        working_set.loader.pages.fetch(keys)
+        working_set.loader.payloads.fetch(
+            (origin, page) for origin, at in keys if (page := working_set.pages.get((origin, at)))
+        )
+        working_set.loader.pages.arrivals(at for at in addresses if _is_there(working_set, at))
 
-    def _full(self, shelf: StoredSet, limit: Weight | None) -> Weight:
+    def _full(self, working_set: StoredSet, limit: Weight | None) -> Weight:
         """What a full block leaves for a message."""
-        return overweight_limit(shelf, limit_of(shelf.config, limit, "by which to judge"))
+        return overweight_limit(working_set, limit_of(working_set.config, limit, "by which to judge"))
 
     def _kept_pages(self, after: Address) -> builtins.list[tuple[str, int]]:
         with self.store.loose() as unit:
@@ -317,8 +323,8 @@ def _sort(result: Judgement, judged: Judged) -> None:
     (result.stayed if judged.moved is None else result.moved).append(judged)
 
 
-def _is_there(shelf: StoredSet, at: Address) -> bool:
-    page = shelf.pages.get((at.book, at.page))
+def _is_there(working_set: StoredSet, at: Address) -> bool:
+    page = working_set.pages.get((at.book, at.page))
     return page is not None and at.index < len(page.lengths)
 
 
@@ -331,27 +337,27 @@ def _aside(one: SetAside) -> Aside | None:
 # Finding them: what blocks set aside has a row each; what was swept is told by its pages.
 
 
-def _found(unit: Unit, shelf: StoredSet, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
+def _found(unit: Unit, working_set: StoredSet, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
     if wanted.error is None:
-        return _found_there(unit, shelf, wanted, after, limit)
+        return _found_there(unit, working_set, wanted, after, limit)
     found: list[SetAside] = []
     while len(found) < limit:
-        some = _found_there(unit, shelf, wanted, after, AT_ONCE)
-        found += [one for one in _with_errors(unit, shelf, some) if one.error.startswith(wanted.error)]
+        some = _found_there(unit, working_set, wanted, after, AT_ONCE)
+        found += [one for one in _with_errors(unit, working_set, some) if one.error.startswith(wanted.error)]
         if len(some) < AT_ONCE:
             break
         after = some[-1].address
     return found[:limit]
 
 
-def _with_errors(unit: Unit, shelf: StoredSet, some: Sequence[SetAside]) -> list[SetAside]:
+def _with_errors(unit: Unit, working_set: StoredSet, some: Sequence[SetAside]) -> list[SetAside]:
     """Return these messages with the last error of each that was tried too often."""
     settled = {
         (one.address.book, (one.at - _EPOCH) // _MICROSECOND) for one in some if one.reason == ATTEMPTS and one.at
     }
     errors: dict[Address, str] = {}
     for book, at in settled:
-        errors |= _errors_at(unit, shelf.ring_id, book, at)
+        errors |= _errors_at(unit, working_set.ring_id, book, at)
     return [replace(one, error=errors.get(one.address, "")) for one in some]
 
 
@@ -372,39 +378,49 @@ def _errors_at(unit: Unit, ring: int, book: str, at: int) -> dict[Address, str]:
     return errors
 
 
-def _found_there(unit: Unit, shelf: StoredSet, wanted: Wanted, after: Address | None, limit: int) -> list[SetAside]:
+def _found_there(
+    unit: Unit, working_set: StoredSet, wanted: Wanted, after: Address | None, limit: int
+) -> list[SetAside]:
     if wanted.origin is None:
-        return _found_in(unit, shelf, wanted, ("", LAST), after, limit)
+        return _found_in(unit, working_set, wanted, ("", LAST), after, limit)
     found: list[SetAside] = []
-    for name in books_of(wanted.origin) if shelf.config.high else (wanted.origin,):
+    for name in books_of(wanted.origin) if working_set.config.high else (wanted.origin,):
         if after is None or name >= after.book:
-            found += _found_in(unit, shelf, wanted, (name, name), after, limit - len(found))
+            found += _found_in(unit, working_set, wanted, (name, name), after, limit - len(found))
     return found
 
 
 def _found_in(
-    unit: Unit, shelf: StoredSet, wanted: Wanted, books: tuple[str, str], after: Address | None, limit: int
+    unit: Unit, working_set: StoredSet, wanted: Wanted, books: tuple[str, str], after: Address | None, limit: int
 ) -> list[SetAside]:
     """What is meant of the books with these names, and of those between."""
     start = after if after is not None and after.book >= books[0] else Address(books[0], 0, -1)
     found: list[SetAside] = []
     if wanted.reason != SWEPT:
         rows = unit.set_aside.after(
-            shelf.ring_id, start, books[1], reason=wanted.reason, before=wanted.before(shelf.now), block=wanted.block,
-            arrived=wanted.arrived, limit=limit,
-        )  # fmt: skip
-        found = [_set_aside(shelf.now, row) for row in rows]
+            working_set.ring_id,
+            start,
+            books[1],
+            reason=wanted.reason,
+            before=wanted.before(working_set.now),
+            block=wanted.block,
+            arrived=wanted.arrived,
+            limit=limit,
+        )
+        found = [_set_aside(working_set.now, row) for row in rows]
         if wanted.block is not None and wanted.arrived is not None:
             found = [one for one in found if one.arrived_block == wanted.arrived]
     if wanted.reason in (None, SWEPT) and wanted.block is None:
-        found = sorted([*found, *_swept(unit, shelf, wanted, books[1], start, limit)], key=lambda one: one.address)
+        found = sorted(
+            [*found, *_swept(unit, working_set, wanted, books[1], start, limit)], key=lambda one: one.address
+        )
     return found[:limit]
 
 
-def _known(unit: Unit, shelf: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:
+def _known(unit: Unit, working_set: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:
     """Why these were set aside."""
     pages = list(dict.fromkeys((at.book, at.page) for at in chosen))
-    rows = unit.set_aside.of_pages(shelf.ring_id, pages)
+    rows = unit.set_aside.of_pages(working_set.ring_id, pages)
     return {
         Address(row.origin, row.page, row.item): Aside(
             bytes(row.id), 0, codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit), row.reason
@@ -422,21 +438,23 @@ def _set_aside(now: int, row: AsideRow) -> SetAside:
     )  # fmt: skip
 
 
-def _swept(unit: Unit, shelf: StoredSet, wanted: Wanted, last: str, start: Address, limit: int) -> list[SetAside]:
+def _swept(unit: Unit, working_set: StoredSet, wanted: Wanted, last: str, start: Address, limit: int) -> list[SetAside]:
     found: list[SetAside] = []
-    origin, page, before = start.book, start.page, wanted.before(shelf.now)
+    origin, page, before = start.book, start.page, wanted.before(working_set.now)
     while len(found) < limit:
-        rows = unit.pages.swept(shelf.ring_id, origin, page, last, 64)
-        swept = [one for its in shelf.loader.pages.keep(rows) for one in _left_behind(shelf, *its) if one > start]
-        arrivals = shelf.loader.pages.arrivals(swept)
+        rows = unit.pages.swept(working_set.ring_id, origin, page, last, 64)
+        swept = [
+            one for its in working_set.loader.pages.keep(rows) for one in _left_behind(working_set, *its) if one > start
+        ]
+        arrivals = working_set.loader.pages.arrivals(swept)
         for one in swept:
-            arrival, its_page = arrivals.get(one), shelf.pages[one.book, one.page]
+            arrival, its_page = arrivals.get(one), working_set.pages[one.book, one.page]
             assert its_page is not None
-            at = arrival.at if arrival else shelf.now
+            at = arrival.at if arrival else working_set.now
             if at < before and (wanted.arrived is None or (arrival and arrival.block == wanted.arrived)):
                 found.append(SetAside(
-                    one, its_page.extent(one.index), SWEPT, age=(shelf.now - at) / 1_000_000, arrived_at=moment(at),
-                    arrived_block=arrival.block if arrival else None,
+                    one, its_page.extent(one.index), SWEPT, age=(working_set.now - at) / 1_000_000,
+                    arrived_at=moment(at), arrived_block=arrival.block if arrival else None,
                 ))  # fmt: skip
         if len(rows) < 64:
             break
@@ -444,8 +462,8 @@ def _swept(unit: Unit, shelf: StoredSet, wanted: Wanted, last: str, start: Addre
     return found
 
 
-def _left_behind(shelf: StoredSet, origin: str, page: Page) -> Iterator[Address]:
-    if page.index < shelf.book(origin).begin:
+def _left_behind(working_set: StoredSet, origin: str, page: Page) -> Iterator[Address]:
+    if page.index < working_set.book(origin).begin:
         for item, mark in enumerate(page.marks):
             if mark not in (PROCESSED, ASIDE):
                 yield Address(origin, page.index, item)

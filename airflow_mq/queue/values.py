@@ -37,10 +37,10 @@ class Enqueued:
 class Delivery:
     """One message, as a processor that runs in place gets it."""
 
-    __slots__ = ("_page", "_shelf", "book", "index", "meter", "payload", "sent")
+    __slots__ = ("_page", "_working_set", "book", "index", "meter", "payload", "sent")
 
     def __init__(
-        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, shelf: WorkingSet | None = None
+        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, working_set: WorkingSet | None = None
     ) -> None:
         self.book = book
         self.payload = payload
@@ -49,7 +49,7 @@ class Delivery:
         self.meter = meter
         #: What it sent so far, to be enqueued if this message is done.
         self.sent: Sequence[tuple[Any, ...]] = ()
-        self._page, self._shelf = page, shelf
+        self._page, self._working_set = page, working_set
 
     @property
     def origin(self) -> str:
@@ -84,16 +84,16 @@ class Delivery:
     @property
     def sent_at(self) -> datetime | None:
         """Time at which the message was enqueued; none where the same service enqueues and processes it."""
-        known = {} if self._shelf is None else self._shelf.loader.sent_at(self.book, self._page)
+        known = {} if self._working_set is None else self._working_set.loader.sent_at(self.book, self._page)
         sent = known.get(self.index)
         return None if sent is None else moment(sent)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """What its sender said beside the payload."""
-        if self._shelf is None:
+        if self._working_set is None:
             return {}
-        return self._shelf.loader.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
+        return self._working_set.loader.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
 
     @property
     def address(self) -> Address:
@@ -117,9 +117,9 @@ class Delivery:
         """
         if not isinstance(self.payload, Reference):
             return BytesIO(self.payload)
-        if self._shelf is None:
+        if self._working_set is None:
             raise BlobMissing(self.payload.hash)
-        return self._shelf.loader.open_blob(self.payload)
+        return self._working_set.loader.open_blob(self.payload)
 
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"
@@ -317,7 +317,7 @@ class Paused:
 
     origin: str
     reason: str
-    who: str
+    actor: str
     since: datetime
     until: datetime | None
     #: Whether all below it is paused with it.
@@ -336,7 +336,7 @@ class LedgerBlock:
     limit: Weight | None = None
     #: Which origins it services; none, if it services all.
     patterns: OriginPatterns | None = None
-    #: Its place among the ids of mails and events, which come from one counter.
+    #: Its place among the ids of inbox rows and events, which come from one counter.
     id: int = field(default=0, repr=False)
 
     def below(self, name: str) -> tuple[int, Weight]:

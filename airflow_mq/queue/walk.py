@@ -27,22 +27,22 @@ log = logging.getLogger("airflow_mq.service")
 NAMED = 5
 
 
-def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, shelf: StoredSet) -> bytes | None:
+def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet) -> bytes | None:
     """Service in a ring's order; return the seed of a shuffled order."""
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
     guaranteed: list[str] = []
     if order == "deficit":
-        names = shelf.loader.source.guaranteed()
-        guaranteed = [name for name in names if shelf.takes(name) or shelf.config.paths]
-        shelf.loader.load_books(guaranteed)
-    if shelf.config.high:
+        names = working_set.loader.source.guaranteed()
+        guaranteed = [name for name in names if working_set.takes(name) or working_set.config.paths]
+        working_set.loader.load_books(guaranteed)
+    if working_set.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)
     elif seed is not None:
         orders.shuffle(ladder, ledger, seed)
     elif order == "rotation":
         orders.rotation(ladder, ledger)
     else:
-        rounds = PathRounds if shelf.config.paths else DeficitRounds
+        rounds = PathRounds if working_set.config.paths else DeficitRounds
         rounds(ladder, ledger).run(guaranteed)
     orders.record_stuck(ladder, ledger)
     return seed

@@ -49,7 +49,7 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     """
     if not check_number(blocks, "a number of blocks"):
         raise InvalidInput("invalid number of blocks 0: expected at least 1")
-    with queue.session.snapshot() as (unit, shelf):
+    with queue.session.snapshot() as (unit, working_set):
         # One more block: the recorded ones begin behind it.
         pages = [
             _Page(page.block, page.id, {book_name(entry.origin, entry.priority): entry for entry in page.entries})
@@ -58,8 +58,8 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
         begin = pages.pop(0).id if len(pages) > blocks else 0
         # The book of no origin holds no messages.
         names = [name for name in all_origins(unit, queue.session.ring_id) if name != MARK]
-        waiting = [arrival for name in names for arrival in _waiting(shelf, name, pages)]
-        standings = _standings(shelf, list(dict.fromkeys(map(origin_of, names))))
+        waiting = [arrival for name in names for arrival in _waiting(working_set, name, pages)]
+        standings = _standings(working_set, list(dict.fromkeys(map(origin_of, names))))
     found = [*_processed(queue, begin, pages), *waiting]
     # Equal neighbours become one entry. The sort is stable: it keeps the order within a block.
     found.sort(key=lambda arrival: arrival.block)
@@ -105,36 +105,36 @@ def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
     return first
 
 
-def _waiting(shelf: StoredSet, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
+def _waiting(working_set: StoredSet, origin: str, pages: Sequence[_Page]) -> Iterator[Arrival]:
     """Yield the waiting and claimed messages of a queue, each before the block planned next after it was sent."""
-    book = shelf.book(origin)
-    while shelf.pull(book):
+    book = working_set.book(origin)
+    while working_set.pull(book):
         pass
-    scales = Scales(shelf)
+    scales = Scales(working_set)
     ids = [page.id for page in pages]
     for index in range(book.begin, book.end):
-        page = shelf.page(origin, index)
+        page = working_set.page(origin, index)
         if page is None:
             continue
-        for item, mail in enumerate(_mails(page)):
+        for item, row_id in enumerate(_row_ids(page)):
             if page.marks[item] == WAITING:
                 weight = scales.weight(origin, page, item)
-                before = bisect_left(ids, mail) + 1
+                before = bisect_left(ids, row_id) + 1
                 yield Arrival(before, origin_of(origin), 1, page.extent(item), weight, priority_of(origin))
 
 
-def _mails(page: Page) -> Iterator[int]:
+def _row_ids(page: Page) -> Iterator[int]:
     for part in page.slices:
         for _ in range(part.items):
-            yield part.mail
+            yield part.row_id
 
 
-def _standings(shelf: StoredSet, origins: Sequence[str]) -> dict[str, Standing]:
-    if not shelf.config.paths:
-        found = {origin: shelf.book(origin).standing for origin in origins}
+def _standings(working_set: StoredSet, origins: Sequence[str]) -> dict[str, Standing]:
+    if not working_set.config.paths:
+        found = {origin: working_set.book(origin).standing for origin in origins}
     else:
         names = {name for origin in origins for name in (origin, *names_above(origin))}
-        found = {name: shelf.loader.standing(name) for name in sorted(names)}
+        found = {name: working_set.loader.standing(name) for name in sorted(names)}
     return {origin: standing for origin, standing in found.items() if standing != DEFAULT_STANDING}
 
 

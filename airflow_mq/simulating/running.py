@@ -19,7 +19,7 @@ from ..core.message import Message
 from ..core.orders import parts_of
 from ..core.priority import HIGH, REGULAR, book_name, is_high, origin_of, priority_of, queue_name
 from ..core.weight import Weight
-from ..queue import ForeseenBlock, MessageQueue
+from ..queue import ForecastBlock, MessageQueue
 from ..queue.inspect.forecast import Conditions, Foresight
 from ..queue.sending.packing import Packer
 from ..store import Outgoing, upgrade
@@ -57,7 +57,7 @@ class Simulated:
     policy: Policy
     order: str
     limit: Weight
-    blocks: Sequence[ForeseenBlock] = field(repr=False)
+    blocks: Sequence[ForecastBlock] = field(repr=False)
     fairness: Fairness
     origins: Sequence[SimulatedOrigin]
 
@@ -95,7 +95,7 @@ class Simulated:
         found = (origin for origin in self.origins if (origin.origin, origin.priority) == (name, priority))
         return next(found, SimulatedOrigin(name, 0, 0, 0, 0, 0.0, 0, priority))
 
-    def granted(self, block: ForeseenBlock) -> Mapping[str, float]:
+    def granted(self, block: ForecastBlock) -> Mapping[str, float]:
         """Return the granted weight of each origin in a block, as fractions of a full one."""
         parts = parts_of(self.limit)
         found: dict[str, float] = {}
@@ -199,7 +199,7 @@ class _Run:
         #: block.
         self.waiting: dict[str, deque[list[int]]] = {}
         self.sums: dict[str, dict[str, Any]] = {}
-        self.blocks: list[ForeseenBlock] = []
+        self.blocks: list[ForecastBlock] = []
         self.rounds: list[Round] = []
 
     def arriving(self, block: int) -> list[Arrival]:
@@ -215,7 +215,7 @@ class _Run:
     def _sums(self, origin: str) -> dict[str, Any]:
         return self.sums.setdefault(origin, {"arrived": 0, "done": 0, "set_aside": 0, "waited": 0, "longest": 0})
 
-    def note(self, block: ForeseenBlock) -> None:
+    def note(self, block: ForecastBlock) -> None:
         """Count the results of a block."""
         self.blocks.append(block)
         started = set()

@@ -52,7 +52,7 @@ class DepthRow(NamedTuple):
     """Figures of a queue beyond its pages; `oldest` is when its first message was sent."""
 
     origin: str
-    mails: int
+    inbox_rows: int
     items: int
     size: int
     oldest: int | None

@@ -120,9 +120,9 @@ def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
 
 def pack_slices(slices: Sequence[Slice]) -> bytes:
     """Pack the slices of a page."""
-    mails = [part.mail for part in slices]
+    row_ids = [part.row_id for part in slices]
     # A row that was committed late has a smaller id than rows cut before it: a step back wraps around.
-    steps = [mails[0], *((after - before) % _AROUND for before, after in pairwise(mails))]
+    steps = [row_ids[0], *((after - before) % _AROUND for before, after in pairwise(row_ids))]
     # The first id is large and the steps are small; in a row of their own they stay narrow.
     return b"".join(
         map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))
@@ -135,8 +135,8 @@ def unpack_slices(data: bytes) -> list[Slice]:
     steps, offset = unpack_numbers(data, offset)
     starts, offset = unpack_numbers(data, offset)
     counts, _ = unpack_numbers(data, offset)
-    mails = [mail % _AROUND for mail in accumulate(first + steps)]
-    return list(map(Slice, mails, starts, counts))
+    row_ids = [row_id % _AROUND for row_id in accumulate(first + steps)]
+    return list(map(Slice, row_ids, starts, counts))
 
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:

@@ -12,7 +12,7 @@ from .primitives import Repository
 from .rows import (
     Arrival,
     FirstRow,
-    MailRow,
+    StoredInboxRow,
 )
 
 #: Above every name of an origin, which has at most 255 bytes.
@@ -78,7 +78,7 @@ class NewcomerRow(NamedTuple):
     last: int
 
 
-class FirstMailRow(NamedTuple):
+class FirstInboxRow(NamedTuple):
     """The first inbox row of a queue that is not ready; `whole` if it is the only one."""
 
     origin: str
@@ -94,9 +94,9 @@ class FirstMailRow(NamedTuple):
     attributes: bytes
 
     @property
-    def mail_row(self) -> MailRow:
+    def inbox_row(self) -> StoredInboxRow:
         """The inbox row."""
-        return MailRow(self.origin, self.id, self.size, self.items, self.more, self.lengths, self.attributes)
+        return StoredInboxRow(self.origin, self.id, self.size, self.items, self.more, self.lengths, self.attributes)
 
 
 class PulseRow(NamedTuple):
@@ -114,10 +114,12 @@ class Inbox(Repository):
 
     # Rows of known queues.
 
-    def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+    def after(
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
+    ) -> list[StoredInboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
         rows = self._read("mail", ("origin", "after"), requests, ring=ring, limit=limit, inline=inline)
-        return [MailRow(*row) for row in rows]
+        return [StoredInboxRow(*row) for row in rows]
 
     def ids_between(self, ring: int, requests: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
         """Return for each request (origin, first, below) the ids of its rows."""
@@ -147,9 +149,9 @@ class Inbox(Repository):
 
     # Rows of all queues.
 
-    def uncut(self, ring: int, after: int, limit: int) -> list[MailRow]:
+    def uncut(self, ring: int, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all queues in order of ids; some may lie in pages already."""
-        return [MailRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
+        return [StoredInboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
 
     def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
         """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
@@ -179,9 +181,9 @@ class Inbox(Repository):
         """Return the sizes of rows in order of ids; some may be of other rings."""
         return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
 
-    def first_waiting(self, ring: int) -> list[FirstMailRow]:
+    def first_waiting(self, ring: int) -> list[FirstInboxRow]:
         """Return the first row of each queue that is not ready."""
-        return [FirstMailRow(*row) for row in self.unit.rows("first_mails", ring=ring)]
+        return [FirstInboxRow(*row) for row in self.unit.rows("first_mails", ring=ring)]
 
     def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with rows in a range, after a name."""
@@ -230,13 +232,13 @@ class Inbox(Repository):
 
     # Delayed rows.
 
-    def due(self, ring: int, now: int) -> list[MailRow]:
+    def due(self, ring: int, now: int) -> list[StoredInboxRow]:
         """Return due rows of all queues, without bytes."""
-        return [MailRow(*row) for row in self.unit.rows("due", ring=ring, now=now)]
+        return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now)]
 
-    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[MailRow]:
+    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
         """Return due rows of these queues, with bytes."""
-        return [MailRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
+        return [StoredInboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
 
     def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[DelayedRow]:
         """Return delayed rows after a due time and an id."""

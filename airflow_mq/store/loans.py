@@ -15,7 +15,7 @@ class LenderRow(NamedTuple):
 
     ring: int
     origin: str
-    mail: int
+    row_id: int
     start: int
     #: Whether no page of the lender needs its row.
     let_go: bool
@@ -41,7 +41,7 @@ class Loans(Repository):
         self.unit.run("insert_borrowed", id=id_, size=size, ring=ring, origin=origin, attributes=attributes)
         self.unit.run(
             "insert_loan", ring=ring, origin=origin, id=id_, lender_ring=lender.ring, lender_origin=lender.origin,
-            lender_mail=lender.mail, start=lender.start, let_go=lender.let_go,
+            lender_mail=lender.row_id, start=lender.start, let_go=lender.let_go,
         )  # fmt: skip
 
     def lender(self, ring: int, origin: str, id_: int) -> LenderRow | None:
@@ -68,7 +68,7 @@ class Loans(Repository):
         rows = {(ring, origin, id_) for origin, id_, _ in keys}
         gone = {loan for loan in loans if loan[:3] in rows}
         lending = {loan.lender for loan in loans - gone}
-        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.mail) for loan in sorted(gone)], ring=ring)
+        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.row_id) for loan in sorted(gone)], ring=ring)
         lent = [key for key in keys if (ring, *key[:2]) in lending]
         self._write("let_go", ("origin", "id", "page"), lent, ring=ring)
         inbox.delete_shared(ring, [key for key in keys if key not in lent])

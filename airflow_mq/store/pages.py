@@ -100,6 +100,6 @@ def stored_page(origin: str, page: Page, kept: int) -> StoredPage:
     plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
     return StoredPage(
         origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size, kept,
-        page.slices[0].mail, page.slices[-1].mail, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
+        page.slices[0].row_id, page.slices[-1].row_id, codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
         b"" if page.marks == plain_marks else bytes(page.marks), codec.pack_notes(page.notes),
     )  # fmt: skip

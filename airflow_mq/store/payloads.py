@@ -48,7 +48,7 @@ class CheckedBlobRow(NamedTuple):
 class UseRow(NamedTuple):
     """The use of a blob by a message, or a hold until a time."""
 
-    mail: int
+    row_id: int
     place: int
     hash: str
     until: int | None

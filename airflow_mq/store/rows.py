@@ -88,7 +88,7 @@ class PageRow(NamedTuple):
     notes: bytes
 
 
-class MailRow(NamedTuple):
+class StoredInboxRow(NamedTuple):
     """An inbox row; its bytes only where the statement reads them."""
 
     origin: str
@@ -120,7 +120,7 @@ class LoanRow(NamedTuple):
 
     ring: int
     origin: str
-    mail: int
+    row_id: int
     lender_ring: int
     lender_origin: str
     lender_mail: int

@@ -234,19 +234,19 @@ def one_moment(store: Store[Any]) -> Iterator[None]:
 def observe(queue: MessageQueue) -> dict[str, Any]:
     """Return the complete state of a ring: its order, its books and their pages. Writes nothing."""
     books: dict[str, Any] = {}
-    with queue.session.snapshot() as (unit, shelf):
+    with queue.session.snapshot() as (unit, working_set):
         origins = list(all_origins(unit, queue.session.ring_id))
-        shelf.loader.inboxes.look_at(origins)
+        working_set.loader.inboxes.look_at(origins)
         for origin in origins:
-            book = shelf.book(origin)
-            while shelf.pull(book):
+            book = working_set.book(origin)
+            while working_set.pull(book):
                 pass
         # All stored pages of any age, in one statement.
         stored = unit.pages.between(queue.session.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
-        list(shelf.loader.pages.keep(stored))
+        list(working_set.loader.pages.keep(stored))
         for origin in origins:
-            book = shelf.book(origin)
-            pages = {index: page for (name, index), page in shelf.pages.items() if name == origin and page}
+            book = working_set.book(origin)
+            pages = {index: page for (name, index), page in working_set.pages.items() if name == origin and page}
             if book.end:
                 books[origin] = {
                     "begin": book.begin, "end": book.end, "count": book.count, "ready": book.is_ready,

@@ -112,7 +112,7 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
         run.execute(discard(block="the last"))
     assert run.execute(discard(origin="a", older_than="0", block="")) == 1
     (event,) = queue.inspect.events(name="Discarded")
-    assert event.why == "too late" and "dag.discard" in (event.who or "")
+    assert event.why == "too late" and "dag.discard" in (event.actor or "")
 
 
 def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
@@ -124,7 +124,7 @@ def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
     one = RequeueSetAsideOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
     assert run.execute(one) == {"moved": 1, "stayed": 0}
     (event,) = queue.inspect.events(name="Rejudged")
-    assert "dag.judge" in (event.who or "")
+    assert "dag.judge" in (event.actor or "")
     assert [peeked.payload for peeked in queue.inspect.peek("a")] == [b"elephant"]
 
 
@@ -136,7 +136,7 @@ def test_housekeeping_follows_the_policies_of_the_ring(queue: MessageQueue, heav
     queue.admin.change_ring(set_aside_expires=0.001)
     assert run.execute(keep)["expired_messages"] == 1
     (event,) = queue.inspect.events(name="Expired")
-    assert event.who == "policy set_aside_expires"
+    assert event.actor == "policy set_aside_expires"
 
 
 def test_pausing_and_resuming(queue: MessageQueue, run: Run) -> None:

@@ -1,7 +1,7 @@
 """What 100,000 queues with 1,000,000 messages cost, none of which was met before: `python -m tests.benchmarks.many`.
 
 The first plan and the next one, what fairness says after some blocks, and the page's first data, beside a bare SQL
-statement that brings as many rows of mail: no queue can be quicker than that. On an embedded store and on PostgreSQL; CPU is
+statement that brings as many inbox rows: no queue can be quicker than that. On an embedded store and on PostgreSQL; CPU is
 of this process, so on PostgreSQL without the server's. Writes `report/many.md`.
 """
 

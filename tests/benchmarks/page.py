@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.page                     build the store, serve it, ask, and report
     python -m tests.benchmarks.page --store FILE        ask of a store that was built before, or build it there
-    python -m tests.benchmarks.page --singles           each message sent by itself: a million rows of mail
+    python -m tests.benchmarks.page --singles           each message sent by itself: a million inbox rows
 
 The first data is the overview and the first page of queues, asked for one after the other with a bearer token, of
 Airflow's own application in this process: connecting to the store, authentication and JSON are in the figures.

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
-from airflow_mq.store.working_set import ring as ring_of_shelf
+from airflow_mq.store.working_set import ring as ring_of_working_set
 from airflow_mq.testing.conformance import observe
 from tests.concurrency.test_late import send
 
@@ -41,7 +41,7 @@ def test_what_a_processor_sends_is_serviced_as_in_one_slice(store_uri: str, left
 @pytest.mark.postgres
 def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mail is older than what was looked at before; whoever services next comes to it, also after an end in the middle."""
-    monkeypatch.setattr(ring_of_shelf, "RING_SLICE", 2)
+    monkeypatch.setattr(ring_of_working_set, "RING_SLICE", 2)
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as sender:
         sender.admin.create_ring("small", RingConfig(order="rotation"))

@@ -19,7 +19,7 @@ from airflow_mq.core.invariants import check_book
 from airflow_mq.core.message import Address
 from airflow_mq.core.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.core.overweight import find_set_aside, settle_execution
-from airflow_mq.core.page import Mail, Note, Page
+from airflow_mq.core.page import InboxRow, Note, Page
 from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
 from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
 from airflow_mq.core.weigher import LinearWeigher
@@ -31,7 +31,7 @@ class MemoryLoader:
     """A loader that has nothing to fetch: all is in memory."""
 
     def __init__(self) -> None:
-        self.inboxes: dict[str, list[Mail]] = {}
+        self.inboxes: dict[str, list[InboxRow]] = {}
         self.heaps: dict[int, list[bytes]] = {}
 
     def attach(self, working_set: WorkingSet) -> None:
@@ -52,7 +52,7 @@ class MemoryLoader:
 
     def load_payloads(self, origin: str, page: Page) -> None:
         page.payloads = [
-            self.heaps[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)
+            self.heaps[part.row_id][at] for part in page.slices for at in range(part.start, part.start + part.items)
         ]
         page.resolved = len(page.slices)
 
@@ -61,14 +61,14 @@ class MemoryLoader:
     ) -> Mapping[int, Mapping[str, str]]:
         return {}
 
-    def next_mail(self, origin: str) -> Mail | None:
+    def next_inbox_row(self, origin: str) -> InboxRow | None:
         waiting = self.inboxes.get(origin)
         return waiting.pop(0) if waiting else None
 
     def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
         return [], []
 
-    def ticket_for(self, origin: str, mail: int) -> int | None:
+    def ticket_for(self, origin: str, row_id: int) -> int | None:
         return None
 
     def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
@@ -81,11 +81,11 @@ class MemoryLoader:
         return
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
-        self.keep(posted.origin, posted.mail(id_), [posted.payload])
+        self.keep(posted.origin, posted.inbox_row(id_), [posted.payload])
 
-    def keep(self, origin: str, mail: Mail, payloads: list[bytes]) -> None:
-        self.heaps[mail.id] = payloads
-        self.inboxes.setdefault(origin, []).append(mail)
+    def keep(self, origin: str, inbox_row: InboxRow, payloads: list[bytes]) -> None:
+        self.heaps[inbox_row.id] = payloads
+        self.inboxes.setdefault(origin, []).append(inbox_row)
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
         return self.working_set.now, None
@@ -107,8 +107,8 @@ class MemorySet(WorkingSet):
 
     def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
         """Enqueue a call, and cut it at once."""
-        mail = Mail(len(self.loader.heaps) + 1, [len(payload) for payload in payloads], notes or {})
-        self.loader.keep(origin, mail, list(payloads))
+        inbox_row = InboxRow(len(self.loader.heaps) + 1, [len(payload) for payload in payloads], notes or {})
+        self.loader.keep(origin, inbox_row, list(payloads))
         self.pull_all(self.book(origin))
 
 
@@ -130,18 +130,18 @@ class Scene:
     """
 
     def __init__(self, **settings: Any) -> None:
-        self.shelf = MemorySet(replace(SMALL, **settings))
+        self.working_set = MemorySet(replace(SMALL, **settings))
         #: What was tried, and what of it was done.
         self.seen: list[str] = []
         self.done: list[str] = []
 
     def enqueue(self, origin: str, *words: str, **notes: Any) -> None:
-        self.shelf.send(
+        self.working_set.send(
             origin, [word.encode() for word in words], dict.fromkeys(range(len(words)), Note(**notes)) if notes else {}
         )
 
     def set_origin(self, origin: str, **standing: Any) -> None:
-        self.shelf.book(origin).standing = Standing(**standing)
+        self.working_set.book(origin).standing = Standing(**standing)
 
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         word = self.word(book.origin, page, item)
@@ -157,7 +157,7 @@ class Scene:
         return DONE
 
     def word(self, origin: str, page: Page, item: int) -> str:
-        return self.shelf.payloads(origin, page)[item].decode()
+        return self.working_set.payloads(origin, page)[item].decode()
 
     def weight(self, origin: str, page: Page, item: int) -> Weight:
         _, _, number = self.word(origin, page, item).partition("weight=")
@@ -173,17 +173,17 @@ class Scene:
 
     def plan(self, time: int = 100, size: int = 100) -> list[Claim]:
         """Plan a block on books that are put back afterwards."""
-        shelf = self.shelf
-        claiming = Claiming(Scales(shelf, self._weigh), merge=shelf.config.order == "deficit")
-        kept = {origin: dict(book.__dict__) for origin, book in shelf.books.items()}
+        working_set = self.working_set
+        claiming = Claiming(Scales(working_set, self._weigh), merge=working_set.config.order == "deficit")
+        kept = {origin: dict(book.__dict__) for origin, book in working_set.books.items()}
         pages = {
             key: (page, page.first_index, bytes(page.marks), page.remaining, page.remaining_size)
-            for key, page in shelf.pages.items() if page
+            for key, page in working_set.pages.items() if page
         }  # fmt: skip
         order = [origin for origin in self.ring()]
         self._walk(self._ladder(Meter(Weight(time, size)), claiming), orders.Ledger())
         for origin, values in kept.items():
-            shelf.books[origin].__dict__.update({**values, "deficit": shelf.books[origin].deficit})
+            working_set.books[origin].__dict__.update({**values, "deficit": working_set.books[origin].deficit})
         for key, (page, first, marks, remaining, remaining_size) in pages.items():
             page.first_index, page.marks, page.remaining, page.remaining_size = (
                 first,
@@ -191,22 +191,22 @@ class Scene:
                 remaining,
                 remaining_size,
             )
-            shelf.pages[key] = page
+            working_set.pages[key] = page
         for origin in order:
-            if origin not in shelf.ring:
-                shelf.ring.knit(origin)
-        shelf.changes = Changes()
-        shelf.take_hooks()
+            if origin not in working_set.ring:
+                working_set.ring.knit(origin)
+        working_set.changes = Changes()
+        working_set.take_hooks()
         self.check()
         return [claim for claim in claiming.claims if any(run.count or run.closed for run in claim.runs)]
 
     def settle(self, claims: Sequence[Claim], *, silent: Sequence[str] = ()) -> Settlement:
         """Answer by the words; leave those in `silent` without an answer."""
-        settler, total = ClaimSettler(self.shelf, overweight_limit(self.shelf, UNLIMITED)), Settlement()
+        settler, total = ClaimSettler(self.working_set, overweight_limit(self.working_set, UNLIMITED)), Settlement()
         for claim in claims:
             answers = Answers()
             for run in claim.runs:
-                page = self.shelf.page(claim.origin, run.page)
+                page = self.working_set.page(claim.origin, run.page)
                 for item in run.handed_out():
                     word = self.word(claim.origin, page, item) if page else ""
                     if word not in silent:
@@ -218,10 +218,10 @@ class Scene:
     def execute(self, origin: str, page: int, index: int, time: int = 1000) -> Weight:
         limit = Weight(time, 1000)
         try:
-            book, at = find_set_aside(self.shelf, Address(origin, page, index))
+            book, at = find_set_aside(self.working_set, Address(origin, page, index))
             meter = Meter(limit)
             outcome = self._execute(book, at, index, meter)
-            cost = settle_execution(self.shelf, book, at, index, outcome, meter.consumed, limit, "me")
+            cost = settle_execution(self.working_set, book, at, index, outcome, meter.consumed, limit, "me")
             return meter.consumed.plus(cost)
         finally:
             self.check()
@@ -230,25 +230,25 @@ class Scene:
         return [Weight(int(payload.partition(b"weight=")[2] or 1), 0) for payload in payloads]
 
     def _ladder(self, meter: Meter, attempt: Any) -> Ladder:
-        return Ladder(self.shelf, meter, overweight_limit(self.shelf, meter.limit), attempt)
+        return Ladder(self.working_set, meter, overweight_limit(self.working_set, meter.limit), attempt)
 
     def _walk(self, ladder: Ladder, ledger: orders.Ledger) -> None:
-        order = self.shelf.config.order
+        order = self.working_set.config.order
         if order == "rotation":
             orders.rotation(ladder, ledger)
         elif order == "shuffle":
             orders.shuffle(ladder, ledger, b"seed")
         else:
-            DeficitRounds(ladder, ledger).run([o for o, b in self.shelf.books.items() if b.standing.least])
+            DeficitRounds(ladder, ledger).run([o for o, b in self.working_set.books.items() if b.standing.least])
 
     # What it came to.
 
     def ring(self) -> list[str]:
         found: list[str] = []
-        origin = self.shelf.ring.head()
+        origin = self.working_set.ring.head()
         while origin is not None:
             found.append(origin)
-            origin = self.shelf.ring.next_in_line(origin)
+            origin = self.working_set.ring.next_in_line(origin)
         return found
 
     def told(self) -> list[str]:
@@ -256,15 +256,15 @@ class Scene:
         return [f"{event.name} {event.origin}:{event.page}:{event.index}" for event in self.events()]
 
     def events(self) -> list[Event]:
-        return [event for run in self.shelf.changes.events for event in run.unroll()]
+        return [event for run in self.working_set.changes.events for event in run.unroll()]
 
     def footprint(self, origin: str) -> tuple[int, int, int, int]:
-        one = self.shelf.book(origin).footprint
+        one = self.working_set.book(origin).footprint
         return one.pages, one.ready_pages, one.count, one.size
 
     def check(self) -> None:
         """Every invariant, after every step."""
-        for origin, book in self.shelf.books.items():
-            pages = {index: page for (whose, index), page in self.shelf.pages.items() if whose == origin and page}
-            found = list(check_book(book, pages, origin in self.shelf.ring, self.shelf.config.heap_size))
+        for origin, book in self.working_set.books.items():
+            pages = {index: page for (whose, index), page in self.working_set.pages.items() if whose == origin and page}
+            found = list(check_book(book, pages, origin in self.working_set.ring, self.working_set.config.heap_size))
             assert found == []

@@ -67,17 +67,17 @@ def event(fate: Fate, detail: str) -> Event:
 
 
 @given(st.text(), st.text(min_size=1))
-def test_a_decision_tells_why_and_who(why: str, who: str) -> None:
-    told = event(Fate.DISCARDED, decided(why, who))
+def test_a_decision_tells_why_and_who(why: str, actor: str) -> None:
+    told = event(Fate.DISCARDED, decided(why, actor))
     assert told.why == why
-    assert told.who == who.replace("(", "[").replace(")", "]")
+    assert told.actor == actor.replace("(", "[").replace(")", "]")
 
 
 @given(st.text(), st.integers(0, 1 << 40), st.integers(0, 1 << 20))
 def test_what_went_back_tells_why_and_who_was_behind_it(why: str, page: int, index: int) -> None:
     told = event(Fate.WENT_BACK, with_untried(why, page, index))
     assert told.untried_up_to == (page, index)
-    assert event(Fate.WENT_BACK, why).who is None
+    assert event(Fate.WENT_BACK, why).actor is None
 
 
 def test_other_details_are_what_they_are() -> None:
@@ -85,8 +85,8 @@ def test_other_details_are_what_they_are() -> None:
     assert event(Fate.WENT_BACK, with_untried("down", 3, 4)).why == "down"
     assert event(Fate.WENT_BACK, with_untried("", 3, 4)).why == ""
     aside = event(Fate.SET_ASIDE, with_arrival("it weighs much", "2026-11-21T17:00:00+00:00"))
-    assert (aside.why, aside.sent, aside.who) == ("it weighs much", "2026-11-21T17:00:00+00:00", None)
+    assert (aside.why, aside.sent, aside.actor) == ("it weighs much", "2026-11-21T17:00:00+00:00", None)
     moved = event(Fate.REJUDGED, decided("raised; goes on at 7:8", "somebody"))
-    assert (moved.moved_to, moved.who) == ((7, 8), "somebody")
+    assert (moved.moved_to, moved.actor) == ((7, 8), "somebody")
     assert event(Fate.PROCESSED, "").moved_to is None
-    assert event(Fate.EXECUTED, "somebody (else)").who == "somebody (else)"
+    assert event(Fate.EXECUTED, "somebody (else)").actor == "somebody (else)"

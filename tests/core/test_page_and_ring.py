@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import HEADER_SIZE
 from airflow_mq.core.message import Footprint
 from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, Mail, Note, Page, Slice
+from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Slice
 from airflow_mq.core.ring import Ring
 
 
@@ -19,9 +19,9 @@ def cut(calls: list[list[int]], heap: int) -> list[Page]:
     """Pages as enqueuing opens them."""
     pages: list[Page] = []
     for number, lengths in enumerate(calls):
-        mail = Mail(number, lengths)
-        while mail.cut < mail.items:
-            if not pages or not pages[-1].append(mail, heap):
+        inbox_row = InboxRow(number, lengths)
+        while inbox_row.cut < inbox_row.items:
+            if not pages or not pages[-1].append(inbox_row, heap):
                 pages.append(Page(len(pages)))
     return pages
 
@@ -43,7 +43,7 @@ def test_pages_are_filled_one_after_the_other(calls: list[list[int]], heap: int)
         assert (page.remaining, page.remaining_size) == (len(page.lengths), sum(page.lengths))
         assert sum(part.items for part in page.slices) == len(page.lengths)
         assert [
-            calls[part.mail][at] for part in page.slices for at in range(part.start, part.start + part.items)
+            calls[part.row_id][at] for part in page.slices for at in range(part.start, part.start + part.items)
         ] == page.lengths
 
 
@@ -62,10 +62,10 @@ def test_single_messages_are_cut_together_as_one_by_one(lengths: list[int], heap
 
 
 def test_notes_move_to_where_their_message_lies() -> None:
-    mail = Mail(7, [10, 10, 10, 10], {1: Note(attempts=1), 3: Note(attempts=3)})
+    inbox_row = InboxRow(7, [10, 10, 10, 10], {1: Note(attempts=1), 3: Note(attempts=3)})
     pages = [Page(0), Page(1)]
     for page in pages:
-        page.append(mail, 45)
+        page.append(inbox_row, 45)
     assert [page.notes for page in pages] == [{1: Note(attempts=1)}, {0: Note(attempts=3)}]
     assert pages[1].slices == [Slice(7, 3, 1)]
     assert pages[1].note(0).attempts == 3 and pages[0].note(0) == Note()

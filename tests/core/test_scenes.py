@@ -119,7 +119,7 @@ def test_a_paused_queue_stays_in_the_ring() -> None:
     scene = Scene()
     scene.enqueue("a", "x")
     scene.enqueue("b", "y")
-    scene.shelf.book("a").passed_by = "paused"
+    scene.working_set.book("a").skipped = "paused"
     _, ledger = scene.service()
     assert (scene.seen, sorted(scene.ring())) == (["y"], ["a"])
     assert {origin: entry.reason for origin, entry in ledger.entries.items()} == {"a": "paused", "b": "emptied"}
@@ -147,8 +147,8 @@ def test_backoff_doubles_up_to_the_most() -> None:
     waits = []
     for _ in range(4):
         scene.service()
-        waits.append((scene.shelf.changes.waits["a"] - scene.shelf.now) / 1_000_000)
-        scene.shelf.book("a").passed_by = ""
+        waits.append((scene.working_set.changes.waits["a"] - scene.working_set.now) / 1_000_000)
+        scene.working_set.book("a").skipped = ""
     assert waits == [2.0, 4.0, 5.0, 5.0]
 
 
@@ -198,7 +198,7 @@ def test_a_message_above_its_origins_most_is_overweight() -> None:
     scene.enqueue("a", "weight=6", *["x"] * 10)
     scene.service()
     assert scene.told()[0] == "OverweightEnqueued a:0:0"
-    (aside,) = scene.shelf.changes.asides.values()
+    (aside,) = scene.working_set.changes.asides.values()
     assert aside is not None and aside.limit == Weight(5, 100)
     assert scene.done.count("x") == 5
 
@@ -278,7 +278,7 @@ def test_silence_sends_everything_after_it_back() -> None:
     done = scene.settle(scene.plan(), silent=["two", "three"])
     assert (done.processed, done.went_back) == (1, 2)
     assert scene.told() == ["Processed a:0:0", "WentBack a:0:1"]
-    assert [scene.shelf.pages["a", 0].note(item).attempts for item in range(3)] == [0, 1, 0]  # type: ignore[union-attr]
+    assert [scene.working_set.pages["a", 0].note(item).attempts for item in range(3)] == [0, 1, 0]  # type: ignore[union-attr]
 
 
 def test_of_a_relaxed_queue_each_outcome_stands_for_itself() -> None:
@@ -325,7 +325,7 @@ def test_what_cannot_be_executed_is_told_in_order() -> None:
     for page, index, error in ((0, 0, AlreadyProcessed), (0, 2, NoMessage), (5, 0, NoPage), (1, 0, Queued)):
         with pytest.raises(error):
             scene.execute("a", page, index)
-    scene.shelf.book("a").passed_by = "paused"
+    scene.working_set.book("a").skipped = "paused"
     for page, index in ((0, 0), (5, 0), (0, 1)):
         with pytest.raises(QueuePaused):
             scene.execute("a", page, index)
@@ -346,14 +346,14 @@ def test_the_last_message_of_a_page_in_the_window_leaves_no_hole() -> None:
     scene.enqueue("a", "weight=500", "yield")
     scene.enqueue("a", "x")
     scene.service()
-    assert scene.shelf.book("a").begin == 0
+    assert scene.working_set.book("a").begin == 0
     scene.execute("a", 0, 0)
     assert (scene.footprint("a")[1], scene.ring()) == (1, ["a"])
 
 
 def test_discarding_leaves_a_record() -> None:
     scene = heavy()
-    discard(scene.shelf, Address("a", 0, 1), "too old")
+    discard(scene.working_set, Address("a", 0, 1), "too old")
     scene.check()
     assert (scene.events()[-1].name, scene.events()[-1].detail) == ("Discarded", "too old")
     assert scene.footprint("a") == (0, 0, 0, 0)
@@ -365,12 +365,12 @@ def test_reaping_names_what_goes_with_the_page() -> None:
         scene.enqueue("a", "weight=500")
     scene.service()
     with pytest.raises(NotReapable):
-        reap_page(scene.shelf, "a", 5)
+        reap_page(scene.working_set, "a", 5)
     with pytest.raises(NotReapable):
-        reap_page(scene.shelf, "a", 4)
-    reap_page(scene.shelf, "a", 0, "too old")
+        reap_page(scene.working_set, "a", 4)
+    reap_page(scene.working_set, "a", 0, "too old")
     scene.check()
     with pytest.raises(NoPage):
-        reap_page(scene.shelf, "a", 0)
+        reap_page(scene.working_set, "a", 0)
     assert scene.told()[-2:] == ["Discarded a:0:0", "PageReaped a:0:0"]
     assert scene.footprint("a") == (4, 0, 4, 40)

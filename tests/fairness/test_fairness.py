@@ -123,8 +123,8 @@ def test_q4_everybody_has_the_same_number_of_rounds(store_uri: str, tell: Tell) 
                 origin, (Message(b"%d" % number, weight=Weight(cost, cost)) for number, cost in enumerate(costs))
             )
         got = run_blocks(queue, 30)
-        with queue.session.snapshot() as (_, shelf):
-            kept = {origin: shelf.book(origin).deficit * 400 / BLOCK_PARTS for origin in shares}
+        with queue.session.snapshot() as (_, working_set):
+            kept = {origin: working_set.book(origin).deficit * 400 / BLOCK_PARTS for origin in shares}
     rounds = [(got.total(origin) + kept[origin]) / (quantum * share) for origin, share in shares.items()]
     tell(
         "Q4 rounds after 30 blocks, fewest and most",
@@ -194,8 +194,8 @@ def test_q7_joining_and_leaving(store_uri: str, tell: Tell) -> None:
                 queue.blocks.release(block)
         assert queue.check() == []
         run_until_empty(queue)
-        with queue.session.snapshot() as (_, shelf):
-            assert all(shelf.book(f"origin-{number}").deficit <= 0 for number in range(12))
+        with queue.session.snapshot() as (_, working_set):
+            assert all(working_set.book(f"origin-{number}").deficit <= 0 for number in range(12))
     tell("Q7 coming and going: largest deficit, of its bound", "deficit", f"{highest / bound:.2f}", "<= 1")
 
 

@@ -67,7 +67,7 @@ class Rotation:
         if not self.meter.pay(self.plain.visit_cost) or origin not in self.ring:
             return False, None
         book = self.plain.book(origin)
-        if self.plain.passed_by(book, self.in_place):
+        if self.plain.skipped(book, self.in_place):
             return False, self.after(origin)
         processed = self.pages(book)
         successor = self.after(origin)

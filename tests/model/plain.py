@@ -265,7 +265,7 @@ class Plain:
             return True
         return book.paused and (book.until is None or book.until > self.now())
 
-    def passed_by(self, book: Book, in_place: bool) -> bool:
+    def skipped(self, book: Book, in_place: bool) -> bool:
         flying = any(item.held is not None and item.state == WAITING for _, _, item in book.window())
         return (
             self.is_paused(book) or (flying and (in_place or self.is_ordered(book.origin))) or book.wake_at > self.now()

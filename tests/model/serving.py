@@ -99,7 +99,7 @@ class Serving(Ground):
         plain.was_left, told = was_left, self.told_in_order()
         for origin, page, at, answer, sent in tried:
             book = plain.book(origin)
-            assert not plain.passed_by(book, in_place=True), "a queue that is passed by was serviced"
+            assert not plain.skipped(book, in_place=True), "a queue that is passed by was serviced"
             if sent:
                 # What it sends goes into pages that others left, or did not leave, before it.
                 for other in plain.books:
@@ -184,7 +184,7 @@ class Serving(Ground):
         plain, meter = self.plain, Meter(limit)
         for origin, first_page, first, payloads, answers in batches:
             book = plain.book(origin)
-            assert not plain.passed_by(book, in_place=True) or book.wake_at > self.clock.now
+            assert not plain.skipped(book, in_place=True) or book.wake_at > self.clock.now
             self.drop_decided(origin, (first_page, first), limit)
             page, stopped = book.pages[first_page], False
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]

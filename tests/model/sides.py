@@ -41,8 +41,8 @@ class Side:
         return books
 
     def deficits(self, origins: Sequence[str]) -> dict[str, int]:
-        with self.queue.session.snapshot() as (_, shelf):
-            return {origin: shelf.book(origin).deficit for origin in origins}
+        with self.queue.session.snapshot() as (_, working_set):
+            return {origin: working_set.book(origin).deficit for origin in origins}
 
 
 def page_facts(page: dict[str, Any], stale: bool) -> tuple[Any, ...]:

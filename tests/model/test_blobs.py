@@ -1,4 +1,4 @@
-"""Payloads kept apart at random: there for as long as any message refers to them or somebody holds them, and no longer."""
+"""External payloads at random: there for as long as any message refers to them or somebody holds them, and no longer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Begun:
 
 
 class Blobs(Tokens):
-    """The rules of tokens and commands, over messages that refer to payloads kept apart."""
+    """The rules of tokens and commands, over messages that refer to external payloads."""
 
     folder: ClassVar[Path]
 

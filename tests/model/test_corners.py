@@ -123,8 +123,8 @@ def test_what_went_back_does_not_make_an_origin_rich(store_uri: str) -> None:
         queue.enqueue_messages("failing", [b"%d" % n for n in range(60)])
         for _ in range(3):
             queue.blocks.settle(queue.blocks.plan())
-            with queue.session.snapshot() as (_, shelf):
-                assert shelf.book("failing").deficit <= BLOCK_PARTS // 6 + BLOCK_PARTS // 12 + 2
+            with queue.session.snapshot() as (_, working_set):
+                assert working_set.book("failing").deficit <= BLOCK_PARTS // 6 + BLOCK_PARTS // 12 + 2
         queue.enqueue_messages("quiet", [b"%d" % n for n in range(60)])
         counts = {claim.origin: claim.messages for claim in queue.blocks.plan().claims}
         assert abs(counts["failing"] - counts["quiet"]) <= 2

@@ -17,7 +17,7 @@ class MakeQueue(Protocol):
     uri: str
 
     def __call__(
-        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
+        self, ring: str = "test", *, listeners: Any = (), actor: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
         """Open a queue on this ring; create the ring with these settings if it is new."""
 
@@ -31,12 +31,12 @@ class Maker:
         upgrade(parse(uri))
 
     def __call__(
-        self, ring: str = "test", *, listeners: Any = (), who: str = "tester", patience: float = 2.0, **settings: Any
+        self, ring: str = "test", *, listeners: Any = (), actor: str = "tester", patience: float = 2.0, **settings: Any
     ) -> MessageQueue:
         with MessageQueue(self.uri) as first:
             if ring not in first.admin.rings():
                 first.admin.create_ring(ring, RingConfig(**settings))
-        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=patience, actor=who))
+        self.opened.append(MessageQueue(self.uri, ring, listeners=listeners, busy_timeout=patience, actor=actor))
         return self.opened[-1]
 
 

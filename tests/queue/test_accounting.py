@@ -154,12 +154,12 @@ def test_path_shares_are_compared_at_each_level(make_queue: Maker) -> None:
 
 def fairness_by_queue(queue: MessageQueue) -> Fairness:
     """Compute the same figures queue by queue and block by block."""
-    with queue.session.snapshot() as (unit, shelf):
+    with queue.session.snapshot() as (unit, working_set):
         rows = unit.rows("ledger", ring=queue.session.ring_id, before=1 << 62, first=0, limit=100)[::-1]
         pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
-        waiting = Waiting(shelf, parts, [row[-1] for row in rows])
-        asks = waiting.of_some([*shelf.high, *shelf.ring])
+        waiting = Waiting(working_set, parts, [row[-1] for row in rows])
+        asks = waiting.of_some([*working_set.high, *working_set.ring])
         judged = {}
         for level in (REGULAR, HIGH):
             own = [[entry for entry in page if entry.priority == level] for page in pages]
@@ -169,7 +169,7 @@ def fairness_by_queue(queue: MessageQueue) -> Fairness:
                 if priority_of(name) == level
             }
             names = {entry.origin for page in own for entry in page} | ready.keys()
-            promises = {name: Promise(shelf.book(name).standing.share) for name in names}
+            promises = {name: Promise(working_set.book(name).standing.share) for name in names}
             left = {origin: waiting.left(book_name(origin, level)) for origin in ready}
             judged[level] = judge(rounds_of(own, parts, ready), promises, left=left)
         return together(judged)

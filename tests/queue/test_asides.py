@@ -145,7 +145,7 @@ def test_requeued_message_keeps_its_arrival_time(queue: MessageQueue, heavy: Add
     assert (later.payload, back.payload, back.address) == (b"later", b"heavy", moved.moved)
     assert (back.headers, back.weight, back.sent_at) == ({"trace": "17"}, HEAVY, before.arrived_at)
     event = list(queue.inspect.events())[-1]
-    assert (event.name, event.who, event.id) == ("Rejudged", "tester", message_id(b"heavy"))
+    assert (event.name, event.actor, event.id) == ("Rejudged", "tester", message_id(b"heavy"))
     assert event.moved_to == (moved.moved.page, moved.moved.index) and event.why.startswith("the limit was raised")
     assert queue.check() == []
     assert serve(queue) == [("acme", b"later"), ("acme", b"heavy")]
@@ -250,7 +250,7 @@ def test_requeue_all_and_discard_all_work_in_several_transactions(
         queue.set_aside.discard_all("", origin="o1")
     assert queue.set_aside.discard_all("gone", origin="o1") == 10
     assert (queue.set_aside.list(), queue.footprints()) == ([], [])
-    assert {event.who for event in queue.inspect.events(name="Discarded")} == {"tester"}
+    assert {event.actor for event in queue.inspect.events(name="Discarded")} == {"tester"}
 
 
 def test_requeue_rejects_messages_that_are_not_set_aside_or_are_paused(queue: MessageQueue, heavy: Address) -> None:
@@ -315,7 +315,7 @@ def test_set_aside_messages_expire_by_policy(queue: MessageQueue, heavy: Address
     assert queue.set_aside.expire() == 1
     assert (queue.set_aside.list(), queue.footprints()) == ([], [])
     events = [event for event in queue.inspect.events() if event.name == "Expired"]
-    assert [(event.origin, event.who) for event in events] == [
+    assert [(event.origin, event.actor) for event in events] == [
         ("acme", "policy set_aside_expires"), ("b", "policy set_aside_expires"),
     ]  # fmt: skip
     assert "longer than" in events[0].why
@@ -331,7 +331,7 @@ def test_unreadable_messages_are_discarded_by_policy(make_queue: Maker) -> None:
     queue.admin.housekeep()
     assert [aside.reason for aside in queue.set_aside.list()] == ["overweight"]
     (event,) = [event for event in queue.inspect.events() if event.name == "Discarded"]
-    assert (event.who, event.why) == ("policy discard_unreadable", "no processor could read it")
+    assert (event.actor, event.why) == ("policy discard_unreadable", "no processor could read it")
 
 
 def test_cull_records_discarded_messages(make_queue: Maker) -> None:
@@ -342,7 +342,7 @@ def test_cull_records_discarded_messages(make_queue: Maker) -> None:
     assert len(queue.set_aside.list()) == 3, "housekeeping culls nothing by itself"
     assert queue.set_aside.cull() == 2
     events = [event for event in queue.inspect.events() if event.name == "Discarded"]
-    assert [(event.id, event.who) for event in events] == [
+    assert [(event.id, event.actor) for event in events] == [
         (message_id(b"abcd"), "tester"), (message_id(b"efgh"), "tester")
     ]  # fmt: skip
 

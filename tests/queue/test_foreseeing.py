@@ -14,7 +14,7 @@ import pytest
 from airflow_mq import Address, Block, Costs, LinearWeigher, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.errors import ConfigRefused, InvalidInput
 from airflow_mq.core.weight import LARGEST
-from airflow_mq.queue import ForeseenBlock
+from airflow_mq.queue import ForecastBlock
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
 
@@ -34,7 +34,7 @@ def seed_of(queue: MessageQueue) -> dict[str, Any]:
     return {"seed": SEED} if queue.config.order == "shuffle" else {}
 
 
-def claims_of(block: Block | ForeseenBlock) -> list[Any]:
+def claims_of(block: Block | ForecastBlock) -> list[Any]:
     """Return all claims and runs of a block."""
     return [
         (claim.origin, [(run.page, run.first, run.count, run.closed, run.decisions) for run in claim.runs])
@@ -42,7 +42,7 @@ def claims_of(block: Block | ForeseenBlock) -> list[Any]:
     ]
 
 
-def assert_planned_as_foreseen(queue: MessageQueue, foreseen: ForeseenBlock, block: Block) -> None:
+def assert_planned_as_foreseen(queue: MessageQueue, foreseen: ForecastBlock, block: Block) -> None:
     """Check that a block was planned as foreseen: claims, weights and ledger."""
     assert claims_of(foreseen) == claims_of(block)
     assert (foreseen.planned, foreseen.overhead, foreseen.limit) == (block.planned, block.overhead, block.limit)

@@ -82,7 +82,7 @@ def test_ring_version_changes_only_with_the_ring(busy: MessageQueue) -> None:
 
 def test_summary_of_a_long_queue_is_bounded_and_marked(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(parse(store_uri))
-    monkeypatch.setattr(glancing, "MOST_MAILS", 10)
+    monkeypatch.setattr(glancing, "MOST_ROWS", 10)
     with MessageQueue(store_uri) as queue:
         for _ in range(15):
             queue.enqueue_message("loud", b"x")

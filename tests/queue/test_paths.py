@@ -329,9 +329,9 @@ def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> N
         return Done()
 
     queue.service_queues(process)
-    with queue.session.snapshot() as (_, shelf):
-        shelf.loader.load_branches()
-        charged = {path: -branch.deficit / 2**30 for path, branch in shelf.branches.items()}
+    with queue.session.snapshot() as (_, working_set):
+        working_set.loader.load_branches()
+        charged = {path: -branch.deficit / 2**30 for path, branch in working_set.branches.items()}
     # The service costs twelve, the plan one, and the overrun twelve; a group pays its share and its sibling's rest.
     assert sum(charged[path] for path in ("a/", "b/")) == pytest.approx(25 / 12, rel=0.01)
     assert charged[groups_of(origin)[0]] > 1

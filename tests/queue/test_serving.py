@@ -294,7 +294,7 @@ def test_continuous_service_lets_other_writers_in(make_queue: Maker, monkeypatch
 
 
 def test_second_service_is_rejected_with_the_first_ones_name(make_queue: Maker) -> None:
-    queue, other = make_queue(order="rotation", who="first"), make_queue(who="second")
+    queue, other = make_queue(order="rotation", actor="first"), make_queue(actor="second")
     queue.enqueue_message("acme", b"a")
     errors: list[str] = []
 

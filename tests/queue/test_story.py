@@ -46,7 +46,7 @@ def test_history_of_a_processed_message(queue: MessageQueue) -> None:
     block = queue.blocks.plan()
     flying = queue.inspect.history(LAST)
     assert (steps_of(flying), flying.state) == (["enqueued", "planned"], "in flight")
-    assert (flying.steps[1].block, flying.steps[1].who) == (block.id, "tester")
+    assert (flying.steps[1].block, flying.steps[1].actor) == (block.id, "tester")
 
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
@@ -127,7 +127,7 @@ def test_history_of_a_requeued_and_executed_message(queue: MessageQueue) -> None
         "enqueued", "planned", "set aside", "judged again", "planned", "set aside", "executed", "processed"
     ]  # fmt: skip
     assert history.addresses == [LAST, first.moved] and history.steps[0].at == sent
-    assert (history.steps[3].who, history.steps[6].who) == ("tester", "tester") and history.steps[3].why.startswith(
+    assert (history.steps[3].actor, history.steps[6].actor) == ("tester", "tester") and history.steps[3].why.startswith(
         "raised"
     )
     assert history == queue.inspect.history(aside.address) == queue.inspect.history(message_id(b"heavy"))
@@ -156,7 +156,7 @@ def test_history_ends_with_a_decision(make_queue: Maker) -> None:
     time.sleep(0.01)
     queue.admin.housekeep()
     ends = [queue.inspect.history(Address("acme", page, 0)).end for page in range(4)]
-    assert [(end.what, end.who, end.why) for end in ends if end] == [
+    assert [(end.what, end.actor, end.why) for end in ends if end] == [
         ("discarded", "tester", "sent by mistake"), ("discarded", "tester", "too old"),
         ("expired", "policy set_aside_expires", "it waited for longer than 0 seconds"),
         ("expired", "policy set_aside_expires", "it waited for longer than 0 seconds"),
@@ -171,7 +171,7 @@ def test_history_of_a_swept_message(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"3")
     assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "processed"]
     history = queue.inspect.history(Address("acme", 0, 1))
-    assert (steps_of(history)[-1], history.state, history.steps[-1].who) == ("swept", "set aside", "tester")
+    assert (steps_of(history)[-1], history.state, history.steps[-1].actor) == ("swept", "set aside", "tester")
     assert steps_of(queue.inspect.history(Address("acme", 1, 0))) == ["enqueued"]
     queue.set_aside.requeue(Address("acme", 0, 1), "swept by mistake")
     serve(queue)

@@ -1,4 +1,4 @@
-"""Payloads kept apart, as processors of a block get them: whole, wherever they run."""
+"""External payloads, as processors of a block get them: whole, wherever they run."""
 
 from __future__ import annotations
 

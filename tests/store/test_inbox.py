@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_mq.store.postgres import horizon_of
-from airflow_mq.store.rows import MailRow
+from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut, Inbox
 
 #: The step of an actor that has nothing left to do.
@@ -179,7 +179,7 @@ class Holder(Actor):
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
         look = inbox.look
         for id_ in found:
-            inbox.add(MailRow("a", id_, 1, 1, False, b"", b"", None))
+            inbox.add(StoredInboxRow("a", id_, 1, 1, False, b"", b"", None))
         inbox.end_look(asked, len(found), look)
 
     def save(self, db: Database, inbox: Inbox, posted: int) -> Cut:

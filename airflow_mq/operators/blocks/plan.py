@@ -133,7 +133,7 @@ class PlanBlockOperator(QueueOperator):
         for pause in queue.admin.paused():
             if pause.reason != UNROUTED_PAUSE:
                 continue
-            owner = task_of_actor(pause.who)
+            owner = task_of_actor(pause.actor)
             if processors.route(pause.origin) or (owner == task and processors.unrouted != "pause"):
                 queue.admin.resume(pause.origin)
                 self.log.info("Resumed %s, which %s paused for want of a processor.", quoted(pause.origin), owner)

@@ -205,8 +205,8 @@ export interface components {
             error: string | null;
             /** Why */
             why: string | null;
-            /** Who */
-            who: string | null;
+            /** Actor */
+            actor: string | null;
             /** Text */
             text: string | null;
         };
@@ -449,8 +449,8 @@ export interface components {
         Pause: {
             /** Reason */
             reason: string;
-            /** Who */
-            who: string | null;
+            /** Actor */
+            actor: string | null;
             /** Since */
             since: string | null;
             /** Until */

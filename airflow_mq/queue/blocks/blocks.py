@@ -190,15 +190,17 @@ class Blocks:
         check_address(address)
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
-        with self.session.transaction(skip_in_flight=False) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
                 return self._block(*known)
-            book, page = find_set_aside(shelf, address)
+            book, page = find_set_aside(working_set, address)
             refuse_claimed_by_hand(unit, self.ring_id, address)
-            weight = Scales(shelf).weight(address.book, page, address.index)
-            claim = Claim(address.book, [ClaimRun(address.page, address.index, 1)], weight, shelf.is_ordered(book))
-            row = new_block(unit, self.ring_id, key, seconds, shelf.now, by_hand=True, details={
+            weight = Scales(working_set).weight(address.book, page, address.index)
+            claim = Claim(
+                address.book, [ClaimRun(address.page, address.index, 1)], weight, working_set.is_ordered(book)
+            )
+            row = new_block(unit, self.ring_id, key, seconds, working_set.now, by_hand=True, details={
                 "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.session.actor,
             })  # fmt: skip
             unit.blocks.insert(self.ring_id, row, claim_rows([claim]))
@@ -213,21 +215,21 @@ class Blocks:
         """The messages of some of a block's claims, as they lie in the store."""
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
-            with self.session.snapshot() as (_, shelf):
-                shelf.loader.pages.fetch([(origin, run.page) for origin, run in runs[:256]])
+            with self.session.snapshot() as (_, working_set):
+                working_set.loader.pages.fetch([(origin, run.page) for origin, run in runs[:256]])
                 now: list[tuple[str, ClaimRun, Page]] = []
                 later, size = [], 0
                 for origin, run in runs:
-                    page = shelf.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
+                    page = working_set.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
                     if size < FETCHED and len(now) < 256 and page is not None:
                         now.append((origin, run, page))
                         size += page.held(run.first, run.first + run.count)
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
-                shelf.loader.payloads.fetch((origin, page) for origin, _, page in now)
-                headers = [shelf.loader.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
-                sent = shelf.loader.payloads.sent_of((origin, page) for origin, _, page in now)
-                scales = Scales(shelf)
+                working_set.loader.payloads.fetch((origin, page) for origin, _, page in now)
+                headers = [working_set.loader.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
+                sent = working_set.loader.payloads.sent_of((origin, page) for origin, _, page in now)
+                scales = Scales(working_set)
             for (origin, run, page), said in zip(now, headers):
                 attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
                 facts = partial(Facts, attempts, sent[origin, page.index])

@@ -50,12 +50,12 @@ class Planner:
 
     def plan_at_once(self) -> Planned:
         """Plan with the ring's own weigher, in one transaction."""
-        with self.session.transaction(skip_in_flight=False, planning=True) as (unit, shelf):
+        with self.session.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
             twin = planned_under(unit, self.session.ring_id, self.key)
             if twin is not None:
                 return twin
-            self.walk(shelf, unit)
-            return self._write(unit, shelf)
+            self.walk(working_set, unit)
+            return self._write(unit, working_set)
 
     def plan_holding(self) -> Planned:
         """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
@@ -63,33 +63,35 @@ class Planner:
         locked = session.take_lease(token, "planned")
         try:
             with session.store.loose() as unit, renewing(session, token):
-                shelf = session.shelf(unit, locked, LoadOptions(skip_in_flight=False), planning=True)
-                self.walk(shelf, unit)
+                working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False), planning=True)
+                self.walk(working_set, unit)
             with session.hold(token=token) as (unit, locked):
-                if locked.state.lease_token != token or locked.state.version != shelf.loader.state.version:
+                if locked.state.lease_token != token or locked.state.version != working_set.loader.state.version:
                     raise InFlight("the ring changed while the weigher ran; plan again")
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
-                planned = self._write(unit, shelf)
-                shelf.save_in(unit, locked)
-            session.notify(shelf.take_hooks())
+                planned = self._write(unit, working_set)
+                working_set.save_in(unit, locked)
+            session.notify(working_set.take_hooks())
             return planned
         finally:
             session.release_lease(token)
 
-    def walk(self, shelf: StoredSet, unit: Unit) -> None:
+    def walk(self, working_set: StoredSet, unit: Unit) -> None:
         """Claim what fits, in the ring's order."""
-        config = shelf.config
+        config = working_set.config
         if self.patterns is not None:
-            shelf.only(self.patterns, self._debt(unit) if config.high else None)
-        self.claiming = Claiming(Scales(shelf, self.weigher), merge=config.order == "deficit")
+            working_set.only(self.patterns, self._debt(unit) if config.high else None)
+        self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         self.ledger = Ledger()
-        ladder = self.ladder = Ladder(shelf, self.meter, overweight_limit(shelf, self.meter.limit), self.claiming)
+        ladder = self.ladder = Ladder(
+            working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
+        )
         ladder.most_queues = config.max_block_queues
-        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, shelf)
-        if shelf.own_debt is not None:
-            self.debt = self.server["debt"] = shelf.own_debt
+        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, working_set)
+        if working_set.own_debt is not None:
+            self.debt = self.server["debt"] = working_set.own_debt
 
     def _debt(self, unit: Unit) -> int:
         """Return what high messages owe to regular ones, by the latest block of this server."""
@@ -110,18 +112,18 @@ class Planner:
         consumed = self.meter.consumed
         return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
 
-    def _write(self, unit: Unit, shelf: StoredSet) -> Planned:
+    def _write(self, unit: Unit, working_set: StoredSet) -> Planned:
         claims, planned, overhead = self.held()
         messages = sum(claim.messages for claim in claims)
-        row = new_block(unit, self.session.ring_id, self.key, self.lease, shelf.now, by_hand=False, details={
+        row = new_block(unit, self.session.ring_id, self.key, self.lease, working_set.now, by_hand=False, details={
             "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
-            "order": shelf.config.order, "by": self.session.actor, "server": self.server,
+            "order": working_set.config.order, "by": self.session.actor, "server": self.server,
             **({"seed": self.seed.hex()} if self.seed else {}),
             **({"reports_begin": True} if self.reports_begin else {}),
         })  # fmt: skip
         unit.blocks.insert(self.session.ring_id, row, claim_rows(claims))
         self.ledger.head = {"server": self.server}
-        write_ledger(unit, self.session.ring_id, self.ledger, shelf.now, row)
+        write_ledger(unit, self.session.ring_id, self.ledger, working_set.now, row)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
         return Planned(row, claims)
 

@@ -61,68 +61,73 @@ class BlockSettler:
 
     def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Settle or release a block; of one that ended so before, return the same result again."""
-        with self.session.transaction(beside_lease=True) as (unit, shelf):
+        with self.session.transaction(beside_lease=True) as (unit, working_set):
             row = unit.blocks.locked(self.ring_id, token)
             if row is None:
                 raise UnknownBlock()
             if row.state != PLANNED:
                 return self._ended_before(row, state)
-            return self._end_held(unit, shelf, row, state, processor_of)
+            return self._end_held(unit, working_set, row, state, processor_of)
 
     def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
         """Give a block up without ever waiting for the ring; tell whether that went.
 
-        :param sweeping: remove payloads kept apart that nobody needs then, which may wait; else housekeeping does.
+        :param sweeping: remove external payloads that nobody needs then, which may wait; else housekeeping does.
         """
         with self.session.try_transaction(beside_lease=True) as held:
             row = held and held[0].blocks.locked_if_free(self.ring_id, token)
             if not held or not row or row.state != PLANNED:
                 return False
-            unit, shelf = held
-            self._end_held(unit, shelf, row, RELEASED)
+            unit, working_set = held
+            self._end_held(unit, working_set, row, RELEASED)
         if sweeping:
-            self.session.sweep_payloads(shelf)
+            self.session.sweep_payloads(working_set)
         return True
 
     def _end_held(
-        self, unit: Unit, shelf: StoredSet, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
+        self,
+        unit: Unit,
+        working_set: StoredSet,
+        row: BlockRow,
+        state: int,
+        processor_of: Callable[[str], str] | None = None,
     ) -> Serviced:
         claims = claims_of(unit, row)
         answers = answers_of(unit.blocks.reports(row.id))
         if row.by_hand:
-            total = self.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+            total = self.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"])
         else:
             total = Settlement()
-            for claim, settled in zip(claims, self.settle_claims(shelf, claims, answers, row)):
+            for claim, settled in zip(claims, self.settle_claims(working_set, claims, answers, row)):
                 self._measure(unit, claim.whose, settled, processor_of)
                 total.add(settled)
         weight = row.details_json["overhead"].plus(total.used)
         result = Serviced(
             weight, total.processed, total.failed, total.set_aside, total.went_back, total.expired, len(claims)
         )
-        shelf.changes.block = row.number
+        working_set.changes.block = row.number
         details = {**row.details_json, "result": result.__dict__}
-        unit.blocks.end(row.id, state, shelf.now, details)
-        self.session.forget_old(unit, shelf.now)
+        unit.blocks.end(row.id, state, working_set.now, details)
+        self.session.forget_old(unit, working_set.now)
         return result
 
     def settle_claims(
-        self, shelf: StoredSet, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
+        self, working_set: StoredSet, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
     ) -> list[Settlement]:
         """Give each message of these claims its outcome; return a settlement for each claim."""
         said = row.details_json
-        config, limit = shelf.config, said["limit"]
-        shelf.loader.expect(claims)
+        config, limit = working_set.config, said["limit"]
+        working_set.loader.expect(claims)
         begins = bool(said.get("reports_begin"))
-        settler = ClaimSettler(shelf, overweight_limit(shelf, limit), claims, reports_begin=begins)
+        settler = ClaimSettler(working_set, overweight_limit(working_set, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
         found = []
         for claim in claims:
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
-            book = shelf.book(claim.origin)
+            book = working_set.book(claim.origin)
             if said["order"] == "deficit":
                 # What was planned was spent, whatever became of it; what went beyond is charged now.
-                charge_overrun(shelf, book, parts(result.overrun))
+                charge_overrun(working_set, book, parts(result.overrun))
             found.append(result)
         return found
 
@@ -137,24 +142,24 @@ class BlockSettler:
             )  # fmt: skip
 
     def settle_by_hand(
-        self, shelf: StoredSet, claim: Claim, answers: Mapping[str, Answers], limit: Weight
+        self, working_set: StoredSet, claim: Claim, answers: Mapping[str, Answers], limit: Weight
     ) -> Settlement:
         """Give the set-aside message of a block of its own its outcome."""
         run = claim.runs[0]
-        book, page = shelf.book(claim.origin), shelf.page(claim.origin, run.page)
+        book, page = working_set.book(claim.origin), working_set.page(claim.origin, run.page)
         outcome: Outcome | None = answers.get(claim.origin, Answers()).get(run.page, run.first)
         if outcome is None or page is None or page.marks[run.first] == PROCESSED:
             return Settlement(went_back=1)
         used = getattr(outcome, "used", None) or claim.planned
         try:
-            cost = settle_execution(shelf, book, page, run.first, outcome, used, limit, self.session.actor)
+            cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.session.actor)
         except (InsufficientWeight, TemporarilyUnprocessable):
             # Told by a report, not by a call: it goes back to where it waited for a person.
             return Settlement(went_back=1)
         used = used.plus(cost)
         if not isinstance(outcome, Done):
             return Settlement(used=used, failed=1)
-        shelf.post_all(outcome.enqueue)
+        working_set.post_all(outcome.enqueue)
         return Settlement(used=used, processed=1)
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:

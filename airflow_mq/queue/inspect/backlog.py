@@ -71,8 +71,8 @@ class Backlogs:
     def backlog(self, deepest: int = 0) -> Backlog:
         """See `Inspect.backlog`."""
         check_number(deepest, "a number of queues")
-        with self.session.snapshot() as (unit, shelf):
-            return backlog_of(unit, shelf, deepest)
+        with self.session.snapshot() as (unit, working_set):
+            return backlog_of(unit, working_set, deepest)
 
     def oldest(self, limit: int = 10) -> list[Depth]:
         """See `Inspect.oldest`."""
@@ -83,9 +83,9 @@ class Backlogs:
         return [_depth(row, now) for row in rows]
 
 
-def backlog_of(unit: Unit, shelf: StoredSet, deepest: int = 0) -> Backlog:
+def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
     """The sums over a ring, and so many of its queues, the deepest first."""
-    ring, config, now = shelf.ring_id, shelf.config, shelf.now
+    ring, config, now = working_set.ring_id, working_set.config, working_set.now
     delayed, set_aside = unit.set_aside.beside(ring)
     rows = unit.books.totals(ring, max(deepest, 1), oldest=False)
     if not rows:

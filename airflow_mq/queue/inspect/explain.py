@@ -19,15 +19,15 @@ from ...core.priority import REGULAR, book_name, books_of, check_priority, origi
 from ...core.service import overweight_limit
 from ...core.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
+from ...store.decoding import standing_of
 from ...store.rows import PLANNED, BlockRow
-from ...store.thaw import standing_of
 from ...store.unit import Unit
 from ...words import many, when
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import moment
-from .forecast import Conditions, ForeseenBlock, Foresight
+from .forecast import Conditions, ForecastBlock, Foresight
 from .page import States
 from .reading import Reader, in_flight, page_at
 
@@ -111,8 +111,8 @@ class Explanations:
         with self.store.reading() as unit:
             if not servers_of(unit, self.ring_id):
                 return []
-            shelf = self.session.fresh_shelf(unit)
-            rings = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
+            working_set = self.session.fresh_working_set(unit)
+            rings = [working_set.high, working_set.ring] if working_set.config.high else [working_set.ring]
             lines = [
                 one for page in ledger_pages(unit, self.ring_id, LEDGER_PAGES) for one in page.entries if one.needs
             ]
@@ -123,8 +123,8 @@ class Explanations:
 
     def _first_below(self, future: Foresight, name: str, ahead: int) -> str:
         """The book of this group that a block takes something of first; else the first that is ready."""
-        shelf = future.shelf()
-        rings = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
+        working_set = future.working_set()
+        rings = [working_set.high, working_set.ring] if working_set.config.high else [working_set.ring]
         ready = [one for ring in rings for one in ring if is_below(origin_of(one), name)]
         if not ready:
             return name
@@ -200,8 +200,8 @@ class _Asked:
             self.conditions = self.conditions.of(self.server)
         self.future = Foresight(session, unit, self.conditions)
         self.overlay = self.future.overlay
-        self.shelf = self.future.shelf()
-        self.book: Book = self.shelf.book(self.name)
+        self.working_set = self.future.working_set()
+        self.book: Book = self.working_set.book(self.name)
         self.held = list(self._held([self.name]))
         self.taken = {
             (run.page, item)
@@ -219,7 +219,7 @@ class _Asked:
         return self._with_attempts(self._of_message(address))
 
     def _with_attempts(self, found: Explanation) -> Explanation:
-        page = None if found.address is None else self.shelf.page(self.name, found.address.page)
+        page = None if found.address is None else self.working_set.page(self.name, found.address.page)
         if page is None or found.address is None or found.address.index >= len(page.lengths):
             return found
         return replace(found, attempts=page.note(found.address.index).attempts)
@@ -232,7 +232,7 @@ class _Asked:
 
     def stuck(self) -> Explanation | None:
         """Explain that no server takes the queue, or carries its first message; nothing, if one does."""
-        address = None if self.book.passed_by else self._first_waiting()
+        address = None if self.book.skipped else self._first_waiting()
         subject = f"the first message of {self.origin}, {address},"
         return None if address is None else self._unserved(address, subject) or self._stuck(address, subject)
 
@@ -241,7 +241,7 @@ class _Asked:
             run = held.run_of(address)
             if run is not None:
                 return self._is_held(address, held, run.decisions.get(address.index))
-        page = page_at(self.shelf, address)
+        page = page_at(self.working_set, address)
         if page is None or address.index >= len(page.lengths):
             return self._is_not_there(address)
         mark = page.marks[address.index]
@@ -288,7 +288,7 @@ class _Asked:
         return Explanation(self.origin, address, "in flight", sentence, None, (_UNHOLD,))
 
     def _is_not_there(self, address: Address) -> Explanation:
-        if address.page < self.book.end and self.shelf.page(self.name, address.page) is None:
+        if address.page < self.book.end and self.working_set.page(self.name, address.page) is None:
             return Explanation(self.origin, address, "gone", f"{address} is gone: it was processed, or dropped.")
         later = self.real.inbox.delayed_of(self.session.ring_id, self.name, self.overlay.now)[0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
@@ -314,8 +314,8 @@ class _Asked:
         )  # fmt: skip
 
     def _waits(self, address: Address, subject: str) -> Explanation:
-        if self.book.passed_by:
-            reason, sentence, *remedies = self._passed_by()
+        if self.book.skipped:
+            reason, sentence, *remedies = self._skipped()
             return Explanation(self.origin, address, reason, sentence, None, remedies)
         hindered = self._unserved(address, subject) or self._stuck(address, subject)
         if hindered is not None:
@@ -326,7 +326,7 @@ class _Asked:
                 f"{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles.", None,
                 ("say the seed of the next blocks to know",),
             )  # fmt: skip
-        first: ForeseenBlock | None = None
+        first: ForecastBlock | None = None
         for block in self.future.blocks(self.ahead):
             first = first or block
             verdict = block.verdict(address)
@@ -356,7 +356,7 @@ class _Asked:
         room = max_message_weight(limit, config.costs) or ZERO
         if first is None or weight is None or not weight.exceeds(room):
             return None
-        bounds = bounds_of(config, overweight_limit(self.shelf, limit)).of(self.book.standing.most)
+        bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.standing.most)
         if bounds.exceeded(weight, self._extent(first)) or self._another_carries(weight):
             return None
         whose = f"blocks of {self.server.name}" if self.server is not None else "such blocks"
@@ -379,28 +379,28 @@ class _Asked:
                 return True
         return False
 
-    def _passed_by(self) -> Sequence[str]:
-        if self.book.passed_by == "paused":
+    def _skipped(self) -> Sequence[str]:
+        if self.book.skipped == "paused":
             rows = self.real.origins.paused(self.session.ring_id, self.overlay.now)
             names = {self.origin, *(names_above(self.origin) if self.future.config.paths else ())}
-            whose, why, who, _, until, below = next(
+            whose, why, actor, _, until, below = next(
                 row for row in rows if row.origin == self.origin or (row.origin in names and row.below)
             )
             ends = "" if until is None else f" until {when(moment(until))}"
             what = f"{whose}, with all below it," if below else whose
-            sentence = f"{what} is paused{ends} by {who}{': ' if why else ''}{why}."
+            sentence = f"{what} is paused{ends} by {actor}{': ' if why else ''}{why}."
             return "paused", sentence, f"airflow-mq queue resume {whose}"
-        if self.book.passed_by == "in flight":
+        if self.book.skipped == "in flight":
             sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
             return "in flight", sentence, _UNHOLD
-        wake_at = self.shelf.stored[self.name].row.wake_at
+        wake_at = self.working_set.stored[self.name].row.wake_at
         sentence = f"a message of {self.origin} went back; its queue is tried again from {when(moment(wake_at))} on."
         return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
 
     # In which block, and why not before.
 
     def _is_taken(
-        self, address: Address, subject: str, first: ForeseenBlock, block: ForeseenBlock, verdict: str
+        self, address: Address, subject: str, first: ForecastBlock, block: ForecastBlock, verdict: str
     ) -> Explanation:
         whose = f" of {self._server_and_age(self.server)}" if self.server is not None and self.server.is_dag else ""
         when = f"the next block{whose}" if block.number == 1 else f"block {block.number}{whose} from now"
@@ -426,17 +426,17 @@ class _Asked:
 
     def _lacks(self, address: Address) -> str:
         """Whether a payload that is kept apart is there by then: without it, who reads it finds nothing."""
-        page = self.shelf.page(self.name, address.page)
+        page = self.working_set.page(self.name, address.page)
         if page is None or not page.note(address.index).blob:
             return ""
-        shelf = self.session.fresh_shelf(self.real)
-        page = page_at(shelf, address)
-        reference = shelf.payloads(self.name, page)[address.index] if page is not None else None
+        working_set = self.session.fresh_working_set(self.real)
+        page = page_at(working_set, address)
+        reference = working_set.payloads(self.name, page)[address.index] if page is not None else None
         if not isinstance(reference, Reference) or blobs.is_there(self.session.store, self.real, reference):
             return ""
         return f"; its payload {reference.hash.hex()} is not there, so it is dropped then as Unsupported"
 
-    def _is_too_much(self, address: Address, subject: str, when: str, block: ForeseenBlock) -> Explanation:
+    def _is_too_much(self, address: Address, subject: str, when: str, block: ForecastBlock) -> Explanation:
         """It will be set aside: by which limit, and which setting would change that."""
         decision = block.decision(address)
         assert decision is not None
@@ -457,10 +457,10 @@ class _Asked:
         return Explanation(self.origin, address, "overweight", sentence, block.number, (remedy,))
 
     def _extent(self, address: Address) -> int:
-        page = self.shelf.page(self.name, address.page)
+        page = self.working_set.page(self.name, address.page)
         return page.extent(address.index) if page is not None else 0
 
-    def _reason(self, address: Address, first: ForeseenBlock | None) -> tuple[str, str]:
+    def _reason(self, address: Address, first: ForecastBlock | None) -> tuple[str, str]:
         behind = self._behind(address)
         if behind:
             return "behind", f"{behind:,} of its own queue come before it"
@@ -530,11 +530,11 @@ class _Asked:
 
     def _first_waiting(self) -> Address | None:
         index = self.book.begin
-        while index < self.book.end or self.shelf.pull(self.book):
-            page = self.shelf.page(self.name, index)
+        while index < self.book.end or self.working_set.pull(self.book):
+            page = self.working_set.page(self.name, index)
             for item in self._waiting(page) if page is not None else ():
                 return Address(self.name, index, item)
-            if index < self.book.end - 1 or not self.shelf.pull(self.book):
+            if index < self.book.end - 1 or not self.working_set.pull(self.book):
                 index += 1
         return None
 
@@ -547,14 +547,14 @@ class _Asked:
         """How many messages of its own queue come before it."""
         count = 0
         for index in range(self.book.begin, address.page + 1):
-            page = self.shelf.page(self.name, index)
+            page = self.working_set.page(self.name, index)
             if page is not None:
                 count += sum(1 for item in self._waiting(page) if index < address.page or item < address.index)
         return count
 
     def _weight(self, address: Address) -> Weight | None:
-        page = self.shelf.page(self.name, address.page)
-        return None if page is None else Scales(self.shelf).weight(self.name, page, address.index)
+        page = self.working_set.page(self.name, address.page)
+        return None if page is None else Scales(self.working_set).weight(self.name, page, address.index)
 
 
 def _says_why(event: Event, address: Address) -> bool:
@@ -569,7 +569,7 @@ def _says_why(event: Event, address: Address) -> bool:
     return same and up_to is not None and there < here <= up_to
 
 
-def _is_full(block: ForeseenBlock, weight: Weight | None) -> bool:
+def _is_full(block: ForecastBlock, weight: Weight | None) -> bool:
     """Whether nothing at all is left in a block of what a message needs."""
     left = [block.limit[part] - block.planned[part] - block.overhead[part] for part in (0, 1)]
     return weight is not None and any(weight[part] and not left[part] for part in (0, 1))

@@ -13,7 +13,7 @@ from ...core.message import check_number
 from ...core.orders import Entry, parts_of
 from ...core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...core.weight import ZERO, Weight
-from ...store.thaw import standing_of
+from ...store.decoding import standing_of
 from ...store.working_set import StoredSet
 from ..ledger import ledger_pages
 from ..session import RingSession
@@ -31,27 +31,27 @@ class FairnessReads:
         """See `Inspect.fairness`."""
         if not check_number(blocks, "a number of blocks"):
             raise InvalidInput("fairness is told over at least 1 block")
-        with self.session.snapshot() as (unit, shelf):
-            return fairness_of(shelf, ledger_pages(unit, self.ring_id, blocks), most)
+        with self.session.snapshot() as (unit, working_set):
+            return fairness_of(working_set, ledger_pages(unit, self.ring_id, blocks), most)
 
 
-def fairness_of(shelf: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
+def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
     """What these pages of the ledger, the latest first, and those that wait, come to."""
     pages = [one.entries for one in reversed(ledger)]
     blocks = [one.id for one in reversed(ledger)]
-    waiting = Waiting(shelf, parts_of(_limit(shelf.config.service_weight, pages)), blocks)
+    waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
     if most is None:
         asks = waiting.of_all()
     else:
-        rings = (shelf.high, shelf.ring) if shelf.config.high else (shelf.ring,)
+        rings = (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,)
         asks = waiting.of_some(name for ring in rings for name in islice(ring, most) if most)
-    levels = (REGULAR, HIGH) if shelf.config.high else (REGULAR,)
+    levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
     takes = [None if one.patterns is None else one.patterns.takes for one in reversed(ledger)]
-    return together({level: _judge_level(shelf, level, pages, waiting, asks, takes) for level in levels})
+    return together({level: _judge_level(working_set, level, pages, waiting, asks, takes) for level in levels})
 
 
 def _judge_level(
-    shelf: StoredSet,
+    working_set: StoredSet,
     priority: str,
     pages: Sequence[Sequence[Entry]],
     waiting: Waiting,
@@ -62,8 +62,8 @@ def _judge_level(
     own = [[entry for entry in page if entry.priority == priority] for page in pages]
     ready = {origin_of(name): its for name, its in asks.items() if priority_of(name) == priority}
     origins = {entry.origin for page in own for entry in page} | ready.keys()
-    paths = shelf.config.paths and priority == REGULAR
-    promises = _promises(shelf, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)
+    paths = working_set.config.paths and priority == REGULAR
+    promises = _promises(working_set, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)
 
     def left(origin: str) -> float:
         return waiting.left(book_name(origin, priority))
@@ -91,15 +91,15 @@ def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> W
 
 
 def _promises(
-    shelf: StoredSet, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
+    working_set: StoredSet, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
 ) -> Mapping[str, Promise]:
     """What is set for these origins, and for groups; a least and a most are kept by the deficit order alone."""
     names = set(origins)
     found = {}
-    for name, settings in shelf.unit.origins.all_settings(shelf.ring_id):
+    for name, settings in working_set.unit.origins.all_settings(working_set.ring_id):
         if name in names or paths:
             standing = standing_of(settings)
-            least, most = (standing.least, standing.most) if shelf.config.order == "deficit" else (None, None)
+            least, most = (standing.least, standing.most) if working_set.config.order == "deficit" else (None, None)
             found[name] = Promise(
                 standing.share, parts(least) if least and leasts else 0, inf if most is None else parts(most)
             )

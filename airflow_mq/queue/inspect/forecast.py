@@ -38,7 +38,7 @@ _LOOKING_AHEAD = threading.Lock()
 
 
 @dataclass(frozen=True)
-class ForeseenQueue:
+class ForecastQueue:
     """The part of a forecast block that concerns one queue."""
 
     origin: str
@@ -61,7 +61,7 @@ class ForeseenQueue:
 
 
 @dataclass(frozen=True)
-class ForeseenBlock:
+class ForecastBlock:
     """A block as the next plan would make it."""
 
     #: Position among the next blocks, from 1.
@@ -72,7 +72,7 @@ class ForeseenBlock:
     overhead: Weight
     order: str
     #: The queues that it visits, in the order of their first visits.
-    queues: Sequence[ForeseenQueue]
+    queues: Sequence[ForecastQueue]
     claims: Sequence[Claim] = field(default=(), repr=False)
     seed: bytes | None = None
     #: The DAG or program whose limit applies; None if the limit is the ring's service weight or the caller's.
@@ -88,10 +88,10 @@ class ForeseenBlock:
         """The origins whose messages it takes, in the order of service."""
         return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
 
-    def queue(self, origin: str, priority: str = REGULAR) -> ForeseenQueue:
+    def queue(self, origin: str, priority: str = REGULAR) -> ForecastQueue:
         """Return its figures for a queue; all zero if it does not visit the queue."""
         found = (one for one in self.queues if (one.origin, one.priority) == (origin, priority))
-        return next(found, ForeseenQueue(origin, priority=priority))
+        return next(found, ForecastQueue(origin, priority=priority))
 
     def verdict(self, address: Address) -> str | None:
         """Return the fate of a message: `processed`, `set aside` or `expired`; None if the block does not take it."""
@@ -173,18 +173,18 @@ class Foresight:
         self.overlay = Overlay(unit, session.ring_id, conditions.standings(), anew=anew)
         self._end_dead_blocks()
 
-    def shelf(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
+    def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
         """Return a working set of the ring as it stands by now."""
         overlay = self.overlay
         options = LoadOptions(skip_in_flight=skip_in_flight)
         loader = OverlayLoader(overlay, overlay.state, overlay.horizon, options)
         return StoredSet(self.config, overlay.now, loader, planning=planning)
 
-    def _keep(self, shelf: StoredSet) -> None:
+    def _keep(self, working_set: StoredSet) -> None:
         """Let the next operation see what this one changed."""
-        self.overlay.apply(shelf.take_changes(self.overlay.fresh_ids))
+        self.overlay.apply(working_set.take_changes(self.overlay.fresh_ids))
 
-    def blocks(self, most: int) -> Iterator[ForeseenBlock]:
+    def blocks(self, most: int) -> Iterator[ForecastBlock]:
         """Yield the next blocks, until the queues have nothing left for them."""
         while self.number < most:
             block = self._plan()
@@ -194,37 +194,37 @@ class Foresight:
             if self.number < most:
                 self._settle(block.claims, self._all_done(block.claims), self.limit)
 
-    def next_block(self) -> ForeseenBlock:
+    def next_block(self) -> ForecastBlock:
         """Return the next block, also if it is empty."""
         return self._plan()
 
-    def step(self, seed: bytes) -> ForeseenBlock:
+    def step(self, seed: bytes) -> ForecastBlock:
         """Return the next block, also if it is empty, and settle all its messages as done."""
         block = self._plan(seed)
         self._settle(block.claims, self._all_done(block.claims), self.limit)
         return block
 
-    def _plan(self, seed: bytes | None = None) -> ForeseenBlock:
+    def _plan(self, seed: bytes | None = None) -> ForecastBlock:
         self.number += 1
-        shelf = self.shelf(planning=True)
+        working_set = self.working_set(planning=True)
         said = self.conditions
         planner = Planner(self.session, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
         planner.debt = self.debt
-        planner.walk(shelf, self.overlay.unit)
+        planner.walk(working_set, self.overlay.unit)
         self.debt = planner.debt
         claims, planned, overhead = planner.held()
-        self._keep(shelf)
-        return ForeseenBlock(
+        self._keep(working_set)
+        return ForecastBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,
             _queues(planner.ledger, claims), claims, planner.seed, self.conditions.server,
         )  # fmt: skip
 
     def _is_idle(self) -> bool:
         """Return whether every ready queue is skipped: then no later block takes more."""
-        shelf = self.shelf()
+        working_set = self.working_set()
         if self.conditions.patterns is not None:
-            shelf.only(self.conditions.patterns, None)
-        return all(shelf.book(name).passed_by for ring in (shelf.high, shelf.ring) for name in ring)
+            working_set.only(self.conditions.patterns, None)
+        return all(working_set.book(name).skipped for ring in (working_set.high, working_set.ring) for name in ring)
 
     def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
         found: dict[str, Answers] = {}
@@ -238,9 +238,9 @@ class Foresight:
     def _settle(self, claims: Sequence[Claim], answers: Mapping[str, Answers], limit: Weight | None) -> None:
         details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
-        shelf = self.shelf(skip_in_flight=True)
-        self.settler.settle_claims(shelf, claims, answers, row)
-        self._keep(shelf)
+        working_set = self.working_set(skip_in_flight=True)
+        self.settler.settle_claims(working_set, claims, answers, row)
+        self._keep(working_set)
 
     def _end_dead_blocks(self) -> None:
         """Release the blocks that are past their deadline, as the next plan does: reported results count."""
@@ -249,12 +249,12 @@ class Foresight:
         for row in dead:
             claims = claims_of(self.overlay.unit, row)
             answers = answers_of(blocks.reports(row.id))
-            shelf = self.shelf(skip_in_flight=True)
+            working_set = self.working_set(skip_in_flight=True)
             if row.by_hand:
-                self.settler.settle_by_hand(shelf, claims[0], answers, row.details_json["limit"])
+                self.settler.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"])
             else:
-                self.settler.settle_claims(shelf, claims, answers, row)
-            self._keep(shelf)
+                self.settler.settle_claims(working_set, claims, answers, row)
+            self._keep(working_set)
         if dead:
             self.overlay.end_blocks({row.id for row in dead})
 
@@ -268,7 +268,7 @@ class Forecasts:
     def dry_run(
         self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
         seed: bytes | None = None, **changes: Any,
-    ) -> ForeseenBlock:  # fmt: skip
+    ) -> ForecastBlock:  # fmt: skip
         """See `Inspect.dry_run`."""
         conditions = _conditions(limit, shares, order, seed, changes)
         with self._alone(), self.store.reading() as unit:
@@ -277,7 +277,7 @@ class Forecasts:
     def forecast(
         self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
         order: str | None = None, seed: bytes | None = None, **changes: Any,
-    ) -> list[ForeseenBlock]:  # fmt: skip
+    ) -> list[ForecastBlock]:  # fmt: skip
         """See `Inspect.forecast`."""
         check_number(blocks, "a number of blocks")
         conditions = _conditions(limit, shares, order, seed, changes)
@@ -314,7 +314,7 @@ def _conditions(
     return Conditions(limit, dict(shares or {}), seed, {**changes, **ordered})
 
 
-def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
+def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForecastQueue]:
     by_origin: dict[str, list[Claim]] = {}
     for claim in claims:
         by_origin.setdefault(claim.origin, []).append(claim)
@@ -325,7 +325,7 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForeseenQueue]:
         for claim in own:
             weight = weight.plus(claim.planned)
         verdicts = [decision.verdict for claim in own for run in claim.runs for decision in run.decisions.values()]
-        found.append(ForeseenQueue(
+        found.append(ForecastQueue(
             origin_of(entry.origin), sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
             verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason, entry.granted,
             priority_of(entry.origin), entry.needs,

@@ -41,11 +41,13 @@ class BlockHeaders:
             key=lambda one: one[0],
         )[:PAGES]
         found: list[MessageHeaders] = []
-        with self.session.snapshot() as (_, shelf):
-            shelf.loader.pages.fetch([(origin, run.page) for _, origin, run in runs])
+        with self.session.snapshot() as (_, working_set):
+            working_set.loader.pages.fetch([(origin, run.page) for _, origin, run in runs])
             for _, origin, run in runs:
-                page = shelf.pages.get((origin, run.page))
-                said = {} if page is None else shelf.loader.headers(origin, page, run.first, run.first + run.count)
+                page = working_set.pages.get((origin, run.page))
+                said = (
+                    {} if page is None else working_set.loader.headers(origin, page, run.first, run.first + run.count)
+                )
                 found += [one for one in _of_run(origin, run, said) if of_interest(one.headers)]
                 if len(found) >= most:
                     break

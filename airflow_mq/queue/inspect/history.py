@@ -15,8 +15,8 @@ from ...core.page import ASIDE, PROCESSED, Page
 from ...core.priority import books_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.rows import PLANNED, MailRow
-from ...store.thaw import mail_of, split_mail
+from ...store.decoding import inbox_row_of, split_row
+from ...store.rows import PLANNED, StoredInboxRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ...words import when
@@ -53,8 +53,8 @@ class Step:
     at: datetime | None = None
     #: The block in which it happened; none, where it was serviced in place, or a person or a policy decided.
     block: int | None = None
-    #: Who decided; a policy is a who.
-    who: str | None = None
+    #: The actor of a decision: a person, a task or a policy.
+    actor: str | None = None
     why: str = ""
     weight: Weight | None = None
 
@@ -214,13 +214,13 @@ class Histories:
 
     def _waiting(self, unit: Unit, name: bytes, origin: str | None) -> Iterator[Address]:
         for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
-            shelf = self.session.fresh_shelf(unit)
-            book = shelf.book(one)
-            shelf.loader.pages.load_all(one)
-            while shelf.pull(book):
+            working_set = self.session.fresh_working_set(unit)
+            book = working_set.book(one)
+            working_set.loader.pages.load_all(one)
+            while working_set.pull(book):
                 pass
-            for (_, index), page in sorted(shelf.pages.items()):
-                for item, payload in enumerate(shelf.payloads(one, page)) if page is not None else ():
+            for (_, index), page in sorted(working_set.pages.items()):
+                for item, payload in enumerate(working_set.payloads(one, page)) if page is not None else ():
                     if page is not None and page.marks[item] != PROCESSED and message_id(payload) == name:
                         yield Address(one, index, item)
 
@@ -231,9 +231,9 @@ class Histories:
         while rows := unit.inbox.delayed_after(self.ring_id, due, last, _ROWS):
             for due, last, whose, size, items, more, lengths, attributes, heap in rows:
                 if books is None or whose in books:
-                    row = MailRow(whose, last, size, items, more, lengths, attributes)
-                    notes = mail_of(row).notes
-                    for item, payload in enumerate(split_mail(row, bytes(heap))):
+                    row = StoredInboxRow(whose, last, size, items, more, lengths, attributes)
+                    notes = inbox_row_of(row).notes
+                    for item, payload in enumerate(split_row(row, bytes(heap))):
                         apart = item in notes and notes[item].blob
                         if message_id(Reference.read(payload) if apart else payload) == name:
                             return moment(due)
@@ -244,14 +244,14 @@ class Histories:
     def _complete(self, unit: Unit, path: _Path) -> str:
         """Put before and behind what events tell what the store tells; say where it is now."""
         last = path.addresses[-1]
-        shelf = self.session.fresh_shelf(unit)
-        page = page_at(shelf, last)
+        working_set = self.session.fresh_working_set(unit)
+        page = page_at(working_set, last)
         there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
         lies_there = page is not None and last.index < len(page.marks)
-        arrival = shelf.loader.pages.arrivals([last]).get(last) if lies_there else None
+        arrival = working_set.loader.pages.arrivals([last]).get(last) if lies_there else None
         if page is not None and there:
-            path.id = path.id or shelf.id_of(last.book, page, last.index)
-        state = self._state(unit, shelf, path, page) if page is not None and there else "gone"
+            path.id = path.id or working_set.id_of(last.book, page, last.index)
+        state = self._state(unit, working_set, path, page) if page is not None and there else "gone"
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None
@@ -266,17 +266,17 @@ class Histories:
         ]  # fmt: skip
         return state
 
-    def _state(self, unit: Unit, shelf: StoredSet, path: _Path, page: Page) -> str:
+    def _state(self, unit: Unit, working_set: StoredSet, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
         for block in unit.blocks.latest(self.ring_id, PLANNED):
             for origin, data in unit.blocks.claims(block.id):
                 runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()
                 if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
-                    who = str(block.details_json.get("by", "")) or None
+                    actor = str(block.details_json.get("by", "")) or None
                     by_hand = "to be executed by hand" if block.by_hand else ""
-                    path.steps.append(Step("planned", last, moment(block.planned_at), block.number, who, by_hand))
+                    path.steps.append(Step("planned", last, moment(block.planned_at), block.number, actor, by_hand))
                     return "in flight"
-        behind = last.page < shelf.book(last.book).begin
+        behind = last.page < working_set.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
 
     def _planned_at(self, unit: Unit, steps: Iterable[Step]) -> datetime | None:
@@ -305,7 +305,7 @@ def _step(event: Event, place: Address, at: datetime) -> Step:
         why = "without success"
     elif event.fate is Fate.TRANSFERRED:
         why = f"to {event.detail}"
-    return Step(_STEPS[event.fate], place, at, event.block, event.who, why, event.weight)
+    return Step(_STEPS[event.fate], place, at, event.block, event.actor, why, event.weight)
 
 
 def _concerns(run: EventRun, place: Address) -> bool:

@@ -20,7 +20,7 @@ from ..values import LedgerBlock, Peeked, Pulse
 from .backlog import Backlog, Backlogs, Depth
 from .explain import AHEAD, Explanation, Explanations
 from .fairness import FairnessReads
-from .forecast import Forecasts, ForeseenBlock
+from .forecast import ForecastBlock, Forecasts
 from .headers import BlockHeaders, MessageHeaders
 from .history import Histories, History
 from .page import Received, RingState, States
@@ -73,11 +73,11 @@ class Inspect:
     def dry_run(
         self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
         seed: bytes | None = None, **changes: Any,
-    ) -> ForeseenBlock:  # fmt: skip
+    ) -> ForecastBlock:  # fmt: skip
         """What the next block would take, queue by queue.
 
         :param limit: what the block may cost; without it, the limit of the DAG or program that planned the latest
-            block (`ForeseenBlock.server`), and of a ring that nothing serviced yet, its service weight.
+            block (`ForecastBlock.server`), and of a ring that nothing serviced yet, its service weight.
         :param shares: shares of some origins, instead of theirs.
         :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
         :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
@@ -88,7 +88,7 @@ class Inspect:
     def forecast(
         self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
         order: str | None = None, seed: bytes | None = None, **changes: Any,
-    ) -> list[ForeseenBlock]:  # fmt: skip
+    ) -> list[ForecastBlock]:  # fmt: skip
         """The next blocks, if nothing changes and every message is done; fewer, if nothing is left before.
 
         The rest is as in `dry_run`; a seed counts for each of the blocks.

@@ -14,9 +14,9 @@ from ...core.page import ASIDE
 from ...core.priority import REGULAR, book_name, books_of, check_priority
 from ...core.weight import ZERO, Weight
 from ...store import codec
+from ...store.decoding import page_of
 from ...store.events import EventRow
 from ...store.rows import LATEST
-from ...store.thaw import page_of
 from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import moment
@@ -77,28 +77,32 @@ class States:
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         chosen = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
-        with self.session.snapshot() as (unit, shelf):
-            names = chosen if among is not None else with_high(shelf, origins_from(unit, shelf, prefix, after, limit))
+        with self.session.snapshot() as (unit, working_set):
+            names = (
+                chosen
+                if among is not None
+                else with_high(working_set, origins_from(unit, working_set, prefix, after, limit))
+            )
             most = LATEST if exact else None
-            return queues_of(unit, shelf, names, lately=lately, most=most, exact=exact)
+            return queues_of(unit, working_set, names, lately=lately, most=most, exact=exact)
 
     def ring(self, most: int = 60) -> RingState:
         """See `Inspect.ring`."""
         check_number(most, "a limit")
-        with self.session.snapshot() as (unit, shelf):
+        with self.session.snapshot() as (unit, working_set):
             _, floor, version = unit.rings.floors(self.ring_id)
             ready = unit.books.count(self.ring_id, 0, -LATEST, LATEST).total
             in_flight = sum(block.messages for block in living(unit, self.ring_id))
-            names = in_turn(unit, shelf, most, floor, news=NEWS, steps=1)
-            found = [one for one in queues_of(unit, shelf, names, lately=LATELY) if one.in_ring]
-            return RingState(moment(shelf.now), version, ready, found, in_flight)
+            names = in_turn(unit, working_set, most, floor, news=NEWS, steps=1)
+            found = [one for one in queues_of(unit, working_set, names, lately=LATELY) if one.in_ring]
+            return RingState(moment(working_set.now), version, ready, found, in_flight)
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """See `Inspect.pages`."""
         name = book_name(check_origin(origin), check_priority(priority))
         check_number(limit, "a limit")
-        with self.session.snapshot() as (unit, shelf):
-            begin = shelf.book(name).begin
+        with self.session.snapshot() as (unit, working_set):
+            begin = working_set.book(name).begin
             pages = [page_of(row) for row in unit.pages.between(self.ring_id, [(name, 0, LATEST)], limit)]
         found, head = [], next((page.index for page in pages if page.index >= begin), None)
         for page in pages:
@@ -109,9 +113,9 @@ class States:
 
     def origin_settings(self, origin: str) -> Standing:
         """See `Inspect.origin_settings`."""
-        with self.session.snapshot() as (_, shelf):
-            book = shelf.book(check_origin(origin))
-            return replace(book.standing, ordered=shelf.is_ordered(book))
+        with self.session.snapshot() as (_, working_set):
+            book = working_set.book(check_origin(origin))
+            return replace(book.standing, ordered=working_set.is_ordered(book))
 
     def latest_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
@@ -162,10 +166,10 @@ class States:
     def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
         """See `Inspect.shares`."""
         check_number(blocks, "a number of blocks")
-        with self.session.snapshot() as (unit, shelf):
+        with self.session.snapshot() as (unit, working_set):
             ledger = ledger_pages(unit, self.ring_id, blocks)
-            told = fairness_of(shelf, ledger, most=0).origins if ledger else ()
-            since = moment(shelf.now - int(LATELY * 1_000_000))
+            told = fairness_of(working_set, ledger, most=0).origins if ledger else ()
+            since = moment(working_set.now - int(LATELY * 1_000_000))
         found: dict[tuple[str, str], Received] = {}
         for page in ledger:
             for entry in page.entries:

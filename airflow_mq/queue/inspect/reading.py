@@ -59,19 +59,19 @@ class Footprints:
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
         """See `MessageQueue.footprint`."""
         check_origin(origin)
-        with self.session.snapshot() as (unit, shelf):
-            return reduce(Footprint.plus, _footprints_of(unit, shelf, origin, priority, below))
+        with self.session.snapshot() as (unit, working_set):
+            return reduce(Footprint.plus, _footprints_of(unit, working_set, origin, priority, below))
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """See `MessageQueue.footprints`."""
         for text in (prefix, after):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
-        with self.session.snapshot() as (unit, shelf):
-            origins = origins_from(unit, shelf, prefix, after, limit)
-            if not shelf.config.high:
-                return _footprints(unit, shelf, origins)
-            found = dict(_footprints(unit, shelf, [name for origin in origins for name in books_of(origin)]))
+        with self.session.snapshot() as (unit, working_set):
+            origins = origins_from(unit, working_set, prefix, after, limit)
+            if not working_set.config.high:
+                return _footprints(unit, working_set, origins)
+            found = dict(_footprints(unit, working_set, [name for origin in origins for name in books_of(origin)]))
             return [(origin, found[book_name(origin, HIGH)].plus(found[origin])) for origin in origins]
 
 
@@ -83,25 +83,25 @@ class Reader:
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
         """See `Inspect.ring_order`."""
-        with self.session.snapshot() as (_, shelf):
-            ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
+        with self.session.snapshot() as (_, working_set):
+            ring = working_set.high if check_priority(priority) == HIGH else working_set.ring
             return [origin_of(name) for name in islice(ring, limit)]
 
     def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
         """See `Inspect.shuffled_order`."""
         if not 1 <= len(seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
-        with self.session.snapshot() as (_, shelf):
-            ring = shelf.high if check_priority(priority) == HIGH else shelf.ring
+        with self.session.snapshot() as (_, working_set):
+            ring = working_set.high if check_priority(priority) == HIGH else working_set.ring
             return [origin_of(name) for name in shuffled(ring, seed)[:limit]]
 
     def pulse(self, most: int = 1) -> Pulse:
         """See `Inspect.pulse`."""
-        with self.session.snapshot() as (unit, shelf):
-            newest, set_aside, due = unit.inbox.pulse(self.ring_id, shelf.now)
-            paused = {row.origin for row in unit.origins.paused(self.ring_id, shelf.now)}
-            line = chain(shelf.high, shelf.ring)
-            is_paused = shelf.loader.groups.is_paused_below
+        with self.session.snapshot() as (unit, working_set):
+            newest, set_aside, due = unit.inbox.pulse(self.ring_id, working_set.now)
+            paused = {row.origin for row in unit.origins.paused(self.ring_id, working_set.now)}
+            line = chain(working_set.high, working_set.ring)
+            is_paused = working_set.loader.groups.is_paused_below
             waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             return Pulse(tuple(ready), bool(due), newest, set_aside)
@@ -112,23 +112,23 @@ class Reader:
         """See `Inspect.peek`."""
         check_origin(origin)
         found: list[Peeked] = []
-        with self.session.snapshot() as (unit, shelf):
-            for name in _books(shelf, origin, priority):
-                found += self._peek(unit, shelf, name, page, limit - len(found))
+        with self.session.snapshot() as (unit, working_set):
+            for name in _books(working_set, origin, priority):
+                found += self._peek(unit, working_set, name, page, limit - len(found))
         return found
 
-    def _peek(self, unit: Unit, shelf: StoredSet, origin: str, page: int | None, limit: int) -> list[Peeked]:
-        book = shelf.book(origin)
-        shelf.loader.pages.look_far(origin)
-        while shelf.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
+    def _peek(self, unit: Unit, working_set: StoredSet, origin: str, page: int | None, limit: int) -> list[Peeked]:
+        book = working_set.book(origin)
+        working_set.loader.pages.look_far(origin)
+        while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
             pass
         claimed, reported = in_flight(unit, self.ring_id, origin)
         found: list[Peeked] = []
         pages = range(book.begin, book.end) if page is None else [page]
         for index in pages:
-            its = shelf.page(origin, index)
+            its = working_set.page(origin, index)
             if its is not None and len(found) < limit:
-                found += _peek_page(unit, shelf, origin, its, claimed, reported, limit - len(found))
+                found += _peek_page(unit, working_set, origin, its, claimed, reported, limit - len(found))
         return found
 
     def events(
@@ -177,10 +177,10 @@ class Reader:
             rows = unit.origins.measures(self.ring_id, processor)
         return [measures.fit(whose, origin, data) for whose, origin, data in rows]
 
-    def check(self, tell: Callable[[int, int], object] | None = None) -> list[Violation]:
+    def check(self, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
         """See `MessageQueue.check`."""
-        with self.session.snapshot() as (unit, shelf):
-            return check_ring(self.session, unit, shelf, list(all_origins(unit, self.ring_id)), tell)
+        with self.session.snapshot() as (unit, working_set):
+            return check_ring(self.session, unit, working_set, list(all_origins(unit, self.ring_id)), progress)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
         """See `MessageQueue.repair`."""
@@ -193,18 +193,18 @@ class Reader:
         return repaired
 
 
-def _books(shelf: StoredSet, origin: str, priority: str | None) -> list[str]:
+def _books(working_set: StoredSet, origin: str, priority: str | None) -> list[str]:
     """The books of an origin that are asked for, the high one first."""
     if priority is not None:
         return [book_name(origin, check_priority(priority))]
-    return list(books_of(origin)) if shelf.config.high else [origin]
+    return list(books_of(origin)) if working_set.config.high else [origin]
 
 
-def origins_from(unit: Unit, shelf: StoredSet, prefix: str, after: str, limit: int) -> list[str]:
+def origins_from(unit: Unit, working_set: StoredSet, prefix: str, after: str, limit: int) -> list[str]:
     """Origins by name that begin like this."""
-    ring = shelf.ring_id
+    ring = working_set.ring_id
     names = _names_from(unit, ring, after or PAST_HIGH, prefix, prefix + LAST, limit)
-    if shelf.config.high:
+    if working_set.config.high:
         high = _names_from(unit, ring, MARK + after, MARK + prefix, MARK + prefix + LAST, limit)
         names |= set(map(origin_of, high))
     return sorted(names)[:limit]
@@ -215,35 +215,37 @@ def _names_from(unit: Unit, ring: int, after: str, first: str, below: str, limit
     return names | set(unit.inbox.origins(ring, after, first, below, limit))
 
 
-def _footprints_of(unit: Unit, shelf: StoredSet, origin: str, priority: str | None, below: bool) -> Iterator[Footprint]:
+def _footprints_of(
+    unit: Unit, working_set: StoredSet, origin: str, priority: str | None, below: bool
+) -> Iterator[Footprint]:
     batch = [origin]
     while batch:
-        names = [name for one in batch for name in _books(shelf, one, priority)]
-        yield from (its for _, its in _footprints(unit, shelf, names))
-        batch = origins_from(unit, shelf, origin + SEPARATOR, batch[-1], _BATCH) if below else []
+        names = [name for one in batch for name in _books(working_set, one, priority)]
+        yield from (its for _, its in _footprints(unit, working_set, names))
+        batch = origins_from(unit, working_set, origin + SEPARATOR, batch[-1], _BATCH) if below else []
 
 
-def _footprints(unit: Unit, shelf: StoredSet, origins: list[str]) -> list[tuple[str, Footprint]]:
-    shelf.loader.inboxes.look_at(origins)
-    reported = unit.blocks.reports_on(shelf.ring_id, origins)
+def _footprints(unit: Unit, working_set: StoredSet, origins: list[str]) -> list[tuple[str, Footprint]]:
+    working_set.loader.inboxes.look_at(origins)
+    reported = unit.blocks.reports_on(working_set.ring_id, origins)
     gone: dict[str, list[bytes]] = {}
     for origin, data in reported:
         gone.setdefault(origin, []).append(bytes(data))
-    claimed = _claimed(unit, shelf.ring_id, list(gone)) if gone else {}
+    claimed = _claimed(unit, working_set.ring_id, list(gone)) if gone else {}
     found: list[tuple[str, Footprint]] = []
     for origin in origins:
-        book = shelf.book(origin)
-        while shelf.pull(book):
+        book = working_set.book(origin)
+        while working_set.pull(book):
             pass
         footprint = book.footprint
         if origin in gone:
-            footprint = _without_reported(shelf, origin, footprint, gone[origin], claimed.get(origin, set()))
+            footprint = _without_reported(working_set, origin, footprint, gone[origin], claimed.get(origin, set()))
         found.append((origin, footprint))
     return found
 
 
 def _without_reported(
-    shelf: StoredSet, origin: str, footprint: Footprint, data: Iterable[bytes], claimed: set[tuple[int, int]]
+    working_set: StoredSet, origin: str, footprint: Footprint, data: Iterable[bytes], claimed: set[tuple[int, int]]
 ) -> Footprint:
     """What was reported is gone for every reader, though it is settled later."""
     answers = answers_of(data).get(origin)
@@ -251,10 +253,10 @@ def _without_reported(
         return footprint
     # A report may tell of more than its block holds; that changes nothing.
     items = answers.items() & claimed
-    shelf.loader.pages.fetch((origin, page) for page, _ in items)
+    working_set.loader.pages.fetch((origin, page) for page, _ in items)
     sizes = [
         page.held_of(item) for index, item in items
-        if (page := shelf.page(origin, index)) and item < len(page.marks) and page.marks[item] != PROCESSED
+        if (page := working_set.page(origin, index)) and item < len(page.marks) and page.marks[item] != PROCESSED
     ]  # fmt: skip
     return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
 
@@ -276,15 +278,18 @@ def _claimed(unit: Unit, ring: int, origins: list[str]) -> dict[str, set[tuple[i
 
 
 def _peek_page(
-    unit: Unit, shelf: StoredSet, origin: str, page: Page, claimed: set[tuple[int, int]],
+    unit: Unit, working_set: StoredSet, origin: str, page: Page, claimed: set[tuple[int, int]],
     reported: set[tuple[int, int]], limit: int,
 ) -> list[Peeked]:  # fmt: skip
     items = list(islice((item for item, mark in enumerate(page.marks) if mark != PROCESSED), limit))
     if not items:
         return []
-    payloads, headers = shelf.payloads(origin, page), shelf.loader.headers(origin, page, items[0], items[-1] + 1)
+    payloads, headers = (
+        working_set.payloads(origin, page),
+        working_set.loader.headers(origin, page, items[0], items[-1] + 1),
+    )
     found: list[Peeked] = []
-    sent = shelf.loader.payloads.sent_at(origin, page)
+    sent = working_set.loader.payloads.sent_at(origin, page)
     for item in items:
         mark = page.marks[item]
         if (page.index, item) in reported:
@@ -292,7 +297,7 @@ def _peek_page(
         elif (page.index, item) in claimed:
             state = "in flight"
         else:
-            state = "set aside" if mark == ASIDE or page.index < shelf.book(origin).begin else "waiting"
+            state = "set aside" if mark == ASIDE or page.index < working_set.book(origin).begin else "waiting"
         note = page.note(item)
         found.append(
             Peeked(Address(origin, page.index, item), payloads[item], state, headers.get(item, {}),
@@ -301,13 +306,18 @@ def _peek_page(
     return found
 
 
-def page_at(shelf: StoredSet, address: Address) -> Page | None:
+def page_at(working_set: StoredSet, address: Address) -> Page | None:
     """A page, with what was sent meanwhile cut up to there."""
-    book = shelf.book(address.book)
-    while book.end <= address.page and shelf.pull(book):
+    book = working_set.book(address.book)
+    while book.end <= address.page and working_set.pull(book):
         pass
-    page = shelf.page(address.book, address.page)
-    while page is not None and address.index >= len(page.lengths) and page.index == book.end - 1 and shelf.pull(book):
+    page = working_set.page(address.book, address.page)
+    while (
+        page is not None
+        and address.index >= len(page.lengths)
+        and page.index == book.end - 1
+        and working_set.pull(book)
+    ):
         pass
     return page
 

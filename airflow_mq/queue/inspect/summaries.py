@@ -1,7 +1,7 @@
 """Glances: how queues, blocks and pages stand, from reads that are bounded however much waits.
 
-A glance adds up what books know and what lies behind them, of at most so many mails a queue, and says where there is
-more; `footprint` tells a number that is exact.
+A summary adds up books and a bounded number of inbox rows of each queue, and marks queues that have more; `footprint`
+is exact.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..blocks.block import Block, block_of
 from ..values import moment
-from .waiting import first_mail
+from .waiting import first_row_id
 
-#: How many mails of a queue a glance adds up.
-MOST_MAILS = 1_000
+#: How many inbox rows of a queue a glance adds up.
+MOST_ROWS = 1_000
 #: Living blocks that are looked at.
 _LIVING = 1_000
 #: Seconds over which the page tells rates.
@@ -44,7 +44,7 @@ class QueueState:
     #: When the first of those that wait was sent.
     oldest: datetime | None
     #: Why servicing passes it by: `paused`, `in flight` or `backoff`; until when, of the last.
-    passed_by: str
+    skipped: str
     wakes_at: datetime | None
     share: int
     #: Messages that came lately and are still there, where that was asked for.
@@ -63,7 +63,7 @@ class QueueState:
     @property
     def paused(self) -> bool:
         """Whether it is paused, by itself or with a group that holds it."""
-        return self.passed_by == "paused"
+        return self.skipped == "paused"
 
 
 @dataclass(frozen=True)
@@ -82,44 +82,44 @@ class PageState:
 
 
 def queues_of(
-    unit: Unit, shelf: StoredSet, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
+    unit: Unit, working_set: StoredSet, names: Sequence[str], *, lately: float = 0.0, most: int | None = None,
     exact: bool = False,
 ) -> list[QueueState]:  # fmt: skip
     """How these books stand; those of which nothing is left are left out.
 
     :param lately: seconds within which messages count as new.
-    :param most: how many mails of a queue are added up.
+    :param most: how many inbox rows of a queue are added up.
     :param exact: tell when the first message was sent that still waits, not the first of its page.
     """
-    most = MOST_MAILS if most is None else most
-    shelf.loader.load_books(names)
-    books = [(name, shelf.stored[name].cut.floor, shelf.book(name).begin) for name in names]
-    latest, since = MOST_MAILS if lately else 0, shelf.now - int(lately * 1_000_000)
-    rows = unit.books.depths(shelf.ring_id, books, most=most, latest=latest, since=since)
-    held, first = _held(unit, shelf.ring_id, names), _first_sent(unit, shelf, names) if exact else {}
+    most = MOST_ROWS if most is None else most
+    working_set.loader.load_books(names)
+    books = [(name, working_set.stored[name].cut.floor, working_set.book(name).begin) for name in names]
+    latest, since = MOST_ROWS if lately else 0, working_set.now - int(lately * 1_000_000)
+    rows = unit.books.depths(working_set.ring_id, books, most=most, latest=latest, since=since)
+    held, first = _held(unit, working_set.ring_id, names), _first_sent(unit, working_set, names) if exact else {}
     found = []
-    for name, mails, items, size, oldest, new, kept in rows:
-        book, ahead = shelf.book(name), shelf.stored[name].cut.ahead
-        for _, its_items, its_size in facts(unit, shelf.ring_id, sorted(ahead)):
+    for name, row_count, items, size, oldest, new, kept in rows:
+        book, ahead = working_set.book(name), working_set.stored[name].cut.ahead
+        for _, its_items, its_size in facts(unit, working_set.ring_id, sorted(ahead)):
             items, size = items - its_items, size - its_size
         if book.message_count + items <= 0:
             continue
-        sent, wakes = first.get(name, oldest), shelf.stored[name].row.wake_at
+        sent, wakes = first.get(name, oldest), working_set.stored[name].row.wake_at
         found.append(QueueState(
-            origin_of(name), priority_of(name), book.message_count + items, book.size + size, mails == most,
-            held.get(name, 0), kept, None if sent is None else moment(sent), book.passed_by,
-            moment(wakes) if book.passed_by == "backoff" else None, book.standing.share, new,
+            origin_of(name), priority_of(name), book.message_count + items, book.size + size, row_count == most,
+            held.get(name, 0), kept, None if sent is None else moment(sent), book.skipped,
+            moment(wakes) if book.skipped == "backoff" else None, book.standing.share, new,
         ))  # fmt: skip
     return found
 
 
-def _first_sent(unit: Unit, shelf: StoredSet, names: Sequence[str]) -> dict[str, int]:
+def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, int]:
     """When the first message was sent that waits in a page of these books."""
-    books = [shelf.book(name) for name in names]
-    shelf.loader.pages.fetch((book.origin, book.begin) for book in books if book.is_ready)
-    first = {book.origin: first_mail(shelf, book) for book in books if book.is_ready}
+    books = [working_set.book(name) for name in names]
+    working_set.loader.pages.fetch((book.origin, book.begin) for book in books if book.is_ready)
+    first = {book.origin: first_row_id(working_set, book) for book in books if book.is_ready}
     known = {name: id_ for name, id_ in first.items() if id_ is not None}
-    sent = unit.inbox.sent_at(shelf.ring_id, list(known.items()))
+    sent = unit.inbox.sent_at(working_set.ring_id, list(known.items()))
     return {name: sent[id_] for name, id_ in known.items() if id_ in sent}
 
 
@@ -132,7 +132,7 @@ def _held(unit: Unit, ring: int, names: Sequence[str]) -> dict[str, int]:
 
 
 def facts(unit: Unit, ring: int, ids: Sequence[int]) -> list[Any]:
-    """Of mails that lie in pages already, though they are counted as new: id, messages, bytes."""
+    """Of inbox rows that lie in pages already, though they are counted as new: id, messages, bytes."""
     return unit.inbox.facts(ring, ids)
 
 

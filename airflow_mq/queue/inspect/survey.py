@@ -13,15 +13,15 @@ from ...store import codec
 from ...store.rows import LATEST
 from ..session import RingSession
 
-#: Books, and mails, that are read at once.
-BOOKS, MAILS = 2_000, 10_000
+#: Books, and inbox rows, that are read at once.
+BOOKS, ROWS = 2_000, 10_000
 #: Queues that a survey keeps in mind at most; what lies beyond is left out.
 MOST_QUEUES = 250_000
 
 
 @dataclass
 class QueueDepth:
-    """How deep a queue is; where its first message lies, as mails are numbered."""
+    """How deep a queue is; where its first message lies, as inbox rows are numbered."""
 
     messages: int = 0
     size: int = 0
@@ -73,8 +73,8 @@ class Surveys:
                         found.add(name, messages, size, LATEST if first is None else first)
                 after = rows[-1].origin
             last = 0
-            while mails := unit.inbox.sizes(self.ring_id, last, MAILS):
-                for last, ring, name, items, size in mails:
+            while batch := unit.inbox.sizes(self.ring_id, last, ROWS):
+                for last, ring, name, items, size in batch:
                     floor, others = floors.get(name, _NOTHING)
                     if ring == self.ring_id and last >= floor and last not in others:
                         found.add(name, items, size, last)

@@ -29,8 +29,8 @@ from .summaries import QueueState, living, queues_of
 
 #: In which order queues are shown: as their turns come, by how much they hold, by how long they wait, by name.
 SORTS = ("turn", "backlog", "oldest", "name")
-#: Of so many mails of one queue that lie in no page yet, nobody counts the rest.
-_MOST_MAILS = 20_000
+#: Of so many inbox rows of one queue that lie in no page yet, nobody counts the rest.
+_MOST_ROWS = 20_000
 #: So many rows of events are read at one look; rates are told over so many microseconds.
 _EVENT_ROWS, _EVENT_STEPS = 512, 20
 _SPAN = 60_000_000
@@ -127,20 +127,20 @@ class Watcher:
         check_number(limit, "a limit")
         check_text(search, "what to search for")
         session = self.session
-        with session.snapshot() as (unit, shelf):
-            now, floor = shelf.now, unit.rings.floors(session.ring_id).look_floor
+        with session.snapshot() as (unit, working_set):
+            now, floor = working_set.now, unit.rings.floors(session.ring_id).look_floor
             paused = len(unit.origins.paused(session.ring_id, now))
-            names = _line(unit, shelf, limit, floor, search, sort)
-            waiting = longest(unit, shelf, waits + paused, floor, search)
+            names = _line(unit, working_set, limit, floor, search, sort)
+            waiting = longest(unit, working_set, waits + paused, floor, search)
             wanted = list(dict.fromkeys([*names, *waiting]))
-            seen = queues_of(unit, shelf, wanted, most=_MOST_MAILS, exact=True)
+            seen = queues_of(unit, working_set, wanted, most=_MOST_ROWS, exact=True)
             told = {book_name(one.origin, one.priority): one for one in seen}
             self._hear(unit, now)
             if totals and time.monotonic() - self._counted_at >= _REST * self._cost:
-                self._count(unit, shelf)
+                self._count(unit, working_set)
             last = [block_of(row) for row in unit.blocks.latest(session.ring_id, limit=blocks)]
             return Look(
-                moment(now), session.ring, shelf.config.order, shelf.config.service_weight,
+                moment(now), session.ring, working_set.config.order, working_set.config.service_weight,
                 [told[name] for name in names if name in told and (told[name].in_ring or sort != "turn")],
                 sorted(
                     (told[name] for name in waiting if name in told and told[name].oldest),
@@ -149,14 +149,14 @@ class Watcher:
                 last, paused, self._totals, self._rates.rate_in(now), self._rates.rate_out(now),
             )  # fmt: skip
 
-    def _count(self, unit: Unit, shelf: StoredSet) -> None:
+    def _count(self, unit: Unit, working_set: StoredSet) -> None:
         began = time.monotonic()
-        found = backlog_of(unit, shelf)
-        in_flight = sum(block.messages for block in living(unit, shelf.ring_id) if not block.by_hand)
+        found = backlog_of(unit, working_set)
+        in_flight = sum(block.messages for block in living(unit, working_set.ring_id) if not block.by_hand)
         waiting = max(0, found.messages - in_flight)
         self._totals = Totals(found.queues, waiting, found.size, in_flight, found.set_aside, found.delayed)
         stored = found.messages + found.set_aside + found.delayed
-        self._rates.counts.append((shelf.now, stored, self._rates.ended))
+        self._rates.counts.append((working_set.now, stored, self._rates.ended))
         self._counted_at = time.monotonic()
         self._cost = self._counted_at - began
 
@@ -179,15 +179,15 @@ class Watcher:
                 return
 
 
-def _line(unit: Unit, shelf: StoredSet, limit: int, floor: int, search: str, sort: str) -> list[str]:
+def _line(unit: Unit, working_set: StoredSet, limit: int, floor: int, search: str, sort: str) -> list[str]:
     """The books that are shown, in the order that was asked for."""
     if sort == "backlog":
-        return unit.books.deepest(shelf.ring_id, search, limit)
+        return unit.books.deepest(working_set.ring_id, search, limit)
     if sort == "oldest":
-        return longest(unit, shelf, limit, floor, search)
+        return longest(unit, working_set, limit, floor, search)
     if sort == "name":
-        return by_name(unit, shelf, limit, search)
-    if shelf.config.paths and not search:
-        circles = [shelf.high, shelf.ring] if shelf.config.high else [shelf.ring]
+        return by_name(unit, working_set, limit, search)
+    if working_set.config.paths and not search:
+        circles = [working_set.high, working_set.ring] if working_set.config.high else [working_set.ring]
         return list(islice(chain.from_iterable(circles), limit))
-    return in_turn(unit, shelf, limit, floor, search)
+    return in_turn(unit, working_set, limit, floor, search)

@@ -22,10 +22,10 @@ from ...core.outcome import DONE, Outcome, Transferred
 from ...core.priority import HIGH, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing, codec
+from ...store.decoding import page_of
 from ...store.guest import guest
 from ...store.inbox import blob_attributes
 from ...store.loans import LenderRow
-from ...store.thaw import page_of
 from ...store.unit import Unit
 from ..tokens import ReferenceToken, Tokens
 from ..values import Enqueued
@@ -161,7 +161,7 @@ class Push(Command[Enqueued]):
         return Enqueued(count, size)
 
     def _hand_on(self, unit: Unit, released: TransferToken, token: ReferenceToken) -> int:
-        """Complete a message here, and let a mail without bytes stand for it there."""
+        """Complete a message here, and let an inbox row without bytes stand for it there."""
         tokens, target = released.commands.tokens, self.target
         there = self.origin if target.ring_id == tokens.ring_id else f"{target.session.ring}/{self.origin}"
         tokens.complete_in(unit, token, Transferred(there))
@@ -177,7 +177,7 @@ class Push(Command[Enqueued]):
         if self.expires is not None:
             said["expires"] = instant(target.session, self.expires)
         if lies.blob is not None:
-            # A payload kept apart stays there: another message refers to it.
+            # An external payload stays there: another message refers to it.
             attributes = codec.write_json({**blob_attributes([lies.blob]), **({"all": said} if said else {})})
             row = Outgoing(name, lies.size, 1, False, b"", attributes, bytes(lies.blob))
             target.store.send(unit, target.ring_id, [row])
@@ -195,16 +195,16 @@ class _Lying:
         origin, index, item = token.address.book, token.address.page, token.address.index
         pages = unit.pages.between(ring, [(origin, index, index)], 1)
         page = page_of(pages[0])
-        mail, place = page.mail_of(item), page.place_of(item)
-        rows = unit.inbox.after(ring, [(origin, mail - 1)], 1)
-        if not rows or rows[0].id != mail:
-            raise StoreCorrupt(f"mail {mail} of {origin!r} is gone, though a page refers to it")
+        row_id, place = page.row_id_of(item), page.place_of(item)
+        rows = unit.inbox.after(ring, [(origin, row_id - 1)], 1)
+        if not rows or rows[0].id != row_id:
+            raise StoreCorrupt(f"inbox row {row_id} of {origin!r} is gone, though a page refers to it")
         row = rows[0]
         lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
         self.size = lengths[place]
         #: Whether no page of the lender needs its mail any more.
         self.let_go = False
-        self.lender, self.start = (ring, origin, mail), sum(lengths[:place])
+        self.lender, self.start = (ring, origin, row_id), sum(lengths[:place])
         said = codec.read_json(bytes(row.attributes)) if row.attributes else {}
         own = {**said.get("all", {}), **said.get("each", {}).get(str(place), {})}
         #: What travels with a message; what it costs is another matter in another queue.
@@ -215,11 +215,11 @@ class _Lying:
         if name:
             self.blob = Reference.of(bytes.fromhex(name), int(size))
         if own.get("loan"):
-            lender = unit.loans.lender(ring, origin, mail)
+            lender = unit.loans.lender(ring, origin, row_id)
             if lender is None:
-                raise StoreCorrupt(f"mail {mail} of {origin!r} borrows its bytes from nobody")
+                raise StoreCorrupt(f"inbox row {row_id} of {origin!r} borrows its bytes from nobody")
             self.start, self.let_go = lender.start, lender.let_go
-            self.lender = (lender.ring, lender.origin, lender.mail)
+            self.lender = (lender.ring, lender.origin, lender.row_id)
 
 
 class Commands:

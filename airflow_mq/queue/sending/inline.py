@@ -77,28 +77,28 @@ class _Once(Service):
         """Try the one message that waits, if it is this one."""
         if not self._is_alone(book, payload):
             raise _StaysQueued
-        self.scales = Scales(self.shelf)
+        self.scales = Scales(self.working_set)
         attempt = OneByOne(self._try, self.scales, self._begin_visit)
-        ladder = Ladder(self.shelf, self.meter, overweight_limit(self.shelf, self.meter.limit), attempt)
-        walk_ring(ladder, self.ledger, self.shelf.config.order, None, self.shelf)
+        ladder = Ladder(self.working_set, self.meter, overweight_limit(self.working_set, self.meter.limit), attempt)
+        walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
         if not self.tried:
             raise _StaysQueued
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
-        shelf = self.shelf
-        if shelf.unit.blocks.latest(shelf.ring_id, PLANNED, limit=1):
+        working_set = self.working_set
+        if working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
             return False
-        if list(islice(chain(shelf.high, shelf.ring), 2)) != [name] or shelf.book(name).passed_by:
+        if list(islice(chain(working_set.high, working_set.ring), 2)) != [name] or working_set.book(name).skipped:
             return False
-        waiting = list(islice(self._waiting(shelf.book(name)), 2))
-        return len(waiting) == 1 and shelf.payloads(name, waiting[0][0])[waiting[0][1]] == payload
+        waiting = list(islice(self._waiting(working_set.book(name)), 2))
+        return len(waiting) == 1 and working_set.payloads(name, waiting[0][0])[waiting[0][1]] == payload
 
     def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
         """What waits in a queue, all of it."""
-        while self.shelf.pull(book):
+        while self.working_set.pull(book):
             pass
         for index in range(book.begin, book.end):
-            page = self.shelf.page(book.origin, index)
+            page = self.working_set.page(book.origin, index)
             for item, mark in enumerate(page.marks if page is not None else b""):
                 if page is not None and mark == WAITING:
                     yield page, item
@@ -110,9 +110,9 @@ class _Once(Service):
         weight = self.scales.weight(book.origin, page, item)
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
             raise _StaysQueued
-        payload = self.shelf.payloads(book.origin, page)[item]
-        delivery = Delivery(book.origin, payload, page, item, meter, self.shelf)
-        outcome = deliver(self.inline.processor, delivery, self.shelf)
+        payload = self.working_set.payloads(book.origin, page)[item]
+        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set)
+        outcome = deliver(self.inline.processor, delivery, self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued
         self.tried = True

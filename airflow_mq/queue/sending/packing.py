@@ -1,4 +1,4 @@
-"""Messages of a call, packed into rows of mail before any transaction begins."""
+"""Messages of a call, packed into inbox rows before any transaction begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STRETCH, FEW = 4096, 128
 
 
 class Packer:
-    """Packs messages into rows of mail, at most a page's worth each."""
+    """Packs messages into inbox rows, at most a page's worth each."""
 
     def __init__(
         self, config: RingConfig, common: Mapping[str, Any], check_sender: Callable[[object], str] = check_origin,
@@ -50,7 +50,7 @@ class Packer:
         if carried:
             self.common["headers"] = check_headers(self.common.get("headers", {}), self.most_headers, carried)
         self.count = self.size = 0
-        #: The payloads kept apart that messages refer to.
+        #: The external payloads that messages refer to.
         self.blobs: set[bytes] = set()
         self._common_attributes = self._attributes(_Row())
 
@@ -234,7 +234,7 @@ def _said(message: Message, carried: Mapping[str, str], most_headers: int) -> di
 
 
 class Packed(NamedTuple):
-    """A row of mail, and the key under which it is accepted once."""
+    """An inbox row, and the key under which it is accepted once."""
 
     row: Outgoing
     key: str | None = None
@@ -242,7 +242,7 @@ class Packed(NamedTuple):
 
 
 class KeyedRow(NamedTuple):
-    """A row of mail with an idempotency key, which belongs to its origin."""
+    """An inbox row with an idempotency key, which belongs to its origin."""
 
     key: str
     origin: str

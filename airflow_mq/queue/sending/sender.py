@@ -131,11 +131,11 @@ class Sender:
 
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
         """See `MessageQueue.batches_footprints`."""
-        with self.session.snapshot() as (_, shelf):
-            book, heap = shelf.book(check_origin(origin)), shelf.config.heap_size
-            while shelf.pull(book):
+        with self.session.snapshot() as (_, working_set):
+            book, heap = working_set.book(check_origin(origin)), working_set.config.heap_size
+            while working_set.pull(book):
                 pass
-            page = shelf.page(origin, book.end - 1) if book.is_ready else None
+            page = working_set.page(origin, book.end - 1) if book.is_ready else None
             used = heap if page is None else page.used
             pages = book.end - book.begin
         position, opened, size = 0 if page is None else used, 0, 0

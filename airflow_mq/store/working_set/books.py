@@ -8,8 +8,8 @@ from ...core.book import Book
 from ...core.errors import StoreCorrupt
 from ...core.priority import origin_of, told
 from ...core.working_set import WorkingSet
+from ..decoding import standing_of
 from ..rows import BookRow
-from ..thaw import standing_of
 from .groups import GroupLoader
 from .source import Source
 from .stored import StoredBook
@@ -57,7 +57,7 @@ class BookLoader:
             self.groups.standings.setdefault(origin_of(origin), standing)
             standing = self.groups.bounded(origin, standing)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
-        book.passed_by = self._obstacle(row, book)
+        book.skipped = self._obstacle(row, book)
         self.working_set.books[origin] = book
         self.stored[origin] = StoredBook(row)
         return origin

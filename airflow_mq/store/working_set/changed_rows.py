@@ -220,7 +220,7 @@ class _Collector:
             )
         changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
         for page in (*filter(None, changed), *self.changes.removed_pages.values()):
-            page.slices = [part._replace(mail=ids.get(part.mail, part.mail)) for part in page.slices]
+            page.slices = [part._replace(row_id=ids.get(part.row_id, part.row_id)) for part in page.slices]
         self.loader.rename_posted(ids)
 
     def _references(self) -> list[tuple[int, int]]:
@@ -235,11 +235,11 @@ class _Collector:
 
     def _aside_rows(self) -> Iterator[tuple[Address, AsideRow]]:
         """Return the inbox rows of messages that are set aside."""
-        found = self.loader.pages.mails_of(at for at, aside in self.changes.asides.items() if aside is not None)
-        for at, (origin, mail) in found.items():
+        found = self.loader.pages.row_ids_of(at for at, aside in self.changes.asides.items() if aside is not None)
+        for at, (origin, row_id) in found.items():
             page = self.working_set.pages[at.book, at.page]
             if page is not None:
-                yield at, AsideRow(origin, mail, page.note(at.index).arrived)
+                yield at, AsideRow(origin, row_id, page.note(at.index).arrived)
 
 
 def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
@@ -248,5 +248,5 @@ def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, in
     if not referring:
         return []
     page.notes.update({item: page.notes[item]._replace(blob=None) for item in referring})
-    places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+    places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
     return [place for item, place in enumerate(places) if item in referring]

@@ -37,7 +37,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ..rows import MailRow
+from ..rows import StoredInboxRow
 
 #: How many rows the first look brings; each further one doubles it.
 FIRST_LOOK = 8
@@ -67,14 +67,14 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[MailRow] = deque()
+        self.rows: deque[StoredInboxRow] = deque()
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[MailRow] = deque()
+        self.due: deque[StoredInboxRow] = deque()
         self.due_seen = False
 
     @property
@@ -82,7 +82,7 @@ class Inbox:
         """The id behind which the next look begins."""
         return min(self.after, self.horizon - 1)
 
-    def add(self, row: MailRow) -> bool:
+    def add(self, row: StoredInboxRow) -> bool:
         """Take in a row that a look brought; return whether it is new and in no page."""
         if row.id in self.read:
             return False
@@ -100,15 +100,15 @@ class Inbox:
         self.look = max(min(look * 2, LONGEST_LOOK), 2 * len(self.read))
         self.empty = brought < asked
 
-    def take(self) -> MailRow:
+    def take(self) -> StoredInboxRow:
         """Take the next row, to be cut."""
         row = self.rows.popleft()
         self.taken.append(row.id)
         return row
 
-    def take_singles(self, most: int) -> list[MailRow]:
+    def take_singles(self, most: int) -> list[StoredInboxRow]:
         """Take rows of one plain message each from the front; none, unless there are two."""
-        found: list[MailRow] = []
+        found: list[StoredInboxRow] = []
         while self.rows and len(found) < most and self.rows[0].items == 1 and not self.rows[0].attributes:
             found.append(self.rows.popleft())
         if len(found) == 1:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...core.changes import Posted
-from ...core.page import Mail
+from ...core.page import InboxRow
 from ...core.working_set import WorkingSet
-from ..thaw import mail_of, split_mail
+from ..decoding import inbox_row_of, split_row
 from . import ring
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
@@ -45,7 +45,7 @@ class InboxLoader:
         self.with_due = with_due
         self.inboxes: dict[str, Inbox] = {}
         #: Messages that this operation enqueued, in order, by origin.
-        self._posted: dict[str, deque[Mail]] = {}
+        self._posted: dict[str, deque[InboxRow]] = {}
 
     def inbox(self, origin: str) -> Inbox:
         """Return the inbox of an origin."""
@@ -55,7 +55,7 @@ class InboxLoader:
             inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.horizon)
         return inbox
 
-    def next_mail(self, origin: str) -> Mail | None:
+    def next_inbox_row(self, origin: str) -> InboxRow | None:
         """Return the next row that lies in no page; messages that this operation enqueued come last."""
         inbox = self.inbox(origin)
         if not inbox.rows and not inbox.empty:
@@ -65,13 +65,13 @@ class InboxLoader:
                 self._add_due([origin])
             inbox.rows, inbox.due = inbox.due, deque()
         if inbox.rows:
-            return mail_of(inbox.take())
+            return inbox_row_of(inbox.take())
         waiting = self._posted.get(origin)
         if not waiting:
             return None
-        mail = waiting.popleft()
-        inbox.taken.append(mail.id)
-        return mail
+        inbox_row = waiting.popleft()
+        inbox.taken.append(inbox_row.id)
+        return inbox_row
 
     def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
         """Take ids and sizes of rows that are one plain message each."""
@@ -80,7 +80,7 @@ class InboxLoader:
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
-        self._posted.setdefault(posted.origin, deque()).append(posted.mail(id_))
+        self._posted.setdefault(posted.origin, deque()).append(posted.inbox_row(id_))
         self.cache.payloads[posted.origin, id_] = [posted.payload]
 
     def look_at(self, origins: list[str]) -> None:
@@ -117,7 +117,7 @@ class InboxLoader:
         for other in self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE):
             if look * (len(hungry) + 1) > MOST_ROWS:
                 break
-            if not self.working_set.books[other].passed_by:
+            if not self.working_set.books[other].skipped:
                 inbox = self.inbox(other)
                 if inbox.look <= look and not inbox.empty:
                     hungry.append(other)
@@ -132,7 +132,7 @@ class InboxLoader:
         for row in self.source.inbox_rows(starts, most, self.inline):
             counts[row.origin] += 1
             if self.inboxes[row.origin].add(row) and row.heap:
-                cache.payloads[row.origin, row.id] = split_mail(row, row.heap)
+                cache.payloads[row.origin, row.id] = split_row(row, row.heap)
                 cache.fetched += row.size
         for name in hungry:
             self.inboxes[name].end_look(most, counts[name], look)
@@ -144,4 +144,4 @@ class InboxLoader:
         for row in self.source.due_rows(origins, self.working_set.now):
             assert row.heap is not None
             self.inboxes[row.origin].due.append(row)
-            self.cache.payloads[row.origin, row.id] = split_mail(row, row.heap)
+            self.cache.payloads[row.origin, row.id] = split_row(row, row.heap)

@@ -64,7 +64,7 @@ class StoreLoader:
         )  # fmt: skip
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
-        self.next_mail, self.take_singles = self.inboxes.next_mail, self.inboxes.take_singles
+        self.next_inbox_row, self.take_singles = self.inboxes.next_inbox_row, self.inboxes.take_singles
 
     # Parts that many operations do without.
 
@@ -119,10 +119,10 @@ class StoreLoader:
         """Return the settings of a queue or of a group."""
         return self.groups.standing(name)
 
-    def ticket_for(self, origin: str, mail: int) -> int | None:
+    def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place in the order of arrivals; None behind all, for a message that this operation enqueued."""
         floor = 0 if is_high(origin) else self.state.ticket_floor
-        return ticket_of(origin, mail) if floor <= mail < POSTED else None
+        return ticket_of(origin, row_id) if floor <= row_id < POSTED else None
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
@@ -163,7 +163,7 @@ class StoreLoader:
         """Go on after a save."""
         for (origin, _), page in self.working_set.changes.removed_pages.items():
             for part in page.slices:
-                self.cache.payloads.pop((origin, part.mail), None)
+                self.cache.payloads.pop((origin, part.row_id), None)
         self.payloads.begin_again()
         self.inboxes.begin_again()
 

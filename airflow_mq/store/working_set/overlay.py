@@ -18,7 +18,7 @@ from ..books import LineRow
 from ..origins import GroupRow, SettingsRow
 from ..pages import stored_page
 from ..rejoining import rejoined_row
-from ..rows import PLANNED, BookRow, FirstRow, MailRow, PageRow, StateRow
+from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow
 from ..store import Outgoing
 from ..unit import Unit
 from .changed_rows import ChangedRows
@@ -55,7 +55,7 @@ class Overlay(Source):
         self._books: dict[str, BookRow] = {}
         self._branches: dict[str, GroupRow] | None = None
         self._pages: dict[str, dict[int, PageRow | None]] = {}
-        self._rows: dict[str, list[MailRow]] = {}
+        self._rows: dict[str, list[StoredInboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
         #: Claims of live blocks by book, with whether each holds any message, once a block has ended here.
         self._held: dict[str, list[tuple[bytes, bool]]] | None = None
@@ -71,7 +71,7 @@ class Overlay(Source):
     def apply(self, rows: ChangedRows) -> None:
         """Keep the rows that an operation would have stored."""
         posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
-        self._add([MailRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
+        self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
         for origin, page, kept in rows.pages:
             packed = stored_page(origin, page, kept)
             self._pages.setdefault(origin, {})[page.index] = PageRow(*packed[:7], *packed[10:])
@@ -101,14 +101,14 @@ class Overlay(Source):
         kept = set()
         for row in self.pages([(origin, index - 2, index + 2) for origin, index in removed], 5):
             slices = codec.unpack_slices(row.slices)
-            kept |= {(row.origin, slices[0].mail), (row.origin, slices[-1].mail)}
+            kept |= {(row.origin, slices[0].row_id), (row.origin, slices[-1].row_id)}
         for (origin, _), page in removed.items():
-            self._gone |= {(origin, part.mail) for part in page.slices} - kept
+            self._gone |= {(origin, part.row_id) for part in page.slices} - kept
 
     def arrive(self, rows: Iterable[Outgoing]) -> None:
         """Add rows as if they had been sent before the next block is planned."""
         rows = list(rows)
-        self._add([MailRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
+        self._add([StoredInboxRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
                    for id_, row in zip(self.fresh_ids(len(rows)), rows)])  # fmt: skip
         self._last_id = self._next_id - 1
         self.horizon = self._next_id
@@ -132,7 +132,7 @@ class Overlay(Source):
             for id_, row in zip(ids, rows)
         ])  # fmt: skip
 
-    def _add(self, rows: Sequence[MailRow]) -> None:
+    def _add(self, rows: Sequence[StoredInboxRow]) -> None:
         for row in rows:
             self._rows.setdefault(row.origin, []).append(row)
         fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
@@ -250,7 +250,7 @@ class Overlay(Source):
             found += [row for row in within if row is not None][:limit]
         return found
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
         """Return, for each (origin, id), at most `limit` rows after that id, those in pages included."""
         found = super().inbox_rows(wanted, limit, inline)
         counts = Counter(row.origin for row in found) if self._rows else {}

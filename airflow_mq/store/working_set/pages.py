@@ -9,8 +9,8 @@ from ...core.message import Address
 from ...core.page import WAITING, Page
 from ...core.working_set import WorkingSet
 from .. import codec
+from ..decoding import page_of
 from ..rows import LATEST, Arrival, PageRow
-from ..thaw import page_of
 from . import ring
 from .books import BookLoader
 from .source import Source
@@ -47,7 +47,7 @@ class PageLoader:
         books, pages = self.working_set.books, self.working_set.pages
         for other in self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE):
             book = books[other]
-            ahead = range(book.begin, min(book.begin + 2, book.end)) if not book.passed_by else ()
+            ahead = range(book.begin, min(book.begin + 2, book.end)) if not book.skipped else ()
             missing = [at for at in ahead if (other, at) not in pages]
             if missing:
                 yield other, missing[0], missing[-1]
@@ -108,11 +108,11 @@ class PageLoader:
     def arrivals(self, addresses: Iterable[Address]) -> dict[Address, Arrival]:
         """Return when messages in loaded pages were sent, and the first block planned since."""
         wanted = list(addresses)
-        mails = self.mails_of(at for at in wanted if at not in self._arrivals)
-        self.note_arrivals(mails, self.source.arrivals(mails.values()))
+        row_ids = self.row_ids_of(at for at in wanted if at not in self._arrivals)
+        self.note_arrivals(row_ids, self.source.arrivals(row_ids.values()))
         return {at: self._arrivals[at] for at in wanted if at in self._arrivals}
 
-    def mails_of(self, addresses: Iterable[Address]) -> dict[Address, tuple[str, int]]:
+    def row_ids_of(self, addresses: Iterable[Address]) -> dict[Address, tuple[str, int]]:
         """Return origin and id of the rows in which messages of loaded pages came."""
         items: dict[tuple[str, int], list[Address]] = {}
         for at in addresses:
@@ -121,13 +121,13 @@ class PageLoader:
         for key, places in items.items():
             page = self.working_set.pages.get(key)
             if page is not None:
-                mails = page.mails_of(at.index for at in places)
-                found.update(zip(places, ((key[0], mail) for mail in mails)))
+                row_ids = page.row_ids_of(at.index for at in places)
+                found.update(zip(places, ((key[0], row_id) for row_id in row_ids)))
         return found
 
-    def note_arrivals(self, mails: dict[Address, tuple[str, int]], told: dict[tuple[str, int], Arrival]) -> None:
+    def note_arrivals(self, row_ids: dict[Address, tuple[str, int]], told: dict[tuple[str, int], Arrival]) -> None:
         """Keep arrivals; a message that returned to its queue keeps the block of its first arrival."""
-        for at, mail in mails.items():
-            page, arrival = self.working_set.pages[at.book, at.page], told.get(mail)
+        for at, row_id in row_ids.items():
+            page, arrival = self.working_set.pages[at.book, at.page], told.get(row_id)
             if arrival is not None and page is not None:
                 self._arrivals[at] = arrival._replace(block=page.note(at.index).arrived or arrival.block)

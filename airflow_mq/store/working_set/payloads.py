@@ -13,7 +13,7 @@ from ...core.page import Page, Slice
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..thaw import headers_of, split
+from ..decoding import headers_of, split
 from . import ring
 from .inboxes import InboxLoader
 from .pages import PageLoader
@@ -52,21 +52,21 @@ class PayloadLoader:
     def load(self, origin: str, page: Page) -> None:
         """Complete the payloads of a page, and fetch those that the walk will come to."""
         cached = self.cache.payloads
-        if not all((origin, part.mail) in cached for part in _unresolved(page)):
+        if not all((origin, part.row_id) in cached for part in _unresolved(page)):
             self._fetch_ahead(origin, page)
         self.fetch([(origin, page)])
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
-        mail, place = page.mail_of(item), page.place_of(item)
-        self._fetch({(origin, mail)})
-        payload = self._stretch(origin, Slice(mail, place, 1))[0]
+        row_id, place = page.row_id_of(item), page.place_of(item)
+        self._fetch({(origin, row_id)})
+        payload = self._stretch(origin, Slice(row_id, place, 1))[0]
         return Reference.read(payload) if page.note(item).blob else payload
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
         """Complete the payloads of many pages at once."""
         pages = list(pages)
-        self._fetch({(origin, part.mail) for origin, page in pages for part in _unresolved(page)})
+        self._fetch({(origin, part.row_id) for origin, page in pages for part in _unresolved(page)})
         for origin, page in pages:
             first = len(page.payloads)
             for part in _unresolved(page):
@@ -86,12 +86,12 @@ class PayloadLoader:
 
     def _fetch_ahead(self, origin: str, page: Page) -> None:
         """Fetch the payloads of a page, and with them those that the walk will come to."""
-        wanted = {(origin, part.mail) for part in _unresolved(page)}
+        wanted = {(origin, part.row_id) for part in _unresolved(page)}
         size = page.used
         upcoming = self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE)
         for other in [origin, *upcoming] if self.with_payloads else ():
-            mails, bytes_ = self._likely(other)
-            wanted.update(mails)
+            row_ids, bytes_ = self._likely(other)
+            wanted.update(row_ids)
             size += bytes_
             if size > MOST_BYTES:
                 break
@@ -99,10 +99,10 @@ class PayloadLoader:
 
     def _likely(self, origin: str) -> tuple[list[Key], int]:
         """Return the rows that a visit to this queue begins with, and their bytes: at most two pages of them."""
-        book, mails, size = self.working_set.books[origin], [], 0
+        book, row_ids, size = self.working_set.books[origin], [], 0
         page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
         if page is not None and page.resolved < len(page.slices):
-            mails += [(origin, part.mail) for part in _unresolved(page)]
+            row_ids += [(origin, part.row_id) for part in _unresolved(page)]
             size += page.used
         inbox = self.inboxes.inboxes.get(origin)
         own = 0
@@ -110,8 +110,8 @@ class PayloadLoader:
             own += row.size
             if own > self.working_set.config.heap_size:
                 break
-            mails.append((origin, row.id))
-        return mails, size + own
+            row_ids.append((origin, row.id))
+        return row_ids, size + own
 
     def _fetch(self, wanted: Iterable[Key]) -> None:
         """Fetch the payloads of rows that are not in the cache."""
@@ -126,9 +126,9 @@ class PayloadLoader:
             self.cache.keep(origin, id_, [bytes(heap)], len(heap))
 
     def _stretch(self, origin: str, part: Slice) -> list[bytes]:
-        row = self.cache.payloads.get((origin, part.mail))
+        row = self.cache.payloads.get((origin, part.row_id))
         if row is None:
-            raise StoreCorrupt(f"mail {part.mail} of {told(origin)} is gone, though a page refers to it")
+            raise StoreCorrupt(f"inbox row {part.row_id} of {told(origin)} is gone, though a page refers to it")
         return row[part.start : part.start + part.items]
 
     # Headers and times of sending.
@@ -142,12 +142,12 @@ class PayloadLoader:
         if known is not None and known[0].start <= first and stop <= known[0].stop:
             return known[1]
         stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
-        mails = sorted(set(page.mails_of(range(first, stop))))
+        row_ids = sorted(set(page.row_ids_of(range(first, stop))))
         attributes: dict[int, Any] = {
             id_: codec.read_json(bytes(packed))
-            for _, id_, packed in self.source.attributes([(origin, mail) for mail in mails])
+            for _, id_, packed in self.source.attributes([(origin, row_id) for row_id in row_ids])
         }
-        attributes |= {mail: self._posted[mail] for mail in mails if mail in self._posted}
+        attributes |= {row_id: self._posted[row_id] for row_id in row_ids if row_id in self._posted}
         with codec.reading("the headers of messages"):
             found = headers_of(page, attributes)
         self._headers[origin, page.index] = range(first, stop), found
@@ -165,12 +165,12 @@ class PayloadLoader:
     def sent_of(self, pages: Iterable[tuple[str, Page]]) -> dict[Key, Mapping[int, int]]:
         """Return when the messages of many pages were enqueued, by origin and page."""
         pages = list(pages)
-        mails = {(origin, part.mail) for origin, page in pages for part in page.slices if part.mail < POSTED}
-        sent = self.source.sent_at(sorted(mails))
+        row_ids = {(origin, part.row_id) for origin, page in pages for part in page.slices if part.row_id < POSTED}
+        sent = self.source.sent_at(sorted(row_ids))
         found: dict[Key, Mapping[int, int]] = {}
         for origin, page in pages:
-            places = (part.mail for part in page.slices for _ in range(part.items))
-            found[origin, page.index] = {item: sent[mail] for item, mail in enumerate(places) if mail in sent}
+            places = (part.row_id for part in page.slices for _ in range(part.items))
+            found[origin, page.index] = {item: sent[row_id] for item, row_id in enumerate(places) if row_id in sent}
         return found
 
     # Messages that this operation enqueued, and the end of a save.

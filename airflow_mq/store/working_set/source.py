@@ -8,7 +8,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow
 from ..inbox import AttributesRow, HeapRow
 from ..origins import GroupRow, SettingsRow
-from ..rows import Arrival, BookRow, FirstRow, MailRow, PageRow
+from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..unit import Unit
 
 
@@ -75,15 +75,15 @@ class Source:
         """Return, for each (origin, first, last), at most `limit` stored pages."""
         return self.unit.pages.between(self.ring_id, wanted, limit)
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[MailRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 
-    def all_inbox_rows(self, after: int, limit: int) -> list[MailRow]:
+    def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
         return self.unit.inbox.uncut(self.ring_id, after, limit)
 
-    def due_rows(self, origins: Sequence[str], now: int) -> list[MailRow]:
+    def due_rows(self, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
         """Return delayed rows that are due and have not joined their inboxes, with their payloads."""
         return self.unit.inbox.due_of(self.ring_id, origins, now)
 

@@ -45,10 +45,10 @@ class Writer:
         loans: set[tuple[str, int, int]] = set()
         for (origin, index), page in rows.removed_pages.items():
             if page.has_loans:
-                loans |= {(origin, part.mail, index) for part in page.slices}
+                loans |= {(origin, part.row_id, index) for part in page.slices}
                 continue
-            inner.extend((origin, part.mail) for part in page.slices[1:-1])
-            edges |= {(origin, part.mail, index) for part in (page.slices[0], page.slices[-1])}
+            inner.extend((origin, part.row_id) for part in page.slices[1:-1])
+            edges |= {(origin, part.row_id, index) for part in (page.slices[0], page.slices[-1])}
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
         self.unit.inbox.delete(self.ring_id, inner)
@@ -77,9 +77,9 @@ class Writer:
 
     def _arrivals(self, rows: ChangedRows) -> dict[Address, Arrival]:
         """Read when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
-        mails = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
-        told = self.unit.inbox.arrivals(self.ring_id, sorted(set(mails.values())))
+        row_ids = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
+        told = self.unit.inbox.arrivals(self.ring_id, sorted(set(row_ids.values())))
         return {
-            at: told[mail]._replace(block=rows.aside_rows[at].arrived or told[mail].block)
-            for at, mail in mails.items() if mail in told
+            at: told[row_id]._replace(block=rows.aside_rows[at].arrived or told[row_id].block)
+            for at, row_id in row_ids.items() if row_id in told
         }  # fmt: skip

@@ -9,7 +9,7 @@ import { Dialog, Field } from "./dialog";
 import { Action } from "./notice";
 
 export const paused = (pause: Pause) =>
-  `${pause.who ? `by ${pause.who}` : ""}${pause.until ? ` until ${clock(pause.until)}` : ""}: ${pause.reason || "no reason given"}`.trim();
+  `${pause.actor ? `by ${pause.actor}` : ""}${pause.until ? ` until ${clock(pause.until)}` : ""}: ${pause.reason || "no reason given"}`.trim();
 
 export const PausedBadge = ({ paused: pause }: { paused: Pause }) => (
   <span className="badge warn" title={`Paused ${paused(pause)}`}>

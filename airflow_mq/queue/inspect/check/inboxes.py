@@ -62,7 +62,7 @@ def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBo
         )  # fmt: skip
     unseen = [id_ for id_ in uncut if id_ < bounds.look_floor]
     if unseen and known.ticket is None and not is_high(origin):
-        yield Violation(where, f"it is not in the ring, and no look would meet its mail {min(unseen)}")
+        yield Violation(where, f"it is not in the ring, and no look would meet its inbox row {min(unseen)}")
 
 
 def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horizon: int) -> Iterator[Repair]:
@@ -78,10 +78,10 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
 
 
 def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
-    shelf = session.fresh_shelf(unit)
-    shelf.book(origin)
-    cut = shelf.stored[origin].cut
-    paged = {part.mail for _, page in shelf.loader.pages.read_all(origin) for part in page.slices}
+    working_set = session.fresh_working_set(unit)
+    working_set.book(origin)
+    cut = working_set.stored[origin].cut
+    paged = {part.row_id for _, page in working_set.loader.pages.read_all(origin) for part in page.slices}
     ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])), [])
     # A row that only lends its bytes lies in no page, and is not stranded.
     lost = stranded(ids, cut, paged | lent)
@@ -100,12 +100,14 @@ def repair_inboxes(session: RingSession, origins: Sequence[str], *, dry_run: boo
         found = list(find_repairs(session, unit, origins, beyond))
     if dry_run or not found:
         return found
-    with session.transaction() as (unit, shelf):
+    with session.transaction() as (unit, working_set):
         # Another process may have changed the books since: under the ring's lock they are looked over once more.
-        repaired = list(find_repairs(session, unit, [repair.book for repair in found], shelf.loader.inboxes.horizon))
+        repaired = list(
+            find_repairs(session, unit, [repair.book for repair in found], working_set.loader.inboxes.horizon)
+        )
         for repair in repaired:
-            shelf.book(repair.book)
-            shelf.stored[repair.book].cut = repair.cut
-            shelf.changes.books.add(repair.book)
-            shelf.loader.ring.look_from(repair.cut.floor)
+            working_set.book(repair.book)
+            working_set.stored[repair.book].cut = repair.cut
+            working_set.changes.books.add(repair.book)
+            working_set.loader.ring.look_from(repair.cut.floor)
     return repaired

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ....core.invariants import Violation
 from ....core.page import Page
+from ....store.decoding import notes_of
 from ....store.loans import CheckedLoanRow
-from ....store.rows import MailRow
-from ....store.thaw import notes_of
+from ....store.rows import StoredInboxRow
 
 
 class Loans:
@@ -19,23 +19,23 @@ class Loans:
         self.entries = rows
         taken = [loan for loan, *_ in self.entries if loan.ring == ring]
         given = [loan for loan, *_ in self.entries if loan.lender_ring == ring]
-        #: The mails of this ring that borrow, that lend, and that are only there because they lend.
-        self.borrowed = {(loan.origin, loan.mail) for loan in taken}
+        #: The inbox rows of this ring that borrow, that lend, and that are only there because they lend.
+        self.borrowed = {(loan.origin, loan.row_id) for loan in taken}
         self.lent = {(loan.lender_origin, loan.lender_mail) for loan in given}
         self.let_go = {(loan.lender_origin, loan.lender_mail) for loan in given if loan.let_go}
 
     def check(self) -> Iterator[Violation]:
         """Both ends of each loan."""
         for loan, start, size, whole in self.entries:
-            where = f"mail {loan.mail} of {loan.origin!r} in ring {loan.ring}"
+            where = f"inbox row {loan.row_id} of {loan.origin!r} in ring {loan.ring}"
             if size is None:
                 yield Violation(where, "it is gone, though a loan of it is kept")
             elif whole is None:
                 yield Violation(
-                    where, f"mail {loan.lender_mail} of {loan.lender_origin!r} is gone, and its bytes with it"
+                    where, f"inbox row {loan.lender_mail} of {loan.lender_origin!r} is gone, and its bytes with it"
                 )
             elif start + size > whole:
-                yield Violation(where, f"its bytes lie beyond those of mail {loan.lender_mail}")
+                yield Violation(where, f"its bytes lie beyond those of inbox row {loan.lender_mail}")
 
     def check_pages(
         self, origin: str, pages: Mapping[int, Page], uncut: Collection[int], said: Collection[int]
@@ -44,21 +44,21 @@ class Loans:
         where = f"book {origin!r}"
         for id_ in said:
             if (origin, id_) not in self.borrowed:
-                yield Violation(where, f"mail {id_} has no bytes, and borrows none")
+                yield Violation(where, f"inbox row {id_} has no bytes, and borrows none")
         cut: set[int] = set()
         for page in pages.values():
-            mails = {part.mail for part in page.slices}
-            cut |= mails
-            if not page.has_loans and any((origin, id_) in self.borrowed for id_ in mails):
+            row_ids = {part.row_id for part in page.slices}
+            cut |= row_ids
+            if not page.has_loans and any((origin, id_) in self.borrowed for id_ in row_ids):
                 yield Violation(where, f"page {page.index} does not know that it holds what is borrowed")
         for whose, id_ in self.let_go:
             if whose == origin and (id_ in cut or id_ in uncut):
-                yield Violation(where, f"mail {id_} was let go of, and is still needed")
+                yield Violation(where, f"inbox row {id_} was let go of, and is still needed")
         for whose, id_ in self.lent - self.let_go:
             if whose == origin and id_ not in cut:
-                yield Violation(where, f"mail {id_} is lent, in no page, and would be kept for ever")
+                yield Violation(where, f"inbox row {id_} is lent, in no page, and would be kept for ever")
 
 
-def borrows(mail: MailRow) -> bool:
-    """Whether a mail says of itself that it has no bytes of its own."""
-    return any(note.loan for note in notes_of(mail.attributes, mail.items).values())
+def borrows(row: StoredInboxRow) -> bool:
+    """Whether an inbox row says of itself that it has no bytes of its own."""
+    return any(note.loan for note in notes_of(row.attributes, row.items).values())

@@ -1,4 +1,4 @@
-"""What must be true of payloads kept apart: those who refer to them are counted exactly, and all bytes are there."""
+"""What must be true of external payloads: those who refer to them are counted exactly, and all bytes are there."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Place = tuple[int, int]
 
 def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     """Every violation, of the messages of one ring and of all payloads of its store."""
-    uses = {(use.mail, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
-    mails = unit.inbox.with_blobs(session.ring_id)
+    uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
+    rows = unit.inbox.with_blobs(session.ring_id)
     live: dict[Place, str] = {}
-    for origin in {row.origin for row in mails}:
-        own = [row for row in mails if row.origin == origin]
+    for origin in {row.origin for row in rows}:
+        own = [row for row in rows if row.origin == origin]
         live.update(_still_there(session, unit, origin, own))
     delayed = unit.inbox.delayed_with_blobs(session.ring_id)
     live.update(_named(delayed))
     blobs = unit.payloads.checked()
     yield from _check_references(live, uses, {blob.hash for blob in blobs})
-    ours = {row.id for row in (*mails, *delayed)}
+    ours = {row.id for row in (*rows, *delayed)}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
         yield from _check_bytes(session, unit, hash_, size, path, stored)
@@ -38,26 +38,26 @@ def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     yield from _check_past_uploads(session, unit)
 
 
-def _named(mails: Iterable[AttributesRow]) -> dict[Place, str]:
-    """The messages of some mails that refer to payloads, and to which."""
+def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
+    """The messages of some inbox rows that refer to payloads, and to which."""
     found: dict[Place, str] = {}
-    for _, id_, attributes in mails:
+    for _, id_, attributes in rows:
         with codec.reading("what senders said beside their messages"):
             for place, said in codec.read_json(bytes(attributes)).get("blobs", {}).items():
                 found[id_, int(place)] = said.partition(":")[0]
     return found
 
 
-def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[AttributesRow]) -> dict[Place, str]:
+def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[AttributesRow]) -> dict[Place, str]:
     """The same without those that were processed."""
-    shelf = session.fresh_shelf(unit)
-    shelf.book(origin)
-    cut = shelf.stored[origin].cut
+    working_set = session.fresh_working_set(unit)
+    working_set.book(origin)
+    cut = working_set.stored[origin].cut
     left: set[Place] = set()
-    for _, page in shelf.loader.pages.read_all(origin):
-        places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
+    for _, page in working_set.loader.pages.read_all(origin):
+        places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
         left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
-    named = _named(mails)
+    named = _named(rows)
     return {
         place: hash_ for place, hash_ in named.items()
         if place in left or not cut.has(place[0])
@@ -67,11 +67,15 @@ def _still_there(session: RingSession, unit: Unit, origin: str, mails: list[Attr
 def _check_references(
     live: dict[Place, str], uses: dict[Place, tuple[str, int | None]], blobs: set[str]
 ) -> Iterator[Violation]:
-    for (mail, place), hash_ in live.items():
+    for (row_id, place), hash_ in live.items():
         if hash_ not in blobs:
-            yield Violation(f"message {place} of mail {mail}", f"it refers to payload {hash_}, which is not there")
-        elif uses.get((mail, place)) != (hash_, None):
-            yield Violation(f"message {place} of mail {mail}", f"it refers to payload {hash_}, and is not counted")
+            yield Violation(
+                f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is not there"
+            )
+        elif uses.get((row_id, place)) != (hash_, None):
+            yield Violation(
+                f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, and is not counted"
+            )
 
 
 def _check_uses(
@@ -80,13 +84,13 @@ def _check_uses(
     counted = sorted(place for place, (_, until) in uses.items() if until is None and place not in live)
     if not counted:
         return
-    there = unit.inbox.existing([mail for mail, _ in counted])
-    for mail, place in counted:
+    there = unit.inbox.existing([row_id for row_id, _ in counted])
+    for row_id, place in counted:
         # Mail of another ring is that ring's to look at.
-        if mail in ours or mail not in there:
-            hash_ = uses[mail, place][0]
+        if row_id in ours or row_id not in there:
+            hash_ = uses[row_id, place][0]
             yield Violation(
-                f"payload {hash_}", f"message {place} of mail {mail} is gone, and counted as referring to it"
+                f"payload {hash_}", f"message {place} of inbox row {row_id} is gone, and counted as referring to it"
             )
 
 

@@ -23,18 +23,18 @@ _TOLD = 50
 
 
 def check_ring(
-    session: RingSession, unit: Unit, shelf: StoredSet, origins: Sequence[str],
-    tell: Callable[[int, int], object] | None = None,
+    session: RingSession, unit: Unit, working_set: StoredSet, origins: Sequence[str],
+    progress: Callable[[int, int], object] | None = None,
 ) -> list[Violation]:  # fmt: skip
     """Every violation in a ring; `origins` are the names of all its books."""
     found = list(_check_tickets(unit, session.ring_id))
     loans = Loans(session.ring_id, unit.loans.all(session.ring_id))
     bounds = inbox_bounds(unit, session.ring_id)
     for done, name in enumerate(origins):
-        if tell is not None and done % _TOLD == 0:
-            tell(done, len(origins))
+        if progress is not None and done % _TOLD == 0:
+            progress(done, len(origins))
         found += _check_origin(session, unit, name, loans, bounds)
-    found += _check_groups(shelf, origins)
+    found += _check_groups(working_set, origins)
     found += loans.check()
     found += _check_claims(unit, session.ring_id)
     found += check_blobs(session, unit)
@@ -54,30 +54,32 @@ def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
 def _check_origin(
     session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
 ) -> list[Violation]:  # fmt: skip
-    shelf = session.fresh_shelf(unit)
-    book, known = shelf.book(origin), shelf.stored[origin]
-    pages = dict(shelf.loader.pages.read_all(origin))
+    working_set = session.fresh_working_set(unit)
+    book, known = working_set.book(origin), working_set.stored[origin]
+    pages = dict(working_set.loader.pages.read_all(origin))
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
     found += _check_level(session.config, book, known.ticket)
-    mail = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
-    lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in mail}
-    uncut = {row.id for row in mail if not known.cut.has(row.id)}
+    inbox_rows = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
+    lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
+    uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
     rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
     found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
-    found += loans.check_pages(origin, pages, uncut, {row.id for row in mail if borrows(row)})
+    found += loans.check_pages(origin, pages, uncut, {row.id for row in inbox_rows if borrows(row)})
     # What was let go of is there for those who borrow from it.
     lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
     return found + list(check_slices(origin, pages, lengths, uncut))
 
 
-def _check_groups(shelf: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
-    shelf.loader.load_branches()
-    if shelf.branches and not shelf.config.paths:
+def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
+    working_set.loader.load_branches()
+    if working_set.branches and not working_set.config.paths:
         yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
-    yield from check_branches(shelf.branches.values(), shelf.owed, [one for one in origins if not is_high(one)])
+    yield from check_branches(
+        working_set.branches.values(), working_set.owed, [one for one in origins if not is_high(one)]
+    )
 
 
 def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:

@@ -9,10 +9,10 @@ from typing import Any
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.errors import StoreCorrupt
 from ..core.message import header_bytes
-from ..core.page import PROCESSED, Mail, Note, Page
+from ..core.page import PROCESSED, InboxRow, Note, Page
 from ..core.weight import Weight
 from . import codec
-from .rows import MailRow, PageRow
+from .rows import PageRow, StoredInboxRow
 
 
 @codec.reading("what is set for an origin")
@@ -46,10 +46,10 @@ def page_of(row: PageRow) -> Page:
     return page
 
 
-def mail_of(row: MailRow) -> Mail:
+def inbox_row_of(row: StoredInboxRow) -> InboxRow:
     """Return a stored inbox row, without its bytes."""
     lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
-    return Mail(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
+    return InboxRow(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
 
 
 def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
@@ -85,16 +85,16 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
 def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
     """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
     headers_by_item: dict[int, Mapping[str, str]] = {}
-    places = ((part.mail, part.start + at) for part in page.slices for at in range(part.items))
-    for item, (mail, place) in enumerate(places) if attributes else ():
-        row = attributes.get(mail, {})
+    places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
+    for item, (row_id, place) in enumerate(places) if attributes else ():
+        row = attributes.get(row_id, {})
         headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")
         if headers:
             headers_by_item[item] = headers
     return headers_by_item
 
 
-def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
+def split_row(row: StoredInboxRow, heap: bytes) -> list[bytes]:
     """Return the messages of an inbox row."""
     if row.items == 1 and len(heap) == row.size:
         return [heap]
@@ -104,7 +104,7 @@ def split_mail(row: MailRow, heap: bytes) -> list[bytes]:
 def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
     """Return the messages of an inbox row."""
     if len(heap) != sum(lengths):
-        raise StoreCorrupt(f"a mail of {sum(lengths)} bytes has {len(heap)}")
+        raise StoreCorrupt(f"an inbox row of {sum(lengths)} bytes has {len(heap)}")
     if len(lengths) == 1:
         return [heap]
     length = lengths[0]
