@@ -10,48 +10,43 @@ from .values import address, positive, weight, words
 
 COMMON = (
     option(
-        "--store", default=SUPPRESS, metavar="URI",
-        help="the store: sqlite:///path or postgresql://user:password@host/database (default: AIRFLOW_MQ_STORE, "
+        "--store URI",
+        "the store: sqlite:///path or postgresql://user:password@host/database (default: AIRFLOW_MQ_STORE, "
         "which keeps a password out of the list of processes)",
+        default=SUPPRESS,
     ),
-    option("--conn-id", default=SUPPRESS, metavar="ID", help="take the store from this Airflow connection"),
-    option("--ring", type=words, default=SUPPRESS, metavar="RING", help="the ring of the store (default: default)"),
-    option("--json", action="store_true", default=SUPPRESS, help="print JSON; commands that stream print one per line"),
-    option("--quiet", action="store_true", default=SUPPRESS, help="print results and errors only"),
-)  # fmt: skip
-
-ORIGIN = option("origin", metavar="ORIGIN", help="the origin, which names the queue")
-#: Of which messages, of what is enqueued, and of what is listed.
-PRIORITY = option("--priority", choices=PRIORITIES, default=REGULAR, help="the messages' priority (default: regular)")
-ENQUEUED_PRIORITY = option(
-    "--priority", choices=PRIORITIES, default=REGULAR, help="high is serviced first (default: regular)"
+    option("--conn-id ID", "take the store from this Airflow connection", default=SUPPRESS),
+    option("--ring RING", "the ring of the store (default: default)", words, default=SUPPRESS),
+    option("--json", "print JSON; commands that stream print one per line", default=SUPPRESS),
+    option("--quiet", "print results and errors only", default=SUPPRESS),
 )
-WEIGHT = option("--weight", type=weight, metavar="TIME/SIZE", help="weight of each message")
-ADDRESSES = option("address", type=address, nargs="*", metavar="ADDRESS", help="ORIGIN:PAGE:INDEX")
+
+ORIGIN = option("origin ORIGIN", "the origin, which names the queue")
+#: Of which messages, of what is enqueued, and of what is listed.
+PRIORITY = option("--priority", "the messages' priority (default: regular)", choices=PRIORITIES, default=REGULAR)
+ENQUEUED_PRIORITY = option(
+    "--priority", "high is serviced first (default: regular)", choices=PRIORITIES, default=REGULAR
+)
+WEIGHT = option("--weight TIME/SIZE", "weight of each message", weight)
+ADDRESSES = option("address ADDRESS", "ORIGIN:PAGE:INDEX", address, nargs="*")
 PROCESSOR = option(
-    "--processor", required=True, metavar="MODULE:FUNCTION",
-    help="the function to call for each message, for example orders:process; found as Python finds modules, and in "
+    "--processor MODULE:FUNCTION",
+    "the function to call for each message, for example orders:process; found as Python finds modules, and in "
     "the current folder",
-)  # fmt: skip
+    required=True,
+)
 TRACEBACK = option(
-    "--traceback", action="store_true",
-    help="print the traceback and text of exceptions that a processor raises; the text may quote the message",
-)  # fmt: skip
+    "--traceback", "print the traceback and text of exceptions that a processor raises; the text may quote the message"
+)
 
 
 def limit(default: int | None, what: str = "") -> Option:
     """Return the option for the largest number of results."""
     shown = "all" if default is None else default
-    return option(
-        "--limit",
-        type=positive,
-        default=default,
-        metavar="N",
-        help=f"at most N{what and f' {what}'} (default: {shown})",
-    )
+    return option("--limit N", f"at most N{what and f' {what}'} (default: {shown})", positive, default=default)
 
 
 def why(required: bool = False) -> Option:
     """Return the option for the reason of a decision."""
     more = {"required": True} if required else {"default": ""}
-    return option("--why", type=words, metavar="TEXT", help="the reason, which the event records", **more)
+    return option("--why TEXT", "the reason, which the event records", words, **more)

@@ -25,21 +25,29 @@ _EMPTY = "no blocks here; each run of a DAG with block() is one, and so is what 
 
 
 @command(
-    option("--state", choices=_STATES, help="only blocks in this state (default: all)"), limit(100),
-    name="list", example="$ block list --state planned",
-)  # fmt: skip
+    option("--state", "only blocks in this state (default: all)", choices=_STATES),
+    limit(100),
+    name="list",
+    example="$ block list --state planned",
+)
 def list_blocks(session: Session, args: Namespace) -> None:
     """List blocks, the latest first."""
     with session.queue() as queue:
         found, now = queue.blocks.list(args.state, args.limit), store_now(queue)
-    columns: Columns = {
-        "block>": "id", "state": lambda block: block.state_at(now), "key": "key", "messages>": "messages",
-        "planned>": "planned", "limit>": "limit", "deadline": "deadline", "token": "token",
-    }  # fmt: skip
+    columns: Columns = (
+        ("block>", "id"),
+        ("state", lambda block: block.state_at(now)),
+        "key",
+        "messages>",
+        "planned>",
+        "limit>",
+        "deadline",
+        "token",
+    )
     session.out.items(found, columns, _EMPTY, [_plain(one, now) for one in found])
 
 
-_TOKEN = option("token", type=words, metavar="TOKEN", help="the block's token, as `block list` prints it")
+_TOKEN = option("token TOKEN", "the block's token, as `block list` prints it", words)
 
 
 @command(_TOKEN, example="$ block show 0f3a…")
@@ -76,7 +84,8 @@ def _plain(block: Block, now: datetime) -> dict[str, Any]:
 
 
 BLOCK = Group(
-    "block", "list and release blocks, and predict the next ones",
+    "block",
+    "list and release blocks, and predict the next ones",
     (list_blocks, show, release, dry_run, forecast, class_archive),
     example="$ block list --state planned\n$ block dry-run",
-)  # fmt: skip
+)

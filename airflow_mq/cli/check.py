@@ -12,10 +12,10 @@ from .session import Session
 
 
 @command(
-    option("--repair", action="store_true", help="show which stranded messages a repair would return"),
-    option("--yes", action="store_true", help="with --repair: apply it"),
+    option("--repair", "show which stranded messages a repair would return"),
+    option("--yes", "with --repair: apply it"),
     example="$ check || echo 'see docs/operations.md'\n$ check --repair\n$ check --repair --yes",
-)  # fmt: skip
+)
 def check(session: Session, args: Namespace) -> bool:
     """Check everything that is stored, and print every violation.
 
@@ -29,7 +29,7 @@ def check(session: Session, args: Namespace) -> bool:
         return _repair(session, apply=args.yes)
     with session.queue() as queue, session.out.progress("checking") as tell:
         found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))
-    if session.out.items(found, {"where": "where", "what": "what"}, f"all is well in ring {queue.ring}"):
+    if session.out.items(found, ("where", "what"), f"all is well in ring {queue.ring}"):
         session.out.remark(
             f"{len(found):,} violations; nothing was changed. Keep a copy of the store, and report them. "
             "`airflow-mq check --repair` shows which stranded messages it would return to their queues"

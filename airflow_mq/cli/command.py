@@ -33,13 +33,26 @@ class UsageError(Exception):
 class Option:
     """An argument, as `add_argument` takes it."""
 
-    flags: tuple[str, ...]
+    flags: Sequence[str]
     settings: Mapping[str, Any]
 
 
-def option(*flags: str, **settings: Any) -> Option:
-    """Declare an argument."""
-    return Option(flags, settings)
+def option(name: str, help: str, type: Callable[[str], object] | None = None, **settings: object) -> Option:
+    """Declare an argument.
+
+    :param name: its flags or its attribute, then the placeholder of its value: `--limit N`, `origin ORIGIN`.
+        A flag without a placeholder and without choices is a switch.
+    """
+    words = name.split(" ")
+    flags = [word for word in words if word.startswith("-")] or words[:1]
+    placeholder = " ".join(words[len(flags) :])
+    if placeholder:
+        settings["metavar"] = placeholder
+    elif name.startswith("-") and not {"choices", "action"} & settings.keys():
+        settings["action"] = "store_true"
+    if type is not None:
+        settings["type"] = type
+    return Option(flags, {**settings, "help": help})
 
 
 Run: TypeAlias = "Callable[[Session, Namespace], bool | None]"

@@ -105,12 +105,17 @@ def _settings(session: Session, prefix: str) -> list[str]:
 
 
 _FINDERS: dict[str, Callable[[Session, str], Any]] = {
-    "RING": _rings, "ORIGIN": _origins, "ORIGIN[:PAGE:INDEX[:high]]": _origins, "ADDRESS": _set_aside,
-    "ID|ADDRESS": _set_aside, "TOKEN": _blocks, "NAME=VALUE": _settings,
-}  # fmt: skip
+    "RING": _rings,
+    "ORIGIN": _origins,
+    "ORIGIN[:PAGE:INDEX[:high]]": _origins,
+    "ADDRESS": _set_aside,
+    "ID|ADDRESS": _set_aside,
+    "TOKEN": _blocks,
+    "NAME=VALUE": _settings,
+}
 
 
-@command(option("shell", choices=SHELLS, help="the shell"), example="$ completion bash")
+@command(option("shell", "the shell", choices=SHELLS), example="$ completion bash")
 def completion(session: Session, args: Namespace) -> None:
     """Print the script with which a shell completes commands, options, rings, origins and addresses.
 

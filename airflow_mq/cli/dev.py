@@ -41,17 +41,15 @@ def port(text: str) -> int:
 
 
 @command(
-    option("--dags", default=DAGS, metavar="FOLDER", help=f"the DAGs folder (default: {DAGS})"),
+    option("--dags FOLDER", f"the DAGs folder (default: {DAGS})", default=DAGS),
     option(
-        "--home", default=HOME, metavar="FOLDER",
-        help=f"where Airflow keeps its database, logs and passwords (default: {HOME}); made if missing",
+        "--home FOLDER",
+        f"where Airflow keeps its database, logs and passwords (default: {HOME}); made if missing",
+        default=HOME,
     ),
-    option(
-        "--port", type=port, metavar="PORT",
-        help=f"the port of the UI on 127.0.0.1 (default: {USUAL_PORT}, or another free port)",
-    ),
+    option("--port PORT", f"the port of the UI on 127.0.0.1 (default: {USUAL_PORT}, or another free port)", port),
     example="$ dev --dags dags",
-)  # fmt: skip
+)
 def dev(session: Session, args: Namespace) -> bool:
     """Start a development Airflow on loopback, with a DAGs folder and a store.
 
@@ -173,10 +171,15 @@ def _write_environment(airflow: LiveAirflow, address: StoreAddress) -> None:
 def _print_started(session: Session, airflow: LiveAirflow, address: StoreAddress) -> None:
     user, password = airflow.login
     started: Mapping[str, Any] = {
-        "url": airflow.url, "page": f"{airflow.url}/plugin/airflow-mq", "user": user, "password": password,
-        "dags": airflow.dags_folder, "store": address.safe, "connection": CONNECTION,
+        "url": airflow.url,
+        "page": f"{airflow.url}/plugin/airflow-mq",
+        "user": user,
+        "password": password,
+        "dags": airflow.dags_folder,
+        "store": address.safe,
+        "connection": CONNECTION,
         "environment": airflow.home / ENVIRONMENT_FILE,
-    }  # fmt: skip
+    }
     if session.out.as_json:
         session.out.value({name: str(value) for name, value in started.items()})
     else:

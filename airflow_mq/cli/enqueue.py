@@ -27,24 +27,25 @@ _STEP = 1000
 
 
 @command(
-    option("origin", nargs="?", metavar="ORIGIN", help="the sender, which names the queue"),
-    option("message", nargs="*", metavar="MESSAGE", help="a message; - is all of standard input"),
-    option("--file", action="append", metavar="PATH", help="enqueue a file as a message; may be repeated; - is stdin"),
+    option("origin ORIGIN", "the sender, which names the queue", nargs="?"),
+    option("message MESSAGE", "a message; - is all of standard input", nargs="*"),
+    option("--file PATH", "enqueue a file as a message; may be repeated; - is stdin", action="append"),
     option(
-        "--blob", action="append", metavar="PATH",
-        help="enqueue a file of any size as a message with an external payload; may be repeated; - is stdin",
+        "--blob PATH",
+        "enqueue a file of any size as a message with an external payload; may be repeated; - is stdin",
+        action="append",
     ),
-    option("--lines", action="store_true", help="enqueue each line of a file or of standard input as a message"),
+    option("--lines", "enqueue each line of a file or of standard input as a message"),
     option(
-        "--ndjson", metavar="PATH",
-        help='enqueue lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers", '
+        "--ndjson PATH",
+        'enqueue lines of JSON: {"origin", "payload" or "payload_base64", "key", "weight", "headers", '
         '"priority"}; - is stdin; ORIGIN is for lines without one',
     ),
-    option("--key", type=words, metavar="TEXT", help="accept the message once only with this key"),
+    option("--key TEXT", "accept the message once only with this key", words),
     WEIGHT,
-    option("--header", "--headers", action="append", type=header, metavar="NAME=VALUE", help="add a header"),
-    option("--delay", type=when, metavar="WHEN", help="join the queue then: 90s, 15m, 2h, 1d or a time with zone"),
-    option("--expires", type=when, metavar="WHEN", help="expire the messages then, if they still wait"),
+    option("--header --headers NAME=VALUE", "add a header", header, action="append"),
+    option("--delay WHEN", "join the queue then: 90s, 15m, 2h, 1d or a time with zone", when),
+    option("--expires WHEN", "expire the messages then, if they still wait", when),
     ENQUEUED_PRIORITY,
     example="$ enqueue acme 'an order' 'another order'\n"
     "$ enqueue acme --file order.xml --key order-17 --delay 15m\n"
@@ -52,7 +53,7 @@ _STEP = 1000
     "$ enqueue acme --priority high 'stop the presses'\n"
     "$ enqueue --ndjson orders.ndjson",
     rest="message",
-)  # fmt: skip
+)
 def enqueue(session: Session, args: Namespace) -> None:
     """Enqueue messages from arguments, standard input, files or NDJSON.
 

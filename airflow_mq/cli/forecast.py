@@ -31,26 +31,30 @@ def share(text: str) -> tuple[str, int]:
 
 
 _LIMIT = option(
-    "--limit", type=weight, metavar="TIME/SIZE",
-    help="the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
-)  # fmt: skip
-_SEED = option("--seed", type=seed, metavar="HEX", help="the seed of the blocks, in a ring that shuffles")
+    "--limit TIME/SIZE",
+    "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
+    weight,
+)
+_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", seed)
 _CONDITIONS = (
     _LIMIT,
-    option("--share", action="append", type=share, metavar="ORIGIN=N", help="assume this share; may be repeated"),
-    option("--order", choices=ORDERS, help="assume this order"),
+    option("--share ORIGIN=N", "assume this share; may be repeated", share, action="append"),
+    option("--order", "assume this order", choices=ORDERS),
     _SEED,
     option(
-        "--set", action="append", type=setting, metavar="NAME=VALUE",
-        help="assume this ring setting, with its value in JSON; may be repeated",
+        "--set NAME=VALUE",
+        "assume this ring setting, with its value in JSON; may be repeated",
+        setting,
+        action="append",
     ),
-)  # fmt: skip
+)
 
 
 @command(
-    *_CONDITIONS, name="dry-run",
+    *_CONDITIONS,
+    name="dry-run",
     example="$ block dry-run\n$ block dry-run --share acme=3 --order deficit --limit 60000/1000000",
-)  # fmt: skip
+)
 def dry_run(session: Session, args: Namespace) -> None:
     """Show what the next block would take from each queue; claims nothing.
 
@@ -72,11 +76,16 @@ def _name(one: ForecastQueue) -> str:
     return queue_name(one.origin, one.priority)
 
 
-_QUEUES: Columns = {
-    "origin": _name, "messages>": "messages", "weight>": "weight", "set aside>": "set_aside", "expired>": "expired",
-    "offered>": lambda one: as_percent(one.offered), "kept>": lambda one: as_percent(one.deficit),
-    "stopped by": "reason",
-}  # fmt: skip
+_QUEUES: Columns = (
+    ("origin", _name),
+    "messages>",
+    "weight>",
+    "set aside>",
+    "expired>",
+    ("offered>", lambda one: as_percent(one.offered)),
+    ("kept>", lambda one: as_percent(one.deficit)),
+    ("stopped by", "reason"),
+)
 
 
 def _report_stuck(session: Session, block: ForecastBlock) -> None:
@@ -92,9 +101,10 @@ def _report_stuck(session: Session, block: ForecastBlock) -> None:
 
 
 @command(
-    option("--blocks", type=positive, default=10, metavar="N", help="the number of blocks (default: 10)"), *_CONDITIONS,
+    option("--blocks N", "the number of blocks (default: 10)", positive, default=10),
+    *_CONDITIONS,
     example="$ block forecast --blocks 5",
-)  # fmt: skip
+)
 def forecast(session: Session, args: Namespace) -> None:
     """Show what the next blocks would take, if nothing changes and every message succeeds.
 
@@ -116,10 +126,14 @@ def _serviced(block: ForecastBlock) -> str:
     return ", ".join([*serviced[:_NAMED], *more])
 
 
-_BLOCKS: Columns = {
-    "block>": "number", "messages>": "messages", "queues>": lambda one: len(one.origins), "planned>": "planned",
-    "limit>": "limit", "served": _serviced,
-}  # fmt: skip
+_BLOCKS: Columns = (
+    ("block>", "number"),
+    "messages>",
+    ("queues>", lambda one: len(one.origins)),
+    "planned>",
+    "limit>",
+    ("served", _serviced),
+)
 
 
 def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
@@ -136,15 +150,13 @@ def _plain(block: ForecastBlock) -> dict[str, Any]:
 
 
 @command(
-    option("what", type=words, metavar="ORIGIN[:PAGE:INDEX[:high]]", help="a queue, or one message of it"),
-    option("--queue", action="store_true", help="read it as the name of a queue, though it looks like an address"),
-    option(
-        "--below", action="store_true", help="read it as the name of a group: explain the queue whose turn is first"
-    ),
-    option("--priority", choices=PRIORITIES, help="explain the first message of this priority"),
+    option("what ORIGIN[:PAGE:INDEX[:high]]", "a queue, or one message of it", words),
+    option("--queue", "read it as the name of a queue, though it looks like an address"),
+    option("--below", "read it as the name of a group: explain the queue whose turn is first"),
+    option("--priority", "explain the first message of this priority", choices=PRIORITIES),
     _LIMIT,
     _SEED,
-    option("--ahead", type=positive, default=100, metavar="N", help="look N blocks ahead (default: 100)"),
+    option("--ahead N", "look N blocks ahead (default: 100)", positive, default=100),
     example="$ explain acme\n$ explain acme:0:17",
 )
 def explain(session: Session, args: Namespace) -> None:

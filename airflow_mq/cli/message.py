@@ -27,18 +27,21 @@ if TYPE_CHECKING:
 
 @command(
     ORIGIN,
-    option("--page", type=count, metavar="N", help="only messages of this page, with the set-aside ones"),
+    option("--page N", "only messages of this page, with the set-aside ones", count),
     limit(20),
-    option("--full", action="store_true", help="print long messages in full"),
+    option("--full", "print long messages in full"),
     example="$ message peek acme --limit 3",
 )
 def peek(session: Session, args: Namespace) -> None:
     """List the messages of a queue and leave them there."""
     most = None if args.full else 80
-    columns: Columns = {
-        "address": "address", "state": "state", "bytes>": lambda one: extent(one.payload), "attempts>": "attempts",
-        "message": lambda one: shown(one.payload, most),
-    }  # fmt: skip
+    columns: Columns = (
+        "address",
+        "state",
+        ("bytes>", lambda one: extent(one.payload)),
+        "attempts>",
+        ("message", lambda one: shown(one.payload, most)),
+    )
     with session.queue() as queue:
         found = queue.inspect.peek(args.origin, page=args.page, limit=args.limit)
     empty = f"no messages of {args.origin} here; send one: airflow-mq enqueue {args.origin} 'an order'"
@@ -47,19 +50,20 @@ def peek(session: Session, args: Namespace) -> None:
 
 def _plain(one: Peeked) -> dict[str, Any]:
     fields = record(one)
-    return {**address_fields(fields.pop("address")), **payload_fields(fields.pop("payload")), **fields}
+    del fields["payload"]
+    return {**address_fields(one.address), **payload_fields(one.payload), **fields}
 
 
 @command(
-    option("--origin", type=words, metavar="ORIGIN", help="only events of this origin"),
-    option("--name", choices=sorted(set(NAMES.values())), metavar="NAME", help="only of this name, such as Processed"),
-    option("--block", type=count, metavar="N", help="only events of this block"),
-    option("--id", type=message_id, metavar="HEX", help="only events of this message"),
-    option("--after", type=count, default=0, metavar="SEQ", help="only events after this one"),
+    option("--origin ORIGIN", "only events of this origin", words),
+    option("--name NAME", "only of this name, such as Processed", choices=sorted(set(NAMES.values()))),
+    option("--block N", "only events of this block", count),
+    option("--id HEX", "only events of this message", message_id),
+    option("--after SEQ", "only events after this one", count, default=0),
     limit(None),
-    option("--follow", action="store_true", help="wait for more, until Ctrl-C"),
+    option("--follow", "wait for more, until Ctrl-C"),
     example="$ message events --origin acme --follow --json",
-)  # fmt: skip
+)
 def events(session: Session, args: Namespace) -> None:
     """List events of messages, in order.
 
@@ -101,8 +105,8 @@ def _line(event: Event, at: datetime | None) -> str:
 
 
 @command(
-    option("message", type=message_value, metavar="ID|ADDRESS", help="its id in hexadecimal, or ORIGIN:PAGE:INDEX"),
-    option("--origin", type=words, metavar="ORIGIN", help="search this origin only, which is faster for an id"),
+    option("message ID|ADDRESS", "its id in hexadecimal, or ORIGIN:PAGE:INDEX", message_value),
+    option("--origin ORIGIN", "search this origin only, which is faster for an id", words),
     example="$ message history acme:0:3",
 )
 def history(session: Session, args: Namespace) -> bool:
@@ -130,16 +134,20 @@ def _detail(step: Step) -> str:
     return "; ".join(part for part in parts if part)
 
 
-_HISTORY: Columns = {
-    "at": lambda step: "" if step.at is None else shown(step.at), "what": "what", "address": "address",
-    "block>": "block", "by": "actor", "": _detail,
-}  # fmt: skip
-_TOKENS = option("token", type=words, nargs="+", metavar="TOKEN", help="tokens that `message next` printed")
+_HISTORY: Columns = (
+    ("at", lambda step: "" if step.at is None else shown(step.at)),
+    "what",
+    "address",
+    "block>",
+    ("by", "actor"),
+    ("", _detail),
+)
+_TOKENS = option("token TOKEN", "tokens that `message next` printed", words, nargs="+")
 
 
 @command(
-    option("origin", type=words, nargs="?", metavar="ORIGIN", help="only of this origin (default: the next in turn)"),
-    option("--lease", type=positive, metavar="SECONDS", help="length of the lease (default: the ring's)"),
+    option("origin ORIGIN", "only of this origin (default: the next in turn)", words, nargs="?"),
+    option("--lease SECONDS", "length of the lease (default: the ring's)", positive),
     name="next",
     example="$ message next acme --lease 60",
 )
@@ -183,8 +191,8 @@ def give_back(session: Session, args: Namespace) -> None:
 
 @command(
     _TOKENS,
-    option("--to", type=words, required=True, metavar="ORIGIN", help="the origin whose queue takes them"),
-    option("--to-ring", type=words, metavar="NAME", help="the ring of that queue, in the same store"),
+    option("--to ORIGIN", "the origin whose queue takes them", words, required=True),
+    option("--to-ring NAME", "the ring of that queue, in the same store", words),
     example='$ message transfer "$TOKEN" --to publish',
     rest="token",
 )
@@ -212,7 +220,8 @@ def _ring_of(tokens: Sequence[str]) -> str:
 
 
 MESSAGE = Group(
-    "message", "list messages and their events, receive them, lease single messages",
+    "message",
+    "list messages and their events, receive them, lease single messages",
     (peek, events, history, receive_folder, receive_kafka, next_message, complete, give_back, transfer),
     example="$ message peek acme\n$ message history acme:0:3",
-)  # fmt: skip
+)

@@ -20,9 +20,9 @@ from .serialisation import to_json
 #: Wide enough that a pipe gets every row in one line.
 _WIDE = 100_000
 _ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
-#: The columns of a table: the heading, and the attribute or function that its cells come from. A heading that ends in
-#: `>` is of numbers.
-Columns: TypeAlias = Mapping[str, "str | Callable[[Any], Any]"]
+#: The columns of a table. A heading stands for the attribute of its name, or is followed by the attribute or the function
+#: that the cells come from. A heading that ends in `>` is of numbers.
+Columns: TypeAlias = Sequence["str | tuple[str, str | Callable[[Any], object]]"]
 
 
 class Output:
@@ -66,8 +66,8 @@ class Output:
         elif not items:
             self.remark(empty)
         else:
-            getters = [attrgetter(one) if isinstance(one, str) else one for one in columns.values()]
-            self.table(list(columns), [[get(item) for get in getters] for item in items])
+            headings, getters = zip(*map(_column, columns))
+            self.table(headings, [[get(item) for get in getters] for item in items])
             return True
         return False
 
@@ -107,6 +107,11 @@ class Output:
     def progress(self, what: str) -> AbstractContextManager[Tell]:
         """Show progress beside the result, on a terminal only."""
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
+
+
+def _column(column: str | tuple[str, str | Callable[[Any], object]]) -> tuple[str, Callable[[Any], object]]:
+    heading, cell = (column, column.rstrip(">").replace(" ", "_")) if isinstance(column, str) else column
+    return heading, attrgetter(cell) if isinstance(cell, str) else cell
 
 
 def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:

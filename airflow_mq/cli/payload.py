@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"
-_COLUMNS: Columns = {
-    "hash": lambda one: one.hash.hex(), "bytes>": "size", "references>": "references",
-    "age>": lambda one: f"{one.age:,.0f} s", "held until": lambda one: one.held_until or "",
-    "where": lambda one: one.path or "database",
-}  # fmt: skip
+_COLUMNS: Columns = (
+    ("hash", lambda one: one.hash.hex()),
+    ("bytes>", "size"),
+    "references>",
+    ("age>", lambda one: f"{one.age:,.0f} s"),
+    ("held until", lambda one: one.held_until or ""),
+    ("where", lambda one: one.path or "database"),
+)
 
 
 def enqueue_files(
@@ -60,9 +63,11 @@ def _bar(path: str, tell: Tell) -> Callable[[int, int | None], None]:
 
 
 @command(
-    option("--after", type=message_id, metavar="HASH", help="only payloads after this one"), limit(100),
-    name="list", example="$ payload list",
-)  # fmt: skip
+    option("--after HASH", "only payloads after this one", message_id),
+    limit(100),
+    name="list",
+    example="$ payload list",
+)
 def list_payloads(session: Session, args: Namespace) -> None:
     """List the external payloads: hash, size and number of references.
 
@@ -76,8 +81,8 @@ def list_payloads(session: Session, args: Namespace) -> None:
 
 
 @command(
-    option("hash", type=message_id, metavar="HASH", help="the hash of the payload, which is the id of its messages"),
-    option("--output", type=words, metavar="PATH", help="write to this file"),
+    option("hash HASH", "the hash of the payload, which is the id of its messages", message_id),
+    option("--output PATH", "write to this file", words),
     example="$ payload get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
 )
 def get(session: Session, args: Namespace) -> None:
@@ -96,6 +101,8 @@ def get(session: Session, args: Namespace) -> None:
 
 
 PAYLOAD = Group(
-    "payload", "list and read external payloads, which are larger than a page", (list_payloads, get),
+    "payload",
+    "list and read external payloads, which are larger than a page",
+    (list_payloads, get),
     example="$ payload list",
-)  # fmt: skip
+)

@@ -24,11 +24,11 @@ _COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
 
 
 @command(
-    option("origin", nargs="?", metavar="ORIGIN", help="only this origin (default: all)"),
-    option("--priority", choices=PRIORITIES, help="of ORIGIN, only messages of this priority (default: both)"),
-    option("--below", action="store_true", help="ORIGIN together with all origins below it, in a ring with paths"),
-    option("--prefix", type=words, default="", metavar="TEXT", help="only origins that begin with TEXT"),
-    option("--after", type=words, default="", metavar="ORIGIN", help="only origins after this one"),
+    option("origin ORIGIN", "only this origin (default: all)", nargs="?"),
+    option("--priority", "of ORIGIN, only messages of this priority (default: both)", choices=PRIORITIES),
+    option("--below", "ORIGIN together with all origins below it, in a ring with paths"),
+    option("--prefix TEXT", "only origins that begin with TEXT", words, default=""),
+    option("--after ORIGIN", "only origins after this one", words, default=""),
     limit(1000),
     example="$ queue footprint --prefix acme/\n$ queue footprint acme --below",
 )
@@ -97,9 +97,9 @@ def _claimed(queue: MessageQueue) -> set[str]:
 
 @command(
     ORIGIN,
-    option("--reason", type=words, default="", metavar="TEXT", help="the reason, which `queue paused` shows"),
-    option("--until", type=when, metavar="WHEN", help="resume by itself then: 90s, 15m, 2h, 1d or a time with zone"),
-    option("--below", action="store_true", help="pause all origins below it, too, also those that come later"),
+    option("--reason TEXT", "the reason, which `queue paused` shows", words, default=""),
+    option("--until WHEN", "resume by itself then: 90s, 15m, 2h, 1d or a time with zone", when),
+    option("--below", "pause all origins below it, too, also those that come later"),
     example="$ queue pause acme --reason 'their API is down' --until 2h\n$ queue pause acme --below",
 )
 def pause(session: Session, args: Namespace) -> None:
@@ -131,10 +131,14 @@ def resume(session: Session, args: Namespace) -> bool:
     return was_paused
 
 
-_PAUSED: Columns = {
-    "origin": "origin", "all below": lambda one: "yes" if one.below else "", "reason": "reason", "actor": "actor",
-    "since": "since", "until": "until",
-}  # fmt: skip
+_PAUSED: Columns = (
+    "origin",
+    ("all below", lambda one: "yes" if one.below else ""),
+    "reason",
+    "actor",
+    "since",
+    "until",
+)
 
 
 @command(example="$ queue paused")
@@ -160,10 +164,7 @@ def sweep(session: Session, args: Namespace) -> None:
     )
 
 
-@command(
-    ORIGIN, option("page", type=count, metavar="PAGE", help="the number of the page"), PRIORITY, why(),
-    example="$ queue reap acme 17",
-)  # fmt: skip
+@command(ORIGIN, option("page PAGE", "the number of the page", count), PRIORITY, why(), example="$ queue reap acme 17")
 def reap(session: Session, args: Namespace) -> None:
     """Remove an old page, with the set-aside messages on it.
 
@@ -191,12 +192,12 @@ def set_head(session: Session, args: Namespace) -> bool:
 
 @command(
     ORIGIN,
-    option("--share", type=positive, metavar="N", help="earn N times as much as other origins"),
-    option("--least", type=weight, metavar="TIME/SIZE", help="get at least this of each block"),
-    option("--most", type=weight, metavar="TIME/SIZE", help="get at most this of each block"),
-    option("--ordered", action="store_true", default=None, help="process its messages one after the other"),
-    option("--relaxed", action="store_false", dest="ordered", default=None, help="process its messages in parallel"),
-    option("--defaults", action="store_true", help="use the ring's settings"),
+    option("--share N", "earn N times as much as other origins", positive),
+    option("--least TIME/SIZE", "get at least this of each block", weight),
+    option("--most TIME/SIZE", "get at most this of each block", weight),
+    option("--ordered", "process its messages one after the other", default=None),
+    option("--relaxed", "process its messages in parallel", action="store_false", dest="ordered", default=None),
+    option("--defaults", "use the ring's settings"),
     name="set",
     example="$ queue set acme --share 4 --most 300000/500000000",
 )
@@ -222,14 +223,13 @@ def show(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.origin_settings(args.origin)
     ordered = "one after the other" if found.ordered else "in parallel"
-    pairs = {
-        "origin": args.origin, "share": found.share, "least": found.least, "most": found.most, "messages": ordered
-    }  # fmt: skip
+    pairs = {"origin": args.origin, "share": found.share, "least": found.least, "most": found.most, "messages": ordered}
     session.out.fields(pairs, {"origin": args.origin, **record(found)})
 
 
 QUEUE = Group(
-    "queue", "show, pause, sweep and configure queues",
+    "queue",
+    "show, pause, sweep and configure queues",
     (footprint, order, show, set_origin, pause, resume, paused, sweep, reap, set_head),
     example="$ queue footprint\n$ queue pause acme --reason 'their API is down'",
-)  # fmt: skip
+)

@@ -35,28 +35,25 @@ def _seconds(text: str) -> float:
 
 
 _COMMON = (
-    option("--most", type=_count, metavar="NUMBER", help="stop after about NUMBER messages"),
-    option("--batch", type=_count, default=500, metavar="NUMBER", help="messages per transaction (default: 500)"),
+    option("--most NUMBER", "stop after about NUMBER messages", _count),
+    option("--batch NUMBER", "messages per transaction (default: 500)", _count, default=500),
     WEIGHT,
     ENQUEUED_PRIORITY,
 )
 
 
 @command(
-    option("folder", metavar="FOLDER", help="a folder, or an address that fsspec knows: s3://bucket/path"),
-    option("--pattern", metavar="PATTERN", help="take the origin from the path, for example '{origin}/*.json'"),
-    option("--regex", metavar="REGEX", help="take the origin from the group `origin` of a regular expression"),
-    option("--lines", action="store_true", help="enqueue each line of a file as a message"),
-    option(
-        "--settle", type=_seconds, default=2.0, metavar="SECONDS",
-        help="skip files that changed within the last SECONDS (default: 2)",
-    ),
-    option("--delete", action="store_true", help="delete received files instead of moving them to .received"),
-    option("--keep", action="store_true", help="leave files where they are, and write receipts to .received"),
+    option("folder FOLDER", "a folder, or an address that fsspec knows: s3://bucket/path"),
+    option("--pattern PATTERN", "take the origin from the path, for example '{origin}/*.json'"),
+    option("--regex REGEX", "take the origin from the group `origin` of a regular expression"),
+    option("--lines", "enqueue each line of a file as a message"),
+    option("--settle SECONDS", "skip files that changed within the last SECONDS (default: 2)", _seconds, default=2.0),
+    option("--delete", "delete received files instead of moving them to .received"),
+    option("--keep", "leave files where they are, and write receipts to .received"),
     *_COMMON,
     example="$ message receive-folder /data/landing --pattern '{origin}/*.json'\n"
     "$ message receive-folder /data/landing --pattern '{origin*}/*.csv' --lines --delete",
-)  # fmt: skip
+)
 def receive_folder(session: Session, args: Namespace) -> bool:
     """Enqueue each new file of a folder or object store once.
 
@@ -85,24 +82,22 @@ def receive_folder(session: Session, args: Namespace) -> bool:
 
 
 @command(
-    option("topic", nargs="+", metavar="TOPIC", help="a name, or a regular expression that begins with ^"),
-    option("--bootstrap", metavar="HOST:PORT", help="the cluster"),
-    option("--group", metavar="NAME", help="the consumer group, under which the cluster keeps offsets"),
-    option("--config", metavar="FILE", help="librdkafka's settings in JSON, also passwords"),
-    option("--kafka-conn-id", metavar="ID", help="take the settings from this Airflow connection"),
+    option("topic TOPIC", "a name, or a regular expression that begins with ^", nargs="+"),
+    option("--bootstrap HOST:PORT", "the cluster"),
+    option("--group NAME", "the consumer group, under which the cluster keeps offsets"),
+    option("--config FILE", "librdkafka's settings in JSON, also passwords"),
+    option("--kafka-conn-id ID", "take the settings from this Airflow connection"),
     option(
-        "--origin", default="{key}", metavar="TEMPLATE",
-        help="the origin, made of {key}, {topic}, {partition} and {header.NAME} (default: {key})",
+        "--origin TEMPLATE",
+        "the origin, made of {key}, {topic}, {partition} and {header.NAME} (default: {key})",
+        default="{key}",
     ),
-    option("--skip-unfit", action="store_true", help="skip records that can never be messages"),
-    option(
-        "--patience", type=_seconds, default=60.0, metavar="SECONDS",
-        help="stop if the cluster is silent for SECONDS (default: 60)",
-    ),
+    option("--skip-unfit", "skip records that can never be messages"),
+    option("--patience SECONDS", "stop if the cluster is silent for SECONDS (default: 60)", _seconds, default=60.0),
     *_COMMON,
     example="$ message receive-kafka orders --bootstrap localhost:9092 --group queue\n"
     "$ message receive-kafka '^tenant-.*' --config kafka.json --origin '{topic}'",
-)  # fmt: skip
+)
 def receive_kafka(session: Session, args: Namespace) -> bool:
     """Enqueue each record of Kafka topics once.
 
@@ -160,9 +155,14 @@ def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> 
 
     with session.queue() as queue, session.out.progress("receiving") as told, closing(make()) as source:
         done = receive(
-            queue, source, most=args.most, batch=args.batch, weight=args.weight, priority=args.priority,
+            queue,
+            source,
+            most=args.most,
+            batch=args.batch,
+            weight=args.weight,
+            priority=args.priority,
             progress=lambda so_far: told(str(so_far)),
-        )  # fmt: skip
+        )
         unmatched = _unmatched(source) if done == Received() else ""
     session.out.answer(done, str(done) + unmatched)
     return not done.refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.fairness import Fairness
 from ..core.priority import queue_name
@@ -13,11 +13,15 @@ from .arguments import limit
 from .command import Group, command, option
 from .forecast import as_percent
 from .output import Columns
-from .serialisation import record
+from .serialisation import picked, record
 from .session import Session
 from .simulate import simulate
 from .values import count, positive, words
 from .weights import weights
+
+if TYPE_CHECKING:
+    from ..core.orders import Entry
+    from ..queue import LedgerBlock
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 
@@ -31,11 +35,11 @@ def part(text: str) -> float:
 
 
 @command(
-    option("--blocks", type=positive, default=100, metavar="N", help="look N blocks back (default: 100)"),
-    option("--most-wait", type=count, metavar="N", help="fail if an origin waited more than N blocks"),
-    option("--most-late", type=count, metavar="N", help="fail if a backlog was emptied more than N blocks late"),
-    option("--most-error", type=part, metavar="PART", help="fail if a share is further off, for example 0.05 or 5%%"),
-    option("--least-jain", type=part, metavar="INDEX", help="fail if Jain's index is below INDEX, for example 0.95"),
+    option("--blocks N", "look N blocks back (default: 100)", positive, default=100),
+    option("--most-wait N", "fail if an origin waited more than N blocks", count),
+    option("--most-late N", "fail if a backlog was emptied more than N blocks late", count),
+    option("--most-error PART", "fail if a share is further off, for example 0.05 or 5%%", part),
+    option("--least-jain INDEX", "fail if Jain's index is below INDEX, for example 0.95", part),
     example="$ report fairness --blocks 50 --most-wait 3 --most-error 5%",
 )
 def fairness(session: Session, args: Namespace) -> bool:
@@ -57,11 +61,18 @@ def fairness(session: Session, args: Namespace) -> bool:
     return not broken
 
 
-_ORIGINS: Columns = {
-    "origin": "name", "share>": "share", "contended>": "contended", "promised>": lambda one: percent(one.promised),
-    "received>": lambda one: percent(one.received), "error>": lambda one: percent(one.error, "+"),
-    "longest wait>": "longest_wait", "waiting>": "waiting", "late>": "late", "got>": lambda one: f"{one.granted:.2f}",
-}  # fmt: skip
+_ORIGINS: Columns = (
+    ("origin", "name"),
+    "share>",
+    "contended>",
+    ("promised>", lambda one: percent(one.promised)),
+    ("received>", lambda one: percent(one.received)),
+    ("error>", lambda one: percent(one.error, "+")),
+    "longest wait>",
+    "waiting>",
+    "late>",
+    ("got>", lambda one: f"{one.granted:.2f}"),
+)
 
 
 def _summary(found: Fairness) -> str:
@@ -77,11 +88,11 @@ def _blocks(number: int) -> str:
 
 
 @command(
-    option("--block", type=count, metavar="N", help="only this block"),
+    option("--block N", "only this block", count),
     limit(10, "blocks"),
-    option("--below", type=words, metavar="ORIGIN", help="what this origin and all below it received, by block"),
+    option("--below ORIGIN", "what this origin and all below it received, by block", words),
     example="$ report ledger --limit 1\n$ report ledger --below acme",
-)  # fmt: skip
+)
 def ledger(session: Session, args: Namespace) -> None:
     """Show what blocks offered and granted to each queue, and why they stopped there."""
     with session.queue() as queue:
@@ -92,36 +103,36 @@ def ledger(session: Session, args: Namespace) -> None:
         if not session.out.as_json:
             session.out.table(("block>", "at", f"messages of {args.below}>", "granted>"), rows)
         return
-    values = [
-        {"block": one.block, "at": one.at, "server": one.server, "entries": [_entry(entry) for entry in one.entries]}
-        for one in found
-    ]
-    entries = [(one, entry) for one in found for entry in one.entries]
-    if not found or session.out.as_json:
-        session.out.items((), {}, _EMPTY, values)
-    else:
-        session.out.table(
-            ("block>", "at", "origin", "messages>", "granted>", "offered>", "kept>", "stopped by"),
-            [
-                (one.block, one.at, queue_name(entry.origin, entry.priority), entry.messages, entry.granted,
-                 as_percent(entry.offered), as_percent(entry.deficit), _stopped_by(entry, one.limit))
-                for one, entry in entries
-            ],
-        )  # fmt: skip
+    entries = [(page, entry) for page in found for entry in page.entries]
+    empty = "these blocks offered nothing to any queue" if found else _EMPTY
+    session.out.items(entries, _LEDGER, empty, map(_page, found))
 
 
-def _entry(entry: Any) -> dict[str, Any]:
-    return record(entry, "granted", "needs")
+def _page(page: LedgerBlock) -> dict[str, object]:
+    return picked(page, "block at server", entries=[record(entry, "granted", "needs") for entry in page.entries])
 
 
-def _stopped_by(entry: Any, limit_of_block: object) -> str:
+def _stopped_by(page: LedgerBlock, entry: Entry) -> str:
     """Return why a block stopped at a queue, with the weight of a first message that is heavier than the block."""
     if entry.needs is None:
         return str(entry.reason)
-    return f"{entry.reason}: needs {entry.needs}" + (f" of {limit_of_block}" if limit_of_block is not None else "")
+    return f"{entry.reason}: needs {entry.needs}" + (f" of {page.limit}" if page.limit is not None else "")
 
+
+_LEDGER: Columns = (
+    ("block>", lambda row: row[0].block),
+    ("at", lambda row: row[0].at),
+    ("origin", lambda row: queue_name(row[1].origin, row[1].priority)),
+    ("messages>", lambda row: row[1].messages),
+    ("granted>", lambda row: row[1].granted),
+    ("offered>", lambda row: as_percent(row[1].offered)),
+    ("kept>", lambda row: as_percent(row[1].deficit)),
+    ("stopped by", lambda row: _stopped_by(*row)),
+)
 
 REPORT = Group(
-    "report", "report fairness, measured weights and the ledger, and simulate other policies",
-    (fairness, ledger, weights, simulate), example="$ report fairness",
-)  # fmt: skip
+    "report",
+    "report fairness, measured weights and the ledger, and simulate other policies",
+    (fairness, ledger, weights, simulate),
+    example="$ report fairness",
+)

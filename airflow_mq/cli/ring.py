@@ -19,20 +19,22 @@ from .weights import fit_weigher, measure_costs
 _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
 _SETTINGS = (
     option(
-        "--set", action="append", type=setting, metavar="NAME=VALUE",
-        help="any setting that `ring show` lists, with its value in JSON; may be repeated",
+        "--set NAME=VALUE",
+        "any setting that `ring show` lists, with its value in JSON; may be repeated",
+        setting,
+        action="append",
     ),
-    option("--file", metavar="PATH", help="settings in JSON, as `ring show --json` prints them"),
-    option("--order", choices=ORDERS, help="the order of turns"),
-    option("--service-weight", type=weight, metavar="TIME/SIZE", help="the limit of a block"),
-    option("--heap-size", type=positive, metavar="BYTES", help="the size of a page; it can only grow"),
-    option("--lease", type=float, metavar="SECONDS", help="release a block that is not renewed for SECONDS"),
-    option("--max-attempts", type=positive, metavar="N", help="set a message aside after N attempts"),
-    option("--backoff", type=float, metavar="SECONDS", help="the time until a message that went back is tried again"),
-    option("--ordered", action="store_true", default=None, help="process an origin's messages one after the other"),
-    option("--relaxed", action="store_false", dest="ordered", default=None, help="process them in parallel"),
-)  # fmt: skip
-_RING = option("name", type=words, nargs="?", metavar="RING", help="the ring (default: that of --ring)")
+    option("--file PATH", "settings in JSON, as `ring show --json` prints them"),
+    option("--order", "the order of turns", choices=ORDERS),
+    option("--service-weight TIME/SIZE", "the limit of a block", weight),
+    option("--heap-size BYTES", "the size of a page; it can only grow", positive),
+    option("--lease SECONDS", "release a block that is not renewed for SECONDS", float),
+    option("--max-attempts N", "set a message aside after N attempts", positive),
+    option("--backoff SECONDS", "the time until a message that went back is tried again", float),
+    option("--ordered", "process an origin's messages one after the other", default=None),
+    option("--relaxed", "process them in parallel", action="store_false", dest="ordered", default=None),
+)
+_RING = option("name RING", "the ring (default: that of --ring)", words, nargs="?")
 
 
 @command(name="list", example="$ ring list")
@@ -53,9 +55,10 @@ def show(session: Session, args: Namespace) -> None:
 
 
 @command(
-    option("name", type=words, metavar="NAME", help="letters, digits, - and _"), *_SETTINGS,
+    option("name NAME", "letters, digits, - and _", words),
+    *_SETTINGS,
     example="$ ring create night --order rotation --service-weight 3600000/10000000000",
-)  # fmt: skip
+)
 def create(session: Session, args: Namespace) -> None:
     """Create a ring."""
     config = RingConfig.from_json(_settings(args))
@@ -66,9 +69,8 @@ def create(session: Session, args: Namespace) -> None:
 
 
 @command(
-    _RING, *_SETTINGS,
-    example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'",
-)  # fmt: skip
+    _RING, *_SETTINGS, example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'"
+)
 def change(session: Session, args: Namespace) -> None:
     """Configure a ring, for all its users.
 
@@ -87,11 +89,11 @@ def change(session: Session, args: Namespace) -> None:
 
 @command(
     _RING,
-    option("--seed", type=seed, metavar="HEX", help="the seed of a block that shuffled, as `block show` prints it"),
-    option("--priority", choices=PRIORITIES, default=REGULAR, help="the priority of the queues (default: regular)"),
+    option("--seed HEX", "the seed of a block that shuffled, as `block show` prints it", seed),
+    option("--priority", "the priority of the queues (default: regular)", choices=PRIORITIES, default=REGULAR),
     limit(100),
     example="$ ring order --seed 00112233445566778899aabbccddeeff",
-)  # fmt: skip
+)
 def order(session: Session, args: Namespace) -> None:
     """List the ready origins in the order of their turns, also that of a block with a seed.
 
@@ -142,25 +144,30 @@ def _show(session: Session, name: str, config: RingConfig) -> None:
     settings, warnings = config.to_json(), config.warnings()
     heaviest = config.max_message_weight
     if session.out.as_json:
-        session.out.value({
-            "ring": name, "config": settings, "max_message_len": config.max_message_len,
-            "max_message_weight": heaviest, "warnings": warnings,
-        })  # fmt: skip
+        session.out.value(
+            {
+                "ring": name,
+                "config": settings,
+                "max_message_len": config.max_message_len,
+                "max_message_weight": heaviest,
+                "warnings": warnings,
+            }
+        )
         return
     written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
-    session.out.fields({
-        "ring": name, **written,
-        "longest message": f"{config.max_message_len:,} bytes",
-        "heaviest message": "as each call limits it" if heaviest is None else str(heaviest),
-    })  # fmt: skip
+    session.out.fields(
+        {
+            "ring": name,
+            **written,
+            "longest message": f"{config.max_message_len:,} bytes",
+            "heaviest message": "as each call limits it" if heaviest is None else str(heaviest),
+        }
+    )
     for warning in warnings:
         session.out.warn(warning)
 
 
-@command(
-    option("--cull", action="store_true", help="remove stale pages, too, with the set-aside messages on them"),
-    example="$ ring housekeep",
-)
+@command(option("--cull", "remove stale pages, too, with the set-aside messages on them"), example="$ ring housekeep")
 def housekeep(session: Session, args: Namespace) -> None:
     """Release dead blocks, and delete what the ring no longer keeps.
 
@@ -182,7 +189,8 @@ def housekeep(session: Session, args: Namespace) -> None:
 
 
 RING = Group(
-    "ring", "list, create, configure and maintain rings",
+    "ring",
+    "list, create, configure and maintain rings",
     (list_rings, show, order, create, change, fit_weigher, measure_costs, housekeep),
     example="$ ring create night --order rotation\n$ --ring night enqueue acme 'an order'",
-)  # fmt: skip
+)

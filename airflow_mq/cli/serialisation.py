@@ -43,7 +43,7 @@ def plain(value: object) -> Any:
     return value
 
 
-def record(value: Any, *properties: str, **more: object) -> dict[str, Any]:
+def record(value: Any, *properties: str, **more: object) -> dict[str, object]:
     """Return the fields of a dataclass with some of its properties, and further values.
 
     :param more: values to add, or to put in the place of a field's.
@@ -52,9 +52,14 @@ def record(value: Any, *properties: str, **more: object) -> dict[str, Any]:
     return {**{name: getattr(value, name) for name in (*names, *properties)}, **more}
 
 
-def address_fields(address: Address) -> dict[str, Any]:
+def picked(value: object, names: str, **more: object) -> dict[str, object]:
+    """Return some attributes of a value, named in one text, and further values."""
+    return {**{name: getattr(value, name) for name in names.split()}, **more}
+
+
+def address_fields(address: Address) -> dict[str, object]:
     """Return an address and its parts."""
-    return {"address": address, **{name: getattr(address, name) for name in ("origin", "page", "index", "priority")}}
+    return {"address": address, **picked(address, "origin page index priority")}
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:

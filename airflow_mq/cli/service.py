@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @command(
     PROCESSOR,
-    option("--limit", type=weight, metavar="TIME/SIZE", help="the limit of a call (default: the ring's)"),
-    option("--batch", action="store_true", help="pass whole batches of one origin to the function"),
-    option("--drain", action="store_true", help="repeat until nothing more can be processed"),
-    option("--slice-messages", type=positive, metavar="N", help="commit after N messages (default: 10000)"),
-    option("--slice-seconds", type=float, metavar="S", help="commit after S seconds (default: 1)"),
+    option("--limit TIME/SIZE", "the limit of a call (default: the ring's)", weight),
+    option("--batch", "pass whole batches of one origin to the function"),
+    option("--drain", "repeat until nothing more can be processed"),
+    option("--slice-messages N", "commit after N messages (default: 10000)", positive),
+    option("--slice-seconds S", "commit after S seconds (default: 1)", float),
     TRACEBACK,
     example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
-)  # fmt: skip
+)
 def service(session: Session, args: Namespace) -> None:
     """Process the ready queues with a Python function, in this process.
 

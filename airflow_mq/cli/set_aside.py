@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from ..queue import SetAside
 
 _FILTERS = (
-    option("--origin", type=words, metavar="ORIGIN", help="only messages of this origin"),
-    option("--reason", choices=REASONS, metavar="REASON", help=f"only messages with this reason: {', '.join(REASONS)}"),
-    option("--block", type=count, metavar="N", help="only messages that this block set aside"),
-    option("--arrived", type=count, metavar="N", help="only messages sent before this block, after the one before it"),
-    option("--older-than", type=age, metavar="AGE", help="only messages sent longer ago than AGE: 90s, 15m, 2h, 1d"),
-    option("--error", type=words, metavar="TEXT", help="only messages whose last error begins with TEXT"),
-)  # fmt: skip
+    option("--origin ORIGIN", "only messages of this origin", words),
+    option("--reason REASON", f"only messages with this reason: {', '.join(REASONS)}", choices=REASONS),
+    option("--block N", "only messages that this block set aside", count),
+    option("--arrived N", "only messages sent before this block, after the one before it", count),
+    option("--older-than AGE", "only messages sent longer ago than AGE: 90s, 15m, 2h, 1d", age),
+    option("--error TEXT", "only messages whose last error begins with TEXT", words),
+)
 
 
 @command(
     *_FILTERS,
-    option("--after", type=address, metavar="ADDRESS", help="only messages after this one"),
+    option("--after ADDRESS", "only messages after this one", address),
     limit(100),
     name="list",
     example="$ set-aside list --origin acme --older-than 7d",
@@ -50,8 +50,7 @@ def list_set_aside(session: Session, args: Namespace) -> None:
 
 
 def _plain(one: SetAside) -> dict[str, Any]:
-    fields = record(one, error=one.error or None)
-    return {**address_fields(fields.pop("address")), **fields}
+    return {**address_fields(one.address), **record(one, error=one.error or None)}
 
 
 def _filters(args: Namespace) -> dict[str, Any]:
@@ -72,16 +71,22 @@ def _age(one: SetAside) -> str | None:
     return f"{one.age:.0f}s"
 
 
-_COLUMNS: Columns = {
-    "address": "address", "reason": "reason", "bytes>": "size", "weight>": "weight", "limit>": _limit, "age": _age,
-    "arrived>": "arrived_block", "block>": "block",
-}  # fmt: skip
+_COLUMNS: Columns = (
+    "address",
+    "reason",
+    ("bytes>", "size"),
+    "weight>",
+    ("limit>", _limit),
+    ("age", _age),
+    ("arrived>", "arrived_block"),
+    "block>",
+)
 
 
 @command(
-    option("address", type=address, metavar="ADDRESS", help="ORIGIN:PAGE:INDEX, as `set-aside list` prints it"),
+    option("address ADDRESS", "ORIGIN:PAGE:INDEX, as `set-aside list` prints it", address),
     PROCESSOR,
-    option("--limit", type=weight, default=UNLIMITED, metavar="TIME/SIZE", help="the weight it may consume"),
+    option("--limit TIME/SIZE", "the weight it may consume", weight, default=UNLIMITED),
     TRACEBACK,
     example="$ set-aside execute acme:0:3 --processor orders:process --limit 3600000/10000000000",
 )
@@ -96,11 +101,11 @@ def execute(session: Session, args: Namespace) -> None:
 @command(
     ADDRESSES,
     *_FILTERS,
-    option("--all", action="store_true", help="all messages but those that were swept"),
+    option("--all", "all messages but those that were swept"),
     why(),
-    option("--limit", type=weight, metavar="TIME/SIZE", help="limit of a block, in a ring without one"),
-    option("--weigh", action="store_true", help="ask the ring's weigher again"),
-    option("--forget-attempts", action="store_true", help="count attempts from zero (as --error does)"),
+    option("--limit TIME/SIZE", "limit of a block, in a ring without one", weight),
+    option("--weigh", "ask the ring's weigher again"),
+    option("--forget-attempts", "count attempts from zero (as --error does)"),
     example="$ set-aside requeue --reason size --why 'the limit was raised'\n"
     "$ set-aside requeue --error KeyError --why 'the processor is fixed'",
     rest="address",
@@ -139,9 +144,12 @@ def _chosen(args: Namespace) -> dict[str, Any]:
 
 
 @command(
-    ADDRESSES, *_FILTERS, why(required=True), rest="address",
+    ADDRESSES,
+    *_FILTERS,
+    why(required=True),
+    rest="address",
     example="$ set-aside discard acme:0:3 acme:0:4 --why 'sent by mistake, ticket 17'",
-)  # fmt: skip
+)
 def discard(session: Session, args: Namespace) -> None:
     """Delete set-aside messages, with a recorded reason."""
     filters = _chosen(args)
@@ -169,6 +177,8 @@ def expire(session: Session, args: Namespace) -> None:
 
 
 SET_ASIDE = Group(
-    "set-aside", "list, requeue, execute and discard set-aside messages",
-    (list_set_aside, requeue, execute, discard, expire), example="$ set-aside list",
-)  # fmt: skip
+    "set-aside",
+    "list, requeue, execute and discard set-aside messages",
+    (list_set_aside, requeue, execute, discard, expire),
+    example="$ set-aside list",
+)

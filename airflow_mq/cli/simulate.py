@@ -12,7 +12,8 @@ from ..core.config import ORDERS
 from ..core.weight import Weight
 from ..words import percent
 from .command import UsageError, command, option
-from .serialisation import record
+from .output import Columns
+from .serialisation import picked, record
 from .session import Session
 from .values import count, positive, setting, weight, words
 
@@ -53,26 +54,24 @@ def policy(text: str) -> Policy:
 
 
 @command(
-    option("scenario", type=words, nargs="?", metavar="SCENARIO", help="a file in TOML, JSON, or JSON lines"),
+    option("scenario SCENARIO", "a file in TOML, JSON, or JSON lines", words, nargs="?"),
+    option("--recorded N", "simulate what arrived before the latest N blocks of the ledger, and what waits", positive),
+    option("--order", "under this order; may be repeated", action="append", choices=ORDERS),
     option(
-        "--recorded", type=positive, metavar="N",
-        help="simulate what arrived before the latest N blocks of the ledger, and what waits",
+        "--policy 'NAME TERM…'",
+        "under a policy of terms: order=…, limit=TIME/SIZE, share.ORIGIN=N, or a ring setting in JSON; may be repeated",
+        policy,
+        action="append",
     ),
-    option("--order", action="append", choices=ORDERS, help="under this order; may be repeated"),
-    option(
-        "--policy", action="append", type=policy, metavar="'NAME TERM…'",
-        help="under a policy of terms: order=…, limit=TIME/SIZE, share.ORIGIN=N, or a ring setting in JSON; "
-        "may be repeated",
-    ),
-    option("--limit", type=weight, metavar="TIME/SIZE", help="the limit of a block, if a policy has none"),
-    option("--blocks", type=positive, metavar="N", help="run N blocks (default: those of the scenario)"),
-    option("--seed", type=count, metavar="N", help="use another seed than the scenario's, for a ring that shuffles"),
-    option("--svg", type=words, metavar="PATH", help="draw the result to this file"),
-    option("--save", type=words, metavar="PATH", help="write the arrivals as JSON lines, to simulate them again"),
-    option("--all", action="store_true", help="list every origin"),
+    option("--limit TIME/SIZE", "the limit of a block, if a policy has none", weight),
+    option("--blocks N", "run N blocks (default: those of the scenario)", positive),
+    option("--seed N", "use another seed than the scenario's, for a ring that shuffles", count),
+    option("--svg PATH", "draw the result to this file", words),
+    option("--save PATH", "write the arrivals as JSON lines, to simulate them again", words),
+    option("--all", "list every origin"),
     example="$ report simulate scenario.toml --order deficit --order rotation --svg out.svg\n"
     "$ report simulate --recorded 50 --policy 'as-is' --policy 'acme-first share.acme=3 limit=60000/1000000'",
-)  # fmt: skip
+)
 def simulate(session: Session, args: Namespace) -> None:
     """Simulate the same arrivals under several policies: waits and shares of each origin.
 
@@ -99,7 +98,7 @@ def simulate(session: Session, args: Namespace) -> None:
         f"{scenario.name}: {scenario.messages:,} messages of {len(found[0].origins):,} origins "
         f"over {scenario.blocks:,} blocks"
     )
-    session.out.table(_TOTALS, [_totals(one) for one in found])
+    session.out.items(found, _TOTALS, "")
     listed = _listed(found, None if args.all else LISTED)
     session.out.line("")
     session.out.table(_columns(found), [_row(origin, found) for origin in listed])
@@ -144,15 +143,19 @@ def _write(path: str, text: str) -> None:
         raise UsageError(f"{path!r} cannot be written: {error}") from None
 
 
-_TOTALS = ("policy", "order", "limit>", "done>", "left>", "set aside>", "mean wait>", "longest wait>", "Jain's index>",
-           "share error>", "full>")  # fmt: skip
-
-
-def _totals(one: Simulated) -> tuple[Any, ...]:
-    jain = one.fairness.jain
-    return (one.policy.name, one.order, str(one.limit), one.done, one.left, sum(each.set_aside for each in one.origins),
-            f"{one.mean_wait:.2f}", one.longest_wait, None if jain is None else f"{jain:.3f}",
-            percent(one.fairness.most_error), percent(one.filled))  # fmt: skip
+_TOTALS: Columns = (
+    ("policy", "policy.name"),
+    "order",
+    "limit>",
+    "done>",
+    "left>",
+    ("set aside>", lambda one: sum(each.set_aside for each in one.origins)),
+    ("mean wait>", lambda one: f"{one.mean_wait:.2f}"),
+    "longest wait>",
+    ("Jain's index>", lambda one: None if one.fairness.jain is None else f"{one.fairness.jain:.3f}"),
+    ("share error>", lambda one: percent(one.fairness.most_error)),
+    ("full>", lambda one: percent(one.filled)),
+)
 
 
 def _listed(found: Sequence[Simulated], most: int | None) -> list[SimulatedOrigin]:
@@ -180,17 +183,16 @@ def _row(listed: SimulatedOrigin, found: Sequence[Simulated]) -> list[Any]:
     return row
 
 
-def _plain(scenario: Scenario, found: Sequence[Simulated]) -> dict[str, Any]:
-    return {
-        "scenario": scenario.name, "messages": scenario.messages, "blocks": scenario.blocks, "seed": scenario.seed,
-        "policies": [_plain_policy(one) for one in found],
-    }  # fmt: skip
+def _plain(scenario: Scenario, found: Sequence[Simulated]) -> dict[str, object]:
+    policies = [_plain_policy(one) for one in found]
+    return {"scenario": scenario.name, **picked(scenario, "messages blocks seed"), "policies": policies}
 
 
-def _plain_policy(one: Simulated) -> dict[str, Any]:
+def _plain_policy(one: Simulated) -> dict[str, object]:
     return {
-        "policy": one.policy.name, "order": one.order, "limit": one.limit, "done": one.done, "left": one.left,
-        "mean_wait": one.mean_wait, "longest_wait": one.longest_wait, "filled": one.filled,
-        "fairness": record(one.fairness, "longest_wait", "most_late", "most_error"), "origins": one.origins,
-        "blocks": [{"block": each.number, "messages": each.messages, "planned": each.planned} for each in one.blocks],
-    }  # fmt: skip
+        "policy": one.policy.name,
+        **picked(one, "order limit done left mean_wait longest_wait filled"),
+        "fairness": record(one.fairness, "longest_wait", "most_late", "most_error"),
+        "origins": one.origins,
+        "blocks": [{"block": each.number, **picked(each, "messages planned")} for each in one.blocks],
+    }

@@ -33,11 +33,11 @@ def upgrade(session: Session, args: Namespace) -> None:
 
 
 @command(
-    option("--dialect", choices=("postgres", "sqlite"), help="print them for this database, without asking a store"),
-    option("--schema", metavar="NAME", help="the PostgreSQL schema (default: the store's, airflow_mq)"),
-    option("--since", type=count, metavar="N", help="only the statements after this version (default: the store's)"),
+    option("--dialect", "print them for this database, without asking a store", choices=("postgres", "sqlite")),
+    option("--schema NAME", "the PostgreSQL schema (default: the store's, airflow_mq)"),
+    option("--since N", "only the statements after this version (default: the store's)", count),
     example="$ store sql --dialect postgres --schema airflow_mq > upgrade.sql",
-)  # fmt: skip
+)
 def sql(session: Session, args: Namespace) -> None:
     """Print the statements of an upgrade, to run them by hand."""
     from .. import store
@@ -78,6 +78,8 @@ def version(session: Session, args: Namespace) -> bool:
 
 
 STORE = Group(
-    "store", "create and upgrade the tables of a store", (upgrade, sql, version),
+    "store",
+    "create and upgrade the tables of a store",
+    (upgrade, sql, version),
     example="$ --store sqlite:///queue.db store upgrade",
-)  # fmt: skip
+)

@@ -68,9 +68,7 @@ def _column(name: str, cells: Sequence[Any], short: bool, shown: Callable[[Any],
 def _table(columns: Sequence[_Column], gap: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0) if gap == 1 else (0, 1))
     for one in columns:
-        table.add_column(
-            one.name, justify="right" if one.right else "left", overflow="fold", min_width=one.least,
-        )  # fmt: skip
+        table.add_column(one.name, justify="right" if one.right else "left", overflow="fold", min_width=one.least)
     for cells in zip(*(one.cells for one in columns)):
         table.add_row(*map(Text, cells))
     return table

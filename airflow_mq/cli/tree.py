@@ -32,6 +32,21 @@ A first look:
   airflow-mq service --processor builtins:print"""
 
 TREE: tuple[Entry, ...] = (
-    enqueue, service, top, explain, check, doctor, demo, dev,
-    QUEUE, MESSAGE, SET_ASIDE, BLOCK, PAYLOAD, RING, REPORT, STORE, completion,
-)  # fmt: skip
+    enqueue,
+    service,
+    top,
+    explain,
+    check,
+    doctor,
+    demo,
+    dev,
+    QUEUE,
+    MESSAGE,
+    SET_ASIDE,
+    BLOCK,
+    PAYLOAD,
+    RING,
+    REPORT,
+    STORE,
+    completion,
+)

@@ -9,11 +9,13 @@ import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.weigher import LinearWeigher
 from .command import command, option
+from .output import Columns
+from .serialisation import picked, record
 from .session import Session
 from .values import positive, words
 
@@ -26,8 +28,8 @@ _UNITS = {"ms": 1, "us": 1000}
 #: The largest drift without a warning.
 DRIFT = 0.25
 _WHICH = (
-    option("--processor", type=words, metavar="NAME", help="only what this processor used"),
-    option("--origin", type=words, metavar="ORIGIN", help="only what this origin used"),
+    option("--processor NAME", "only what this processor used", words),
+    option("--origin ORIGIN", "only what this origin used", words),
 )
 _NOTHING = "nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))"
 
@@ -78,30 +80,21 @@ def weights(session: Session, args: Namespace) -> bool:
         found, together = read(queue, args.processor, args.origin)
         weigher = queue.config.weigher
     if session.out.as_json:
-        session.out.value({
-            "weigher": weigher.to_json(), "fits": [_plain(one) for one in found],
-            "together": None if together is None else _plain(together),
-        })  # fmt: skip
+        fits = [_plain(one) for one in found]
+        session.out.value({"weigher": weigher.to_json(), "fits": fits, "together": _plain(together)})
         _warn(session, together)
         return not _is_off(together)
-    session.out.fields({"the ring's weigher": _told(weigher)})
+    session.out.fields({"the ring's weigher": _formula(weigher)})
     if together is None:
         session.out.remark(_NOTHING)
         return True
     everything = [*found, together] if len(found) > 1 else found
-    session.out.table(
-        ("processor", "origin", "messages>", "fitted weigher", "drift>"),
-        [(one.fit.processor or "-", one.fit.origin or "all", one.fit.count, _told(one.fit.weigher), _percent(one.drift))
-         for one in everything],
-    )  # fmt: skip
+    session.out.items(everything, _FITS, "")
     _warn(session, together)
     return not _is_off(together)
 
 
-@command(
-    *_WHICH, option("--store-it", action="store_true", help="store the fitted weigher in the ring"),
-    example="$ ring fit-weigher --store-it",
-)  # fmt: skip
+@command(*_WHICH, option("--store-it", "store the fitted weigher in the ring"), example="$ ring fit-weigher --store-it")
 def fit_weigher(session: Session, args: Namespace) -> bool:
     """Fit a weigher to measured weights.
 
@@ -112,12 +105,11 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
         if together is not None and args.store_it:
             queue.admin.change_ring(weigher=together.fit.weigher)
     if session.out.as_json:
-        told = None if together is None else _plain(together)
-        session.out.value({"fit": told, "stored": together is not None and args.store_it})
+        session.out.value({"fit": _plain(together), "stored": together is not None and args.store_it})
     if together is None:
         session.out.remark(_NOTHING)
         return False
-    session.out.remark(f"fitted to {together.fit.count:,} messages: {_told(together.fit.weigher)}")
+    session.out.remark(f"fitted to {together.fit.count:,} messages: {_formula(together.fit.weigher)}")
     if args.store_it:
         session.out.remark("stored in the ring")
     else:
@@ -127,11 +119,11 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
 
 
 @command(
-    option("--repeats", type=positive, default=9, metavar="N", help="measure each step N times (default: 9)"),
-    option("--unit", choices=tuple(_UNITS), default="ms", help="the unit of the ring's times (default: ms)"),
-    option("--apply", action="store_true", help="store the measured costs in the ring"),
+    option("--repeats N", "measure each step N times (default: 9)", positive, default=9),
+    option("--unit", "the unit of the ring's times (default: ms)", choices=tuple(_UNITS), default="ms"),
+    option("--apply", "store the measured costs in the ring"),
     example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
-)  # fmt: skip
+)
 def measure_costs(session: Session, args: Namespace) -> None:
     """Measure what each step of servicing costs here.
 
@@ -150,11 +142,9 @@ def measure_costs(session: Session, args: Namespace) -> None:
         if args.apply:
             queue.admin.change_ring(costs=costs)
     if session.out.as_json:
-        session.out.value({
-            "unit": args.unit, "repeats": args.repeats, "applied": args.apply,
-            "steps": [{**asdict(one), "cost": getattr(costs, one.step)} for one in found],
-            "config": {"costs": costs.to_json()},
-        })  # fmt: skip
+        steps = [record(one, cost=getattr(costs, one.step)) for one in found]
+        settings = {"unit": args.unit, "repeats": args.repeats, "applied": args.apply}
+        session.out.value({**settings, "steps": steps, "config": {"costs": costs.to_json()}})
     else:
         rows = [
             (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
@@ -195,17 +185,23 @@ def _warn(session: Session, one: Measured | None) -> None:
         )
 
 
-def _plain(one: Measured) -> dict[str, Any]:
-    return {
-        "processor": one.fit.processor, "origin": one.fit.origin or None, "count": one.fit.count,
-        "weigher": one.fit.weigher.to_json(), "drift": one.drift,
-    }  # fmt: skip
+def _plain(one: Measured | None) -> dict[str, object] | None:
+    if one is None:
+        return None
+    fit = one.fit
+    shown = picked(fit, "processor", origin=fit.origin or None, count=fit.count, weigher=fit.weigher.to_json())
+    return {**shown, "drift": one.drift}
 
 
-def _told(weigher: LinearWeigher) -> str:
+def _formula(weigher: LinearWeigher) -> str:
     base, per_byte = weigher.base, weigher.per_byte
     return f"{base} + {per_byte.time / 1000:g}/{per_byte.size / 1000:g} per byte"
 
 
-def _percent(drift: float | None) -> str | None:
-    return None if drift is None else f"{drift:+.0%}"
+_FITS: Columns = (
+    ("processor", lambda one: one.fit.processor or "-"),
+    ("origin", lambda one: one.fit.origin or "all"),
+    ("messages>", "fit.count"),
+    ("fitted weigher", lambda one: _formula(one.fit.weigher)),
+    ("drift>", lambda one: None if one.drift is None else f"{one.drift:+.0%}"),
+)

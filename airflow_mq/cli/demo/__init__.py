@@ -30,10 +30,10 @@ _REQUIRED = ("airflow", "psutil", "pyspark", "pyarrow", "pandas")
 
 
 @command(
-    option("--summary", metavar="FILE", help="write the summary to FILE as JSON (default: in the demo's folder)"),
-    option("--loud", type=positive, default=300, metavar="N", help="number of files of the loud tenant (default: 300)"),
-    option("--stay", action="store_true", help="keep the UI until Ctrl-C, also without a terminal"),
-    option("--leave", action="store_true", help="end when all is done, also on a terminal"),
+    option("--summary FILE", "write the summary to FILE as JSON (default: in the demo's folder)"),
+    option("--loud N", "number of files of the loud tenant (default: 300)", positive, default=300),
+    option("--stay", "keep the UI until Ctrl-C, also without a terminal"),
+    option("--leave", "end when all is done, also on a terminal"),
     example="$ demo\n$ demo --leave --loud 100",
 )
 def demo(session: Session, args: Namespace) -> bool:

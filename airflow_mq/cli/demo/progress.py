@@ -41,9 +41,12 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
             self._live = Live(
-                console=self.console, refresh_per_second=4, transient=True, get_renderable=self._drawn,
+                console=self.console,
+                refresh_per_second=4,
+                transient=True,
+                get_renderable=self._drawn,
                 vertical_overflow="crop",
-            )  # fmt: skip
+            )
             self._live.start()
         return self
 
@@ -126,9 +129,11 @@ def _blocks(summary: Summary) -> Table:
         table.add_column(name, justify="left" if name == "block" else "right")
     for number, block in enumerate(summary.blocks, 1):
         table.add_row(
-            str(number), f"{block.messages:,}", str(len(block.by_tenant)),
-            f"{block.weight[0]:,} of {block.limit[0]:,} ms", f"{block.weight[1] / 1e6:.1f} of "
-            f"{block.limit[1] / 1e6:.1f} MB",
+            str(number),
+            f"{block.messages:,}",
+            str(len(block.by_tenant)),
+            f"{block.weight[0]:,} of {block.limit[0]:,} ms",
+            f"{block.weight[1] / 1e6:.1f} of {block.limit[1] / 1e6:.1f} MB",
             f"{block.seconds:.0f} s",
-        )  # fmt: skip
+        )
     return table

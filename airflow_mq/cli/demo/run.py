@@ -22,8 +22,13 @@ from .stage import Stage
 #: Largest number of blocks; more indicate an error.
 MOST_BLOCKS = 8
 BLOCK_SECONDS = 300.0
-TASKS = {"take_in": "takes in files", "block.plan": "plans", "block.process": "Spark converts",
-         "block.settle": "settles", "add_up": "adds up"}  # fmt: skip
+TASKS = {
+    "take_in": "takes in files",
+    "block.plan": "plans",
+    "block.process": "Spark converts",
+    "block.settle": "settles",
+    "add_up": "adds up",
+}
 
 Tell = Callable[[str], None]
 
@@ -121,11 +126,17 @@ class DemoRun:
             self._blame("orders", run)
         settled = airflow.xcom("orders", run, "block.settle", "settled") or {}
         return BlockDone(
-            run, settled.get("block", 0), settled.get("messages", 0), settled.get("processed", 0),
-            settled.get("failed", 0), settled.get("set_aside", 0), settled.get("used", [0, 0]),
-            settled.get("limit", list(orders.BLOCK)), time.monotonic() - began,
+            run,
+            settled.get("block", 0),
+            settled.get("messages", 0),
+            settled.get("processed", 0),
+            settled.get("failed", 0),
+            settled.get("set_aside", 0),
+            settled.get("used", [0, 0]),
+            settled.get("limit", list(orders.BLOCK)),
+            time.monotonic() - began,
             self._by_tenant(settled.get("block", 0)),
-        )  # fmt: skip
+        )
 
     def _by_tenant(self, block: int) -> dict[str, int]:
         with self.stage.queue() as queue:
@@ -159,14 +170,19 @@ class DemoRun:
         with self.stage.queue() as queue:
             for kept in queue.set_aside.list():
                 (peeked,) = [
-                    found for found in queue.inspect.peek(kept.address.origin, page=kept.address.page)
+                    found
+                    for found in queue.inspect.peek(kept.address.origin, page=kept.address.page)
                     if found.address == kept.address
-                ]  # fmt: skip
+                ]
                 weight = kept.weight or orders.BLOCK
-                self.summary.set_aside.append({
-                    "address": str(kept.address), "reason": kept.reason, "weight": list(weight),
-                    "file": json.loads(peeked.payload)["file"],
-                })  # fmt: skip
+                self.summary.set_aside.append(
+                    {
+                        "address": str(kept.address),
+                        "reason": kept.reason,
+                        "weight": list(weight),
+                        "file": json.loads(peeked.payload)["file"],
+                    }
+                )
             self.summary.failed = [
                 {"tenant": event.origin, "error": event.error, "block": event.block}
                 for event in queue.inspect.events(name="ProcessingFailed")
@@ -200,9 +216,10 @@ class DemoRun:
             if any(used > most for used, most in zip(block.weight, block.limit)):
                 problems.append(f"block {block.block} weighed {block.weight}, more than {block.limit}")
         late = [
-            tenant for tenant in manifest["tenants"]
+            tenant
+            for tenant in manifest["tenants"]
             if tenant != orders.LOUD and summary.tenants.get(tenant, {}).get("first_block") != 1
-        ]  # fmt: skip
+        ]
         if late:
             problems.append(f"{', '.join(late)} had to wait for {orders.LOUD}")
         summary.ok = not problems

@@ -19,12 +19,14 @@ _SETTINGS = (
     ("fsync", "off", "a power cut can destroy the whole database", "set fsync = on"),
     ("full_page_writes", "off", "a power cut can destroy pages of the database", "set full_page_writes = on"),
     (
-        "synchronous_commit", "off", "a commit that was acknowledged can be lost in a power cut",
+        "synchronous_commit",
+        "off",
+        "a commit that was acknowledged can be lost in a power cut",
         "connections of airflow_mq set it on; for others set synchronous_commit = on, at least for this database",
     ),
     ("autovacuum", "off", "deleted rows are never cleared away, and planning slows down", "set autovacuum = on"),
     ("track_counts", "off", "autovacuum cannot find the tables that need it", "set track_counts = on"),
-)  # fmt: skip
+)
 
 #: Privileges of other roles on the schema: CREATE there, TRIGGER on any table, writing on the table of migrations.
 _GRANTED = """

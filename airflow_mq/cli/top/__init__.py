@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import limit
 from ..command import command, option
+from ..serialisation import picked
 from ..session import Session
 from ..values import age, words
 
@@ -31,13 +31,13 @@ def _interval(text: str) -> Any:
 
 
 @command(
-    option("--interval", type=_interval, default=_interval("2"), metavar="AGE", help="refresh so often (default: 2s)"),
-    option("--once", action="store_true", help="print one frame and exit, as without a terminal"),
-    option("--search", type=words, default="", metavar="TEXT", help="only queues whose name contains TEXT"),
-    option("--sort", choices=_SORTS, default="turn", help="the order of the queues (default: turn)"),
+    option("--interval AGE", "refresh so often (default: 2s)", _interval, default=_interval("2")),
+    option("--once", "print one frame and exit, as without a terminal"),
+    option("--search TEXT", "only queues whose name contains TEXT", words, default=""),
+    option("--sort", "the order of the queues (default: turn)", choices=_SORTS, default="turn"),
     limit(20, "queues of a printed frame"),
     example="$ top\n$ top --once --sort backlog\n$ top --json --interval 10s",
-)  # fmt: skip
+)
 def top(session: Session, args: Namespace) -> None:
     """Show the ring as it moves: turns, blocks and waiting queues; keys select, search, pause, explain.
 
@@ -90,28 +90,25 @@ def _print_frame(session: Session, args: Namespace) -> None:
     print_frame(look, session.where or "", args.search, args.sort)
 
 
-def as_plain(look: Look, store: str | None) -> dict[str, Any]:
-    """A frame, for programs."""
+def as_plain(look: Look, store: str | None) -> dict[str, object]:
+    """Return a frame as JSON."""
     return {
-        "at": look.at, "ring": look.ring, "order": look.order, "limit": look.limit,
-        "turns": [_turn(one) for one in look.turns], "waits": [_turn(one) for one in look.waits],
-        "blocks": [_block(one, look) for one in look.blocks], "paused": look.paused,
-        "totals": look.totals and asdict(look.totals), "rate_in": look.rate_in, "rate_out": look.rate_out,
-        "oldest": look.oldest, "store": store,
-    }  # fmt: skip
+        **picked(look, "at ring order limit"),
+        "turns": [_turn(one) for one in look.turns],
+        "waits": [_turn(one) for one in look.waits],
+        "blocks": [_block(one, look) for one in look.blocks],
+        **picked(look, "paused totals rate_in rate_out oldest"),
+        "store": store,
+    }
 
 
-def _turn(one: QueueState) -> dict[str, Any]:
+def _turn(one: QueueState) -> dict[str, object]:
+    return {**picked(one, "origin priority messages"), "bytes": one.size, **picked(one, "more in_flight paused oldest")}
+
+
+def _block(one: Block, look: Look) -> dict[str, object]:
     return {
-        "origin": one.origin, "priority": one.priority, "messages": one.messages, "bytes": one.size, "more": one.more,
-        "in_flight": one.in_flight, "paused": one.paused, "oldest": one.oldest,
-    }  # fmt: skip
-
-
-def _block(one: Block, look: Look) -> dict[str, Any]:
-    return {
-        "id": one.id, "key": one.key, "state": one.state_at(look.at), "by_hand": one.by_hand,
-        "planned_at": one.planned_at, "ended_at": one.ended_at, "limit": one.limit, "used": one.cost,
-        "messages": one.messages,
+        **picked(one, "id key", state=one.state_at(look.at)),
+        **picked(one, "by_hand planned_at ended_at limit", used=one.cost, messages=one.messages),
         **{part: one.result.get(part, 0) for part in ("processed", "failed", "went_back", "set_aside")},
-    }  # fmt: skip
+    }

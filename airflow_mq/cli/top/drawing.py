@@ -24,9 +24,15 @@ _LEAST_BLOCKS, _MOST_BLOCKS = 3, 8
 _EMPTY = "the ring is empty; send something: airflow-mq enqueue acme 'an order'"
 _NO_MATCH = "no queue here has this in its name; esc shows all"
 _KEYS = (
-    ("q", "quit"), ("?", "help"), ("↑↓", "select"), ("/", "search"), ("s", "sort"), ("e", "explain"), ("p", "pause"),
+    ("q", "quit"),
+    ("?", "help"),
+    ("↑↓", "select"),
+    ("/", "search"),
+    ("s", "sort"),
+    ("e", "explain"),
+    ("p", "pause"),
     ("space", "freeze"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -92,14 +98,18 @@ def _facts(look: Look) -> list[tuple[str, str]]:
     totals = look.totals
     if totals is not None:
         found += [
-            ("ready", f"{totals.ready:,}"), ("waiting", f"{totals.waiting:,} ({size(totals.bytes)})"),
-            ("in flight", f"{totals.in_flight:,}"), ("set aside", f"{totals.set_aside:,}"),
-        ]  # fmt: skip
+            ("ready", f"{totals.ready:,}"),
+            ("waiting", f"{totals.waiting:,} ({size(totals.bytes)})"),
+            ("in flight", f"{totals.in_flight:,}"),
+            ("set aside", f"{totals.set_aside:,}"),
+        ]
         found += [("delayed", f"{totals.delayed:,}")] if totals.delayed else []
     found += [
-        ("paused", f"{look.paused:,}"), ("oldest", span(look.oldest, look.at)),
-        ("in", rate(look.rate_in)), ("out", rate(look.rate_out)),
-    ]  # fmt: skip
+        ("paused", f"{look.paused:,}"),
+        ("oldest", span(look.oldest, look.at)),
+        ("in", rate(look.rate_in)),
+        ("out", rate(look.rate_out)),
+    ]
     return found
 
 
@@ -293,8 +303,9 @@ def _footer(view: View, width: int) -> list[Text]:
     asks = {
         "search": f"search: {shown(view.typed)}_",
         "pause": f"pause {queue}? why (enter pauses, esc does not): {shown(view.typed)}_",
-        "resume": f"resume {queue}? y, or any other key for no", "text": "any key goes back",
-    }  # fmt: skip
+        "resume": f"resume {queue}? y, or any other key for no",
+        "text": "any key goes back",
+    }
     if view.mode in asks:
         return [_line(width, (asks[view.mode], "bold"))]
     if view.remark:

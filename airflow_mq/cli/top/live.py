@@ -41,9 +41,15 @@ class Canvas:
         width = self.size[0]
         file = io.StringIO()
         inside = Console(
-            file=file, width=width, force_terminal=True, highlight=False, markup=False, emoji=False,
-            color_system=self.outside.color_system or None, no_color=self.outside.no_color,  # type: ignore[arg-type]
-        )  # fmt: skip
+            file=file,
+            width=width,
+            force_terminal=True,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            color_system=self.outside.color_system or None,
+            no_color=self.outside.no_color,  # type: ignore[arg-type]
+        )
         for text in texts:
             inside.print(text, no_wrap=True, overflow="crop", crop=True)
         return file.getvalue().split("\n")[:-1]

@@ -19,10 +19,25 @@ _LEAVE = "\x1b[?25h\x1b[?1049l"
 #: A terminal that knows these draws all of a frame at once.
 _BEGIN, _END = "\x1b[?2026h\x1b[H", "\x1b[J\x1b[?2026l"
 _NAMES = {
-    "\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[5~": "page up", "\x1b[6~": "page down",
-    "\x1b[H": "home", "\x1bOH": "home", "\x1b[1~": "home", "\x1b[F": "end", "\x1bOF": "end", "\x1b[4~": "end",
-    "\x1b": "esc", "\r": "enter", "\n": "enter", "\x7f": "backspace", "\b": "backspace", "\x15": "clear",
-}  # fmt: skip
+    "\x1b[A": "up",
+    "\x1bOA": "up",
+    "\x1b[B": "down",
+    "\x1bOB": "down",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\x1b[H": "home",
+    "\x1bOH": "home",
+    "\x1b[1~": "home",
+    "\x1b[F": "end",
+    "\x1bOF": "end",
+    "\x1b[4~": "end",
+    "\x1b": "esc",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\b": "backspace",
+    "\x15": "clear",
+}
 _KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|\x1b|[^\x1b]", re.DOTALL)
 #: What ends a program; the terminal is given back first.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -198,13 +198,28 @@ def _moving(by: Callable[[View], int]) -> Callable[[View], Wish | None]:
 _UP, _DOWN = _moving(lambda view: -1), _moving(lambda view: 1)
 _TOP, _BOTTOM = _moving(lambda view: -len(view.turns)), _moving(lambda view: len(view.turns))
 _KEYS: dict[str, Callable[[View], Wish | None]] = {
-    "q": lambda view: Wish("quit"), "up": _UP, "k": _UP, "down": _DOWN, "j": _DOWN,
-    "page up": _moving(lambda view: -view.room), "page down": _moving(lambda view: view.room),
-    "home": _TOP, "g": _TOP, "end": _BOTTOM, "G": _BOTTOM,
-    "/": View._begin_search, "s": View._turn_sort, " ": View._freeze, "p": View._ask_pause,
-    "e": View._explain, "enter": View._explain, "?": View._help, "h": View._help, "esc": View._back,
+    "q": lambda view: Wish("quit"),
+    "up": _UP,
+    "k": _UP,
+    "down": _DOWN,
+    "j": _DOWN,
+    "page up": _moving(lambda view: -view.room),
+    "page down": _moving(lambda view: view.room),
+    "home": _TOP,
+    "g": _TOP,
+    "end": _BOTTOM,
+    "G": _BOTTOM,
+    "/": View._begin_search,
+    "s": View._turn_sort,
+    " ": View._freeze,
+    "p": View._ask_pause,
+    "e": View._explain,
+    "enter": View._explain,
+    "?": View._help,
+    "h": View._help,
+    "esc": View._back,
     "r": lambda view: Wish("look"),
-}  # fmt: skip
+}
 
 HELP = (
     "q          quit",
