@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
@@ -29,7 +28,7 @@ class _Completed(Arg):
             action.completer = completer  # type: ignore[attr-defined]
 
 
-def get_cli_commands() -> list[Any]:
+def get_cli_commands() -> list[GroupCommand]:
     """Return the commands that Airflow adds to its own."""
     return [
         GroupCommand(
@@ -42,7 +41,7 @@ def get_cli_commands() -> list[Any]:
     ]
 
 
-def _drawn(entry: Entry) -> Any:
+def _drawn(entry: Entry) -> ActionCommand | GroupCommand:
     about = entry.help[0].upper() + entry.help[1:]
     epilog = example_text(entry.example, "airflow mq ")
     if isinstance(entry, Group):

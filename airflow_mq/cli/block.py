@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.priority import queue_name
 from .arguments import limit
@@ -79,7 +79,7 @@ def release(session: Session, args: Namespace) -> None:
     session.out.answer({"block": block.id, **vars(done)}, f"released block {block.id}: {summary(done)}")
 
 
-def _plain(block: Block, now: datetime) -> dict[str, Any]:
+def _plain(block: Block, now: datetime) -> dict[str, object]:
     return record(block, overdue=block.state_at(now) == "overdue")
 
 

@@ -33,7 +33,7 @@ class UsageError(Exception):
 class Option:
     """An argument, as `add_argument` takes it."""
 
-    flags: Sequence[str]
+    flags: tuple[str, ...]
     settings: Mapping[str, Any]
 
 
@@ -52,7 +52,7 @@ def option(name: str, help: str, type: Callable[[str], object] | None = None, **
         settings["action"] = "store_true"
     if type is not None:
         settings["type"] = type
-    return Option(flags, {**settings, "help": help})
+    return Option(tuple(flags), {**settings, "help": help})
 
 
 Run: TypeAlias = "Callable[[Session, Namespace], bool | None]"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from .command import command, option
 from .session import Session
@@ -20,7 +20,7 @@ ASKED = "_ARGCOMPLETE"
 #: The largest number of names that are offered.
 _MOST = 100
 
-Completer = Callable[..., Any]
+Completer: TypeAlias = "Callable[..., Sequence[str] | Mapping[str, str]]"
 
 
 def answer() -> None:
@@ -58,7 +58,7 @@ def completer_of(action: Action, conn_id: str | None = None) -> Completer | None
     if find is None or (action.metavar == "TOKEN" and action.nargs is not None):
         return None
 
-    def complete(prefix: str, parsed_args: Namespace, **more: Any) -> Any:
+    def complete(prefix: str, parsed_args: Namespace, **more: object) -> Sequence[str] | Mapping[str, str]:
         from airflow_mq.core.errors import MessageQueueError
 
         from .command import UsageError
@@ -104,7 +104,7 @@ def _settings(session: Session, prefix: str) -> list[str]:
     return [f"{name}=" for name in RingConfig().to_json()]
 
 
-_FINDERS: dict[str, Callable[[Session, str], Any]] = {
+_FINDERS: dict[str, Callable[[Session, str], Sequence[str] | Mapping[str, str]]] = {
     "RING": _rings,
     "ORIGIN": _origins,
     "ORIGIN[:PAGE:INDEX[:high]]": _origins,

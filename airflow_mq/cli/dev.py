@@ -7,11 +7,11 @@ import shlex
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .command import NO, UsageError, command, option
 from .output import error_line, shown
@@ -133,17 +133,17 @@ def _airflow(address: StoreAddress, home: Path, dags: Path, port: int | None) ->
     chosen = port or (USUAL_PORT if is_free(USUAL_PORT) else free_port())
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     kept.pop(f"AIRFLOW_CONN_{CONNECTION.upper()}", None)
-    connections: dict[str, Any] = {
+    connections: dict[str, dict[str, object]] = {
         "spark_default": {"conn_type": "spark", "host": "local[*]"},
         CONNECTION: connection_of(address),
     }
     return LiveAirflow(home, dags, port=chosen, connections=connections, environment=kept)
 
 
-def connection_of(address: StoreAddress) -> dict[str, Any]:
+def connection_of(address: StoreAddress) -> dict[str, object]:
     """Return the fields of an Airflow connection that names a store."""
-    extra: dict[str, Any] = {"driver": address.driver, "origins": address.origins, "priority": address.priority}
-    fields: dict[str, Any] = {"conn_type": "airflow_mq"}
+    extra: dict[str, object] = {"driver": address.driver, "origins": address.origins, "priority": address.priority}
+    fields: dict[str, object] = {"conn_type": "airflow_mq"}
     if address.path is not None:
         extra["path"] = str(address.path)
     else:
@@ -170,25 +170,21 @@ def _write_environment(airflow: LiveAirflow, address: StoreAddress) -> None:
 
 def _print_started(session: Session, airflow: LiveAirflow, address: StoreAddress) -> None:
     user, password = airflow.login
-    started: Mapping[str, Any] = {
+    environment = airflow.home / ENVIRONMENT_FILE
+    started = {
         "url": airflow.url,
         "page": f"{airflow.url}/plugin/airflow-mq",
         "user": user,
         "password": password,
-        "dags": airflow.dags_folder,
+        "dags": str(airflow.dags_folder),
         "store": address.safe,
         "connection": CONNECTION,
-        "environment": airflow.home / ENVIRONMENT_FILE,
+        "environment": str(environment),
     }
-    if session.out.as_json:
-        session.out.value({name: str(value) for name, value in started.items()})
-    else:
-        session.out.fields(started)
+    session.out.fields(started)
     for error in airflow.import_errors():
         session.out.warn(f"a DAG file cannot be imported: {error.strip()}")
-    session.out.remark(
-        f"At another terminal, for commands of Airflow and airflow-mq: . {_short(started['environment'])}"
-    )
+    session.out.remark(f"At another terminal, for commands of Airflow and airflow-mq: . {_short(environment)}")
     session.out.remark("Ctrl-C ends it; what it stored stays.")
     sys.stdout.flush()
 

@@ -144,7 +144,7 @@ def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
     return {"limit": args.limit, "shares": dict(args.share or ()), "order": order, "seed": args.seed, **changes}
 
 
-def _plain(block: ForecastBlock) -> dict[str, Any]:
+def _plain(block: ForecastBlock) -> dict[str, object]:
     value = record(block, "messages", queues=[record(one, reason=one.reason or None) for one in block.queues])
     return {"block": value.pop("number"), **value}
 

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.blob import extent
 from ..core.events import NAMES, Event
@@ -48,7 +48,7 @@ def peek(session: Session, args: Namespace) -> None:
     session.out.items(found, columns, empty, map(_plain, found))
 
 
-def _plain(one: Peeked) -> dict[str, Any]:
+def _plain(one: Peeked) -> dict[str, object]:
     fields = record(one)
     del fields["payload"]
     return {**address_fields(one.address), **payload_fields(one.payload), **fields}

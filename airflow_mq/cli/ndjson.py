@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..core.errors import InvalidInput, InvalidMessage
 from ..core.message import Message, check_origin
@@ -57,7 +56,7 @@ def _none() -> str:
     raise InvalidMessage("it has no origin: expected one in the line, or one for all lines: enqueue ORIGIN --ndjson …")
 
 
-def _payload(value: dict[str, Any]) -> bytes:
+def _payload(value: Mapping[str, object]) -> bytes:
     if ("payload" in value) == ("payload_base64" in value):
         raise InvalidMessage("it has a payload or a payload_base64, one of the two")
     if "payload" in value:
@@ -72,14 +71,14 @@ def _payload(value: dict[str, Any]) -> bytes:
         raise InvalidMessage(f"its payload_base64 cannot be read ({error})") from None
 
 
-def _text(fields: dict[str, Any], name: str) -> str | None:
+def _text(fields: Mapping[str, object], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
         raise InvalidMessage(f"its {name} is text, not {type(value).__name__}; to send JSON, write it as text")
     return value
 
 
-def _headers(value: Any) -> dict[str, str] | None:
+def _headers(value: object) -> dict[str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):

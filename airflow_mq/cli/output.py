@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from ..core.blob import Reference
 from ..core.characters import visible
@@ -17,12 +17,16 @@ from ..words import when
 from .progress import Tell, progress, silent
 from .serialisation import to_json
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 #: Wide enough that a pipe gets every row in one line.
 _WIDE = 100_000
 _ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
-#: The columns of a table. A heading stands for the attribute of its name, or is followed by the attribute or the function
-#: that the cells come from. A heading that ends in `>` is of numbers.
-Columns: TypeAlias = Sequence["str | tuple[str, str | Callable[[Any], object]]"]
+#: A column of a table: the heading, and the attribute or function that its cells come from. A heading alone stands for
+#: the attribute of its name. A heading that ends in `>` is of numbers.
+Column: TypeAlias = "str | tuple[str, str | Callable[[Any], object]]"
+Columns: TypeAlias = Sequence[Column]
 
 
 class Output:
@@ -55,7 +59,9 @@ class Output:
         """Print a warning to standard error."""
         sys.stderr.write((json.dumps({"warning": text}) if self.as_json else f"warning: {shown(text)}") + "\n")
 
-    def items(self, items: Sequence[Any], columns: Columns, empty: str, values: Iterable[Any] | None = None) -> bool:
+    def items(
+        self, items: Sequence[object], columns: Columns, empty: str, values: Iterable[object] | None = None
+    ) -> bool:
         """Print a list as JSON or as a table; return whether a table was printed.
 
         :param empty: the remark where there are no items.
@@ -71,7 +77,7 @@ class Output:
             return True
         return False
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print rows for people; a column whose name ends in `>` holds numbers."""
         from rich.console import Console
 
@@ -81,7 +87,7 @@ class Output:
         for table in layout(columns, list(rows), width, shown):
             self._print(table)
 
-    def fields(self, pairs: Mapping[str, Any], value: object = None) -> None:
+    def fields(self, pairs: Mapping[str, object], value: object = None) -> None:
         """Print names and values, one pair a line; or the value as JSON, which is that of the pairs by default."""
         from rich.table import Table
         from rich.text import Text
@@ -94,7 +100,7 @@ class Output:
             table.add_row(Text(name, "bold"), Text(shown(one)))
         self._print(table)
 
-    def _print(self, renderable: Any) -> None:
+    def _print(self, renderable: RenderableType) -> None:
         from rich.console import Console
 
         width = None if sys.stdout.isatty() else _WIDE
@@ -109,7 +115,7 @@ class Output:
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
 
 
-def _column(column: str | tuple[str, str | Callable[[Any], object]]) -> tuple[str, Callable[[Any], object]]:
+def _column(column: Column) -> tuple[str, Callable[[Any], object]]:
     heading, cell = (column, column.rstrip(">").replace(" ", "_")) if isinstance(column, str) else column
     return heading, attrgetter(cell) if isinstance(cell, str) else cell
 
@@ -126,7 +132,7 @@ def without_passwords(text: str) -> str:
     return _ADDRESS_PASSWORD.sub(r"\1***@", text)
 
 
-def shown(value: Any, most: int | None = None) -> str:
+def shown(value: object, most: int | None = None) -> str:
     """Return any value as text that is safe on a terminal."""
     if value is None:
         return "-"

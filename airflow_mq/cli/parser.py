@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .arguments import COMMON
 from .command import EXIT_CODES, USAGE, Command, Entry, Group, Option, UsageError, example_text
 from .output import without_passwords
+from .session import Session
 from .tree import ABOUT, TREE
 
 PROGRAM_NAME = "airflow-mq"
@@ -26,12 +27,10 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that raises errors instead of printing usage, without passwords."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", _Layout)
-        kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
+    def __init__(self, prog: str | None = None, *, description: str = "", epilog: str = "") -> None:
+        super().__init__(prog, None, description, epilog, formatter_class=_Layout, allow_abbrev=False)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             from difflib import get_close_matches
 
@@ -109,7 +108,7 @@ def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> 
         parser.add_argument(*one.flags, **one.settings)
 
 
-def _print_version(session: Any, args: argparse.Namespace) -> None:
+def _print_version(session: Session, args: argparse.Namespace) -> None:
     from .. import __version__
 
     if session.out.as_json:

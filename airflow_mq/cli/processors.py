@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -13,7 +13,7 @@ from .command import UsageError
 from .session import Session
 
 
-def load(name: str) -> Any:
+def load(name: str) -> object:
     """Import a processor."""
     module_name, _, path = name.partition(":")
     if not (module_name and path):
@@ -27,8 +27,8 @@ def load(name: str) -> Any:
         raise UsageError(f"the processor {name} cannot be loaded: {type(error).__name__}: {error}") from None
 
 
-def load_callable(name: str) -> Any:
-    """Import a processor that takes single messages."""
+def load_callable(name: str) -> Callable[..., Any]:
+    """Import a processor that takes single messages or whole batches."""
     found = load(name)
     if not callable(found):
         raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")

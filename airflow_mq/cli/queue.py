@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.message import Footprint
 from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
@@ -60,11 +60,11 @@ def footprint(session: Session, args: Namespace) -> None:
         session.out.remark(f"there are more; go on with --after {found[-1][0]}")
 
 
-def _plain(origin: str, one: Footprint) -> dict[str, Any]:
+def _plain(origin: str, one: Footprint) -> dict[str, object]:
     return {"origin": origin, **record(one)}
 
 
-def _row(origin: str, one: Footprint) -> tuple[Any, ...]:
+def _row(origin: str, one: Footprint) -> tuple[object, ...]:
     return (origin, *(getattr(one, part) for part in _PARTS))
 
 

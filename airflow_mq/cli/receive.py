@@ -12,6 +12,7 @@ from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT
 from .command import UsageError, command, option
 from .session import Session
+from .values import json_object
 
 if TYPE_CHECKING:
     from ..adapters import Adapter
@@ -114,7 +115,7 @@ def receive_kafka(session: Session, args: Namespace) -> bool:
     return _receive(session, args, source)
 
 
-def _of_connection(args: Namespace) -> Any:
+def _of_connection(args: Namespace) -> object:
     if args.config or args.bootstrap:
         raise UsageError("specify either --kafka-conn-id, or --bootstrap and --config, not both")
     try:
@@ -124,10 +125,10 @@ def _of_connection(args: Namespace) -> Any:
     return kafka_consumer(args.kafka_conn_id, args.topic, args.group)
 
 
-def _of_settings(args: Namespace) -> Any:
+def _of_settings(args: Namespace) -> object:
     from ..adapters.kafka import consumer
 
-    settings: dict[str, Any] = _read(args.config) if args.config else {}
+    settings = json_object(args.config) if args.config else {}
     if args.bootstrap:
         settings["bootstrap.servers"] = args.bootstrap
     if args.group:
@@ -135,19 +136,6 @@ def _of_settings(args: Namespace) -> Any:
     if not settings.get("bootstrap.servers"):
         raise UsageError("no cluster: expected --bootstrap HOST:PORT, --config FILE or --kafka-conn-id ID")
     return consumer(settings)
-
-
-def _read(path: str) -> dict[str, Any]:
-    import json
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            settings = json.load(file)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the settings cannot be read from {path!r}: {error}") from None
-    if not isinstance(settings, dict):
-        raise UsageError(f"{path!r} holds no object of JSON with librdkafka's settings")
-    return settings
 
 
 def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> bool:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from typing import Any
 
 from ..core.config import ORDERS, RingConfig
-from ..core.errors import ConfigRefused
 from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
 from .command import Group, UsageError, command, option
 from .session import Session
-from .values import positive, seed, setting, weight, words
+from .values import json_object, positive, seed, setting, weight, words
 from .weights import fit_weigher, measure_costs
 
 _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
@@ -114,18 +112,11 @@ def order(session: Session, args: Namespace) -> None:
         session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")
 
 
-def _settings(args: Namespace) -> dict[str, Any]:
+def _settings(args: Namespace) -> dict[str, object]:
     """Return the settings: of --file, then of --set, then of the options of single settings."""
-    found: dict[str, Any] = {}
-    if args.file is not None:
-        try:
-            with open(args.file, encoding="utf-8") as file:
-                found = json.load(file)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"the settings in {args.file!r} cannot be read: {error}") from None
-        if not isinstance(found, dict):
-            raise ConfigRefused("settings are a JSON object, as `ring show --json` prints it")
-        found = found.get("config", found)
+    found = json_object(args.file) if args.file is not None else {}
+    inner = found.get("config")
+    found = inner if isinstance(inner, dict) else found
     found.update(args.set or ())
     found.update({name: value for name in _OFTEN if (value := getattr(args, name)) is not None})
     return found

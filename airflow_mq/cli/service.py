@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.weight import ZERO
 from .arguments import PROCESSOR, TRACEBACK
-from .command import UsageError, command, option
-from .processors import load, stdout_kept_clean
+from .command import command, option
+from .processors import load, load_callable, stdout_kept_clean
 from .progress import Tell
 from .session import Session
 from .values import positive, weight
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue, Serviced
+    from ..queue import BatchProcessor, MessageQueue, Serviced
+    from ..queue.attempts import Processor
 
 
 @command(
@@ -59,7 +60,7 @@ def service(session: Session, args: Namespace) -> None:
 
 
 def _service(
-    queue: MessageQueue, processor: Any, options: dict[str, Any], drain: bool, told: Tell
+    queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
     from ..queue import Serviced
 
@@ -98,12 +99,11 @@ def summary(done: Serviced) -> str:
     return ", ".join(parts)
 
 
-def _processor(name: str, batch: bool) -> Any:
+def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
     from ..queue import BatchProcessor, batch_processor
 
     found = load(name)
     if isinstance(found, BatchProcessor):
         return found
-    if not callable(found):
-        raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
-    return batch_processor(found) if batch else found
+    processor = load_callable(name)
+    return batch_processor(processor) if batch else processor

@@ -49,7 +49,7 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     session.out.remark("see one with `airflow-mq message peek`, then `set-aside execute`, `requeue` or `discard` it")
 
 
-def _plain(one: SetAside) -> dict[str, Any]:
+def _plain(one: SetAside) -> dict[str, object]:
     return {**address_fields(one.address), **record(one, error=one.error or None)}
 
 

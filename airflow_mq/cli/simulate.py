@@ -6,7 +6,7 @@ import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.config import ORDERS
 from ..core.weight import Weight
@@ -37,18 +37,21 @@ def policy(text: str) -> Policy:
         ) from None
     name = terms.pop(0) if terms and "=" not in terms[0] else text
     shares: dict[str, int] = {}
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     limit: Weight | None = None
+    order: str | None = None
     for term in terms:
         what, _, value = term.partition("=")
         if what.startswith("share."):
             shares[what.removeprefix("share.")] = positive(value)
         elif what == "limit":
             limit = weight(value)
+        elif what == "order":
+            order = value
         else:
             settings.update([setting(term)])
     try:
-        return simulating.Policy(name, settings.pop("order", None), limit, shares, settings)
+        return simulating.Policy(name, order, limit, shares, settings)
     except InvalidInput as error:
         raise ArgumentTypeError(str(error)) from None
 
@@ -174,8 +177,8 @@ def _columns(found: Sequence[Simulated]) -> list[str]:
     return ["origin", "arrived>", *each]
 
 
-def _row(listed: SimulatedOrigin, found: Sequence[Simulated]) -> list[Any]:
-    row: list[Any] = [listed.name, listed.arrived]
+def _row(listed: SimulatedOrigin, found: Sequence[Simulated]) -> list[object]:
+    row: list[object] = [listed.name, listed.arrived]
     for one in found:
         whose = listed.origin, listed.priority
         fair, fared = one.fairness.origin(*whose), one.origin(*whose)

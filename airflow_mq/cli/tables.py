@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -37,7 +36,7 @@ class _Column:
 
 
 def layout(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None, shown: Callable[[Any], str]
+    columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, shown: Callable[[object], str]
 ) -> list[Table]:
     """The table, or one of names and values for each row.
 
@@ -57,7 +56,7 @@ def layout(
     return [_record(full, place) for place in range(len(rows))]
 
 
-def _column(name: str, cells: Sequence[Any], short: bool, shown: Callable[[Any], str]) -> _Column:
+def _column(name: str, cells: Sequence[object], short: bool, shown: Callable[[object], str]) -> _Column:
     right, heading = name.endswith(">"), name.rstrip(">")
     times = bool(cells) and all(isinstance(cell, datetime) for cell in cells)
     if times and short:

@@ -6,11 +6,11 @@ import json
 import re
 from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
-from typing import Any
 
 from ..core.errors import InvalidInput
 from ..core.message import Address
 from ..core.weight import Weight
+from .command import UsageError
 
 _CENTURY = 100 * 366 * 86400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -76,7 +76,7 @@ def header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, object]:
     """Read `name=value` with a value in JSON; other values are text, except `none`."""
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -87,6 +87,18 @@ def setting(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, None if value == "none" else value
+
+
+def json_object(path: str) -> dict[str, object]:
+    """Return the JSON object in a file of settings."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.load(file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the settings in {path!r} cannot be read: {error}") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"invalid settings in {path!r}: expected a JSON object")
+    return settings
 
 
 def seed(text: str) -> bytes:

@@ -7,10 +7,10 @@ import signal
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.weigher import LinearWeigher
 from .command import command, option
@@ -62,7 +62,7 @@ def read(queue: MessageQueue, processor: str | None, origin: str | None) -> tupl
     return found, Measured(measures.fit("", "", sums), drift_of(queue.config.weigher, sums))
 
 
-def drift_of(weigher: LinearWeigher, sums: Any) -> float | None:
+def drift_of(weigher: LinearWeigher, sums: Mapping[str, int]) -> float | None:
     """Return the excess of used over predicted time: 0.3 is 30 % more, -0.3 less."""
     from ..core.weigher import PER
 

@@ -74,4 +74,4 @@ def test_a_cluster_that_does_not_answer(mq: Terminal, tmp_path: Path) -> None:
     said = mq("message", "receive-kafka", "orders", "--config", str(settings), "--patience", "0.2", code=3)
     assert "check that it is up" in said.err
     settings.write_text("[]")
-    assert "no object" in mq("message", "receive-kafka", "orders", "--config", str(settings), code=2).err
+    assert "expected a JSON object" in mq("message", "receive-kafka", "orders", "--config", str(settings), code=2).err

@@ -54,10 +54,13 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
         yield from _ring(MessageQueue(queue.store, name))
     yield from _holds(queue)
     if queue.store.address.driver == "sqlite":
-        from .sqlite import look
+        from . import sqlite
+
+        yield from sqlite.look(queue.store)
     else:
-        from .postgres import look
-    yield from look(queue.store)
+        from . import postgres
+
+        yield from postgres.look(queue.store)
 
 
 def _schema(status: SchemaStatus) -> Finding:

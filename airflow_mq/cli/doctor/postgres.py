@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from .findings import Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
+    import psycopg
+    from psycopg.rows import TupleRow
+
     from ...store import Store
+
+    Connection: TypeAlias = psycopg.Connection[TupleRow]
 
 #: Rows that are dead and not removed yet, from which on a table is called bloated.
 DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2
@@ -51,7 +56,7 @@ FROM named GROUP BY place = 'migration' AND kind <> 'TRIGGER', place, role ORDER
 """
 
 
-def look(store: Store[Any]) -> Iterator[Finding]:
+def look(store: Store[Connection]) -> Iterator[Finding]:
     """Yield the findings of all checks."""
     with store.loose():
         connection = store.connection()
@@ -63,12 +68,13 @@ def look(store: Store[Any]) -> Iterator[Finding]:
         yield from _slots(connection)
 
 
-def _settings(connection: Any) -> Iterator[Finding]:
+def _settings(connection: Connection) -> Iterator[Finding]:
     # The value that others get: ours are set when we connect.
     rows = connection.execute(
         "SELECT name, reset_val FROM pg_settings WHERE name = ANY(%s)", ([one[0] for one in _SETTINGS],)
     )
-    known, sound = dict(rows.fetchall()), True
+    known = {name: value for name, value in rows.fetchall()}
+    sound = True
     for name, bad, what, do in _SETTINGS:
         if known.get(name) == bad:
             sound = False
@@ -77,7 +83,7 @@ def _settings(connection: Any) -> Iterator[Finding]:
         yield fine("settings", "none that hurt")
 
 
-def _rights(connection: Any, schema: str) -> Iterator[Finding]:
+def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
     """Grants by which other roles run code with the rights of the store's users, or fake its version."""
     rows = connection.execute(_GRANTED, {"schema": schema}).fetchall()
     sound = True
@@ -95,7 +101,7 @@ def _rights(connection: Any, schema: str) -> Iterator[Finding]:
         yield fine("rights", f"no other role may create anything in the schema {schema}")
 
 
-def _bloat(connection: Any, schema: str) -> Iterator[Finding]:
+def _bloat(connection: Connection, schema: str) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT relname, n_live_tup, n_dead_tup, greatest(last_vacuum, last_autovacuum) FROM pg_stat_user_tables "
         "WHERE schemaname = %s ORDER BY n_dead_tup DESC",
@@ -117,7 +123,7 @@ def _bloat(connection: Any, schema: str) -> Iterator[Finding]:
         yield fine("bloat", f"{sum(row[2] for row in rows):,} dead rows in all, which is little")
 
 
-def _transactions(connection: Any) -> Iterator[Finding]:
+def _transactions(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT pid, coalesce(usename, '?'), coalesce(application_name, ''), coalesce(datname, '?'), state, "
         "extract(epoch FROM clock_timestamp() - xact_start)::float8, "
@@ -142,7 +148,7 @@ def _transactions(connection: Any) -> Iterator[Finding]:
         yield fine("transactions", f"{len(rows):,} open beside this one, none for long")
 
 
-def _prepared(connection: Any) -> Iterator[Finding]:
+def _prepared(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts"
     ).fetchall()
@@ -155,7 +161,7 @@ def _prepared(connection: Any) -> Iterator[Finding]:
             )
 
 
-def _slots(connection: Any) -> Iterator[Finding]:
+def _slots(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT slot_name, coalesce(age(xmin), 0), active FROM pg_replication_slots WHERE xmin IS NOT NULL"
     ).fetchall()

@@ -8,11 +8,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .findings import Finding, amount, fine, note, wrong
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from ...store import Store
 
 MIB = 1 << 20
@@ -24,7 +26,7 @@ FREE_BYTES, FREE_PART = 64 * MIB, 0.5
 LITTLE_ROOM = 128 * MIB
 
 
-def look(store: Store[Any]) -> Iterator[Finding]:
+def look(store: Store[sqlite3.Connection]) -> Iterator[Finding]:
     """Yield the findings of all checks."""
     path = store.address.path
     assert path is not None
@@ -37,7 +39,7 @@ def look(store: Store[Any]) -> Iterator[Finding]:
     yield _room(path)
 
 
-def _journal(connection: Any) -> Finding:
+def _journal(connection: sqlite3.Connection) -> Finding:
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode == "wal":
         return fine("settings", "the write-ahead log is on")
@@ -62,7 +64,7 @@ def _log(path: Path) -> Finding:
     )
 
 
-def _free(connection: Any, path: Path) -> Finding:
+def _free(connection: sqlite3.Connection, path: Path) -> Finding:
     pages, free, page_size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )

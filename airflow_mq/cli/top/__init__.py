@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ..arguments import limit
 from ..command import command, option
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _SORTS = ("turn", "backlog", "oldest", "name")
 
 
-def _interval(text: str) -> Any:
+def _interval(text: str) -> timedelta:
     found = age(text)
     if found.total_seconds() < 0.1:
         raise ArgumentTypeError("at least 0.1 seconds")

@@ -47,8 +47,6 @@ class Canvas:
             highlight=False,
             markup=False,
             emoji=False,
-            color_system=self.outside.color_system or None,
-            no_color=self.outside.no_color,  # type: ignore[arg-type]
         )
         for text in texts:
             inside.print(text, no_wrap=True, overflow="crop", crop=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -19,7 +19,7 @@ _WIDTH = 100
 _WIDEST = 10_000
 
 
-def marks_of(stream: Any) -> Marks:
+def marks_of(stream: TextIO) -> Marks:
     """The characters that a stream can carry."""
     try:
         (UNICODE.full + UNICODE.parts + UNICODE.flight + UNICODE.cursor).encode(stream.encoding or "ascii")
