@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
+from typing_extensions import Unpack
+
 from ..codecs import Codec, codec_of
 from ..core.config import RingConfig
 from ..core.invariants import Violation
-from ..core.message import Address, BatchesFootprints, Footprint, Message
+from ..core.message import Address, Footprint, Message
 from ..core.overweight import Judged
-from ..core.priority import REGULAR
 from ..core.weight import UNLIMITED, Weight
 from ..store import Store, StoreAddress
 from .admin import Admin
@@ -37,17 +38,16 @@ from .inspect.summaries import PageState, QueueState
 from .inspect.survey import QueueDepth, Survey
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
-from .sending.call import When
 from .sending.commands import Commands, Push, TransferToken
 from .sending.inline import Inline
-from .sending.sender import Sender
+from .sending.sender import Pairs, Sender, SendOptions, Terms
 from .servers import Server
-from .service import InPlace
+from .service import service_ring
 from .session import Listener, RingSession
 from .set_aside import Judgement, SetAsides
-from .tokens import ReferenceToken, Tokens
+from .tokens import ReferenceToken
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
-from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside
+from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside, When
 
 T = TypeVar("T")
 
@@ -90,20 +90,23 @@ class MessageQueue:
         actor: str | None = None,
         traces: bool | None = None,
     ) -> None:
-        session = RingSession(
-            store, ring, listeners=listeners, busy_timeout=busy_timeout, actor=actor, traces=traces
-        )  # fmt: skip
-        settler = BlockSettler(session)
+        session = RingSession(store, ring, listeners=listeners, busy_timeout=busy_timeout, actor=actor, traces=traces)
         self.session, self.store, self.ring = session, session.store, session.ring
         self._sender, self._footprints, self._reader = Sender(session), Footprints(session), Reader(session)
-        self._in_place, self._execution = InPlace(session, settler), Execution(session)
-        self._tokens = Tokens(session)
-        self.blocks = Blocks(session, settler)
+        self._settler = BlockSettler(session)
+        self.blocks = Blocks(session, self._settler)
         self.set_aside = SetAsides(session)
-        self.leases = Leases(session, settler, self.blocks, self._footprints, self._sender, self._tokens)
-        self.admin = Admin(session, settler, self.set_aside)
+        self.leases = Leases(session, self._settler, self.blocks, self._footprints)
+        self.admin = Admin(session, self._settler, self.set_aside)
         self.inspect = Inspect(session, self.blocks)
         self.payloads = Payloads(session, self._sender)
+        #: `Admin.reap_page`: delete an old page of an origin.
+        self.reap_page = self.admin.reap_page
+        #: `Admin.sweep_queue`: set all messages of an origin aside.
+        self.sweep_queue = self.admin.sweep_queue
+        #: `batches_footprints(origin, messages, max_ready_pages)` returns what the first 1, 2, 3 … messages would add.
+        #: A sender uses this to keep a bound of its own: the queue itself never refuses.
+        self.batches_footprints = self._sender.batches_footprints
 
     @property
     def config(self) -> RingConfig:
@@ -137,51 +140,38 @@ class MessageQueue:
         :param inline: executes the message at once if no other message waits in the ring. Otherwise, and if the
             execution fails, the message stays in its queue.
         """
-        return self._sender.enqueue_message(
-            origin, payload, key, weight, headers, not_before, expires, priority, inline
-        )
+        terms = Terms(weight, headers, not_before, expires, priority)
+        return self._sender.enqueue_message(origin, payload, key, terms, inline)
 
     @overload
     def enqueue_messages(
-        self, origin: str, messages: Iterable[bytes | Message], *, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        priority: str = REGULAR,
-    ) -> Enqueued: ...  # fmt: skip
+        self, origin: str, messages: Iterable[bytes | Message], **options: Unpack[SendOptions]
+    ) -> Enqueued: ...
 
     @overload
-    def enqueue_messages(
-        self, origin: Iterable[tuple[str, bytes | Message]], messages: None = None, *, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        priority: str = REGULAR,
-    ) -> Enqueued: ...  # fmt: skip
+    def enqueue_messages(self, origin: Pairs, messages: None = None, **options: Unpack[SendOptions]) -> Enqueued: ...
 
     def enqueue_messages(
         self,
-        origin: str | Iterable[tuple[str, bytes | Message]],
+        origin: str | Pairs,
         messages: Iterable[bytes | Message] | None = None,
-        *,
-        weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None,
-        not_before: When | None = None,
-        expires: When | None = None,
-        priority: str = REGULAR,
+        **options: Unpack[SendOptions],
     ) -> Enqueued:
         """Enqueue many messages, of one origin or of many; all of them or none.
 
         Call `enqueue_messages(origin, messages)`, or `enqueue_messages(pairs)` with pairs of origin and message. An
-        iterator of millions is read once and never held in memory. A keyword applies to each message that does not set
-        the value itself.
+        iterator of millions is read once and never held in memory. The options `weight`, `headers`, `not_before`,
+        `expires` and `priority` are those of `enqueue_message`; they apply to each message that does not set the value
+        itself.
         """
-        return self._sender.enqueue_messages(
-            origin, messages, weight=weight, headers=headers, not_before=not_before, expires=expires, priority=priority
-        )
+        return self._sender.enqueue_messages(origin, messages, Terms(**options))
 
-    def commands(self, connection: Any) -> Commands:
+    def commands(self, connection: object) -> Commands:
         """Return commands over the caller's connection to the same database: psycopg 3, `sqlite3` or SQLAlchemy.
 
         See `Commands`. The caller keeps the connection and its open transaction.
         """
-        return Commands(self._sender, self._tokens, connection)
+        return Commands(self.session, connection)
 
     def service_queues(
         self,
@@ -204,14 +194,8 @@ class MessageQueue:
         :param progress: called after each commit with the results so far.
         :param server: the DAG that calls, as `explain` and `doctor` name it; by default, the queue's actor.
         """
-        return self._in_place.service_queues(
-            processor,
-            limit,
-            slice_messages=slice_messages,
-            slice_seconds=slice_seconds,
-            seed=seed,
-            progress=progress,
-            server=server,
+        return service_ring(
+            self.session, self._settler, processor, limit, slice_messages, slice_seconds, seed, progress, server
         )
 
     def execute_overweight(
@@ -223,15 +207,7 @@ class MessageQueue:
             pallet's outer entry point. Only this entry point records that a processor reached its stack limit; the
             other one rolls back everything when it fails.
         """
-        return self._execution.execute_overweight(address, processor, limit, for_everything=for_everything)
-
-    def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
-        """Delete an old page of an origin, with its remaining messages."""
-        return self.admin.reap_page(origin, page, why, priority=priority)
-
-    def sweep_queue(self, origin: str) -> int:
-        """Move the windows of an origin past all messages: they are set aside. Return their number."""
-        return self.admin.sweep_queue(origin)
+        return Execution(self.session).execute(address, processor, limit, for_everything=for_everything)
 
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
         """Return the footprint of an origin: of both books, or of the book of this priority.
@@ -243,13 +219,6 @@ class MessageQueue:
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """Return the footprints of all origins by name, `limit` at a time; continue after the last one."""
         return self._footprints.footprints(prefix, after, limit)
-
-    def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
-        """Return what enqueuing the first 1, 2, 3 … of these messages would add, within `max_ready_pages`.
-
-        A sender uses this to keep a bound of its own: the queue itself never refuses.
-        """
-        return self._sender.batches_footprints(origin, messages, max_ready_pages)
 
     def check(self, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
         """Check every invariant of the stored ring and return the violations. Nothing is written.
@@ -288,7 +257,9 @@ class MessageQueue:
 
     def typed(self, codec: Any) -> TypedQueue[Any]:
         """Return this queue with a type on both ends: a codec, `bytes`, `str`, or a type that Pydantic validates."""
-        return TypedQueue(self._sender, self._in_place, self.inspect, codec_of(codec))
+        return TypedQueue(
+            self.enqueue_message, self.enqueue_messages, self.service_queues, self.inspect.peek, codec_of(codec)
+        )
 
     def __enter__(self) -> MessageQueue:
         return self

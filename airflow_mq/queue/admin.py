@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..core.errors import (
     RingExists,
 )
 from ..core.events import Fate, decided
-from ..core.message import Address, check_address, check_origin, check_seconds, check_text
+from ..core.message import Address, check_address, check_origin, check_text
 from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high
 from ..core.weight import Meter, Weight
 from ..store import codec
@@ -22,10 +21,9 @@ from ..store.blobs import sweep
 from ..store.unit import Unit
 from ..store.working_set import StoredSet, level_of, ticket_of
 from .blocks.settlement import BlockSettler
-from .sending.call import When
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
-from .values import Paused, instant, moment
+from .values import Paused, When, instant, moment
 
 
 class Admin:
@@ -58,7 +56,7 @@ class Admin:
                     f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
-            ends = None if until is None else _instant(until, now)
+            ends = None if until is None else instant(until, lambda: now, least=0)
             unit.origins.pause(
                 self.ring_id, check_origin(origin), reason=reason, actor=self.session.actor, now=now, until=ends,
                 below=below,
@@ -222,10 +220,3 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
         unit.books.advance(ring, ticket, top, shift)
         if not is_high(origin):
             unit.rings.lower_floor(ring, ticket - shift)
-
-
-def _instant(when: When, now: int) -> int:
-    if isinstance(when, datetime):
-        return instant(when)
-    seconds = when.total_seconds() if isinstance(when, timedelta) else when
-    return now + int(check_seconds(seconds, "how long from now") * 1_000_000)

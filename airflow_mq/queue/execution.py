@@ -16,7 +16,7 @@ from ..core.errors import (
 from ..core.message import Address, check_address
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page
-from ..core.weight import UNLIMITED, ZERO, Meter, Weight
+from ..core.weight import ZERO, Meter, Weight
 from ..store.working_set import LoadOptions, StoredSet
 from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
@@ -31,10 +31,8 @@ class Execution:
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
-    def execute_overweight(
-        self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False
-    ) -> Weight:
-        """See `MessageQueue.execute_overweight`."""
+    def execute(self, address: Address, processor: Processor, limit: Weight, *, for_everything: bool) -> Weight:
+        """Execute one message; see `MessageQueue.execute_overweight`."""
         self.session.refuse_nested()
         check_address(address)
         limit = Weight.of(limit)

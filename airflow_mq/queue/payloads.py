@@ -1,4 +1,4 @@
-"""Payloads larger than a page: uploaded once, referred to by messages, read piece by piece."""
+"""External payloads: uploaded once, referred to by messages, and read piece by piece."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol, TypeAlias
+
+from typing_extensions import Unpack
 
 from ..core.blob import Reference
 from ..core.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
@@ -19,8 +21,7 @@ from ..core.weight import Weight
 from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
-from .sending.call import When
-from .sending.sender import Sender
+from .sending.sender import Sender, SendOptions, Terms
 from .session import RingSession, current_delivery
 from .values import Delivery, Enqueued, Peeked, moment
 
@@ -28,13 +29,13 @@ from .values import Delivery, Enqueued, Peeked, moment
 class Opens(Protocol):
     """A path of an object store: one of `universal_pathlib`, or Airflow's `ObjectStoragePath`."""
 
-    def open(self, mode: str) -> Any:
-        """The file, to read from."""
+    def open(self, mode: str) -> IO[bytes]:
+        """Open the file for reading."""
 
 
-#: What a payload is read from: bytes, a file by its path, an open file, or an iterator of chunks.
-Source = bytes | bytearray | memoryview | os.PathLike[str] | Opens | IO[bytes] | Iterable[bytes]
-#: Called now and then with the bytes that were read, and how many there will be, where that is known.
+#: Sources of a payload: bytes, a file by its path, an open file, or an iterator of chunks.
+Source: TypeAlias = "bytes | bytearray | memoryview | os.PathLike[str] | Opens | IO[bytes] | Iterable[bytes]"
+#: Called from time to time with the number of bytes that were read, and the total number if it is known.
 Progress = Callable[[int, int | None], object]
 
 
@@ -44,47 +45,50 @@ class StoredBlob:
 
     hash: bytes
     size: int
-    #: How many messages refer to it.
+    #: Number of messages that refer to it.
     references: int
-    #: Until when it is kept for whoever uploaded it.
+    #: End of the hold of its uploader.
     held_until: datetime | None
     at: datetime
-    #: Seconds since it was uploaded.
+    #: Seconds since the upload.
     age: float
-    #: The file in which it lies; nothing, where it is in the database.
+    #: Its file; None for a payload in the database.
     path: str | None
 
     @property
     def reference(self) -> Reference:
-        """What a message carries to refer to it."""
+        """The reference that a message carries."""
         return Reference.of(self.hash, self.size)
 
 
 class Held:
-    """A payload that was uploaded, and is kept for a while until messages refer to it."""
+    """An uploaded payload, held for a while until messages refer to it."""
 
-    def __init__(self, store: Store[Any], reference: Reference, hold: int) -> None:
+    def __init__(self, store: Store[object], reference: Reference, hold: int) -> None:
         self.reference, self._store, self._hold = reference, store, hold
 
     @property
     def hash(self) -> bytes:
-        """Its name, and that of the messages that refer to it."""
+        """Its hash: the id of the messages that refer to it."""
         return self.reference.hash
 
     @property
     def size(self) -> int:
-        """How large it is."""
+        """Its number of bytes."""
         return self.reference.size
 
     def message(
-        self, key: str | None = None, weight: Weight | None = None, headers: Mapping[str, str] | None = None,
+        self,
+        key: str | None = None,
+        weight: Weight | None = None,
+        headers: Mapping[str, str] | None = None,
         priority: str | None = None,
-    ) -> Message:  # fmt: skip
-        """A message that refers to it."""
+    ) -> Message:
+        """Return a message that refers to it."""
         return Message.of_blob(self.reference, key, weight, headers, priority)
 
     def release(self) -> None:
-        """Keep it for messages only: without any, it goes at once."""
+        """End the hold: a payload without messages is deleted at once."""
         release(self._store, self._hold)
 
     def __enter__(self) -> Held:
@@ -101,11 +105,11 @@ class Payloads:
         self.session, self.store, self._sender = session, session.store, sender
 
     def put(self, source: Source, *, progress: Progress | None = None) -> Held:
-        """Store a payload, whatever its size, and hold it until messages refer to it.
+        """Store a payload of any size, and hold it until messages refer to it.
 
-        It is read once, in chunks, and no more than a few of them are in memory. What is there already is not
-        stored again; two senders of the same payload do not wait for each other. Without a message it is kept for
-        the ring's `keep_uploads`, or until the end of a `with` statement. ::
+        The source is read once, a few chunks in memory. A stored payload is not stored again; two senders of the same
+        payload do not wait for each other. A payload without a message is kept for the ring's `keep_uploads`, or until
+        the end of a `with` statement. ::
 
             with queue.payloads.put(Path("orders.parquet")) as blob:
                 queue.enqueue_messages([("acme", blob.message()), ("birch", blob.message())])
@@ -132,59 +136,72 @@ class Payloads:
             raise
 
     def enqueue(
-        self, origin: str, source: Source, *, key: str | None = None, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, not_before: When | None = None, expires: When | None = None,
-        priority: str | None = None, progress: Progress | None = None,
-    ) -> Enqueued:  # fmt: skip
-        """Store a payload as `put` does, and enqueue one message that refers to it."""
-        origin = self.session.check_sender(origin)
+        self,
+        origin: str,
+        source: Source,
+        *,
+        key: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Enqueued:
+        """Store a payload as `put` does, and enqueue one message that refers to it.
+
+        The options are those of `enqueue_messages`.
+        """
+        origin, terms = self.session.check_sender(origin), Terms(**options).checked(self.session)
         blob = self.put(source, progress=progress)
-        message = blob.message(key, Weight.of(weight) if weight is not None else None, headers, priority)
         try:
-            told = self._sender.enqueue_messages([(origin, message)], not_before=not_before, expires=expires)
+            sent = self._sender.enqueue_messages([(origin, blob.message(key))], None, terms)
         finally:
-            # A processor's message is there only when it is done: until then the upload holds the payload.
+            # The message of a processor exists when its delivery is done; until then the upload holds the payload.
             if current_delivery.get() is None:
                 blob.release()
-        return Enqueued(told.count, blob.size if told.count else 0, told.repeated)
+        return replace(sent, size=blob.size if sent.count else 0)
 
     def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
-        """An external payload, as a file to read from: by its hash, or by the message that refers to it.
+        """Return an external payload as a file, found by its hash or by a message that refers to it.
 
-        Raises `BlobMissing` if it is not there.
+        :raises BlobMissing: if it is not stored.
         """
         return open_blob(self.store, self._reference(blob))
 
-    def _reference(self, blob: Any) -> Reference:
-        said = getattr(blob, "payload", None) or getattr(blob, "reference", None) or blob
-        if isinstance(said, Reference):
-            return said
+    def _reference(self, blob: object) -> Reference:
+        given = getattr(blob, "payload", None) or getattr(blob, "reference", None) or blob
+        if isinstance(given, Reference):
+            return given
         try:
-            hash_ = bytes.fromhex(said) if isinstance(said, str) else said
+            hash_ = bytes.fromhex(given) if isinstance(given, str) else given
         except ValueError:
             hash_ = b""
         if not isinstance(hash_, bytes) or len(hash_) != 32:
-            raise InvalidInput("an external payload is named by its hash, 32 bytes or 64 hexadecimal digits")
+            raise InvalidInput("invalid hash of an external payload: expected 32 bytes or 64 hexadecimal digits")
         with self.store.loose() as unit:
-            blob = unit.payloads.blob(hash_.hex())
-        if blob is None:
+            stored = unit.payloads.blob(hash_.hex())
+        if stored is None:
             raise BlobMissing(hash_)
-        return Reference.of(hash_, blob.size)
+        return Reference.of(hash_, stored.size)
 
     def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
-        """The external payloads of this store by their hashes, so many at a time: go on after the last one."""
+        """Return the external payloads of the store by hash, `limit` at a time; continue after the last one."""
         check_number(limit, "a limit")
         with self.store.loose() as unit:
             now = unit.now()
             rows = unit.payloads.summaries(after.hex(), limit, now)
         return [
-            StoredBlob(bytes.fromhex(hash_), size, references, None if held is None else moment(held), moment(at),
-                       (now - at) / 1_000_000, path or None)
+            StoredBlob(
+                hash=bytes.fromhex(hash_),
+                size=size,
+                references=references,
+                held_until=None if held is None else moment(held),
+                at=moment(at),
+                age=(now - at) / 1_000_000,
+                path=path or None,
+            )
             for hash_, size, path, at, references, held in rows
-        ]  # fmt: skip
+        ]
 
     def sweep(self) -> int:
-        """Remove payloads that nobody refers to, and uploads that were given up; tell how many payloads went."""
+        """Delete payloads without messages and abandoned uploads; return the number of deleted payloads."""
         self.session.refuse_nested()
         return sweep_store(self.store)
 
@@ -198,8 +215,8 @@ def _rewound(file: IO[bytes]) -> Iterator[IO[bytes]]:
         file.seek(place)
 
 
-def _reference_to(source: Any) -> Reference | None:
-    """What the hash of a source will be, where it can be read twice: then what is there need not be stored."""
+def _reference_to(source: object) -> Reference | None:
+    """Return the reference to a source that can be read twice: a stored payload need not be uploaded."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source) if isinstance(source, memoryview) else source
         if not data:
@@ -209,7 +226,7 @@ def _reference_to(source: Any) -> Reference | None:
         with open(source, "rb") as file:
             return _hash_file(file)
     if hasattr(source, "seekable") and source.seekable():
-        with _rewound(source) as file:
+        with _rewound(source) as file:  # type: ignore[arg-type]
             return _hash_file(file)
     return None
 
@@ -224,11 +241,8 @@ def _hash_file(file: IO[bytes]) -> Reference:
     return Reference.of(digest.digest(), size)
 
 
-def _pieces(source: Any) -> Iterator[bytes | memoryview]:
-    """The bytes of a source, piece by piece."""
-    known = isinstance(source, (Iterable, os.PathLike)) or hasattr(source, "read") or hasattr(source, "open")
-    if isinstance(source, str) or not known:
-        raise InvalidInput("a payload is bytes, a file, or an iterator of chunks; a path is a pathlib.Path")
+def _pieces(source: object) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a source, piece by piece."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source).cast("B")
         yield from (view[at : at + CHUNK] for at in range(0, len(view), CHUNK))
@@ -241,13 +255,17 @@ def _pieces(source: Any) -> Iterator[bytes | memoryview]:
     elif hasattr(source, "open"):
         with source.open("rb") as file:
             yield from _pieces(file)
-    else:
+    elif isinstance(source, Iterable) and not isinstance(source, str):
         for piece in source:
             data = memoryview(_checked(piece)).cast("B")
             yield from (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
+    else:
+        raise InvalidInput(
+            f"invalid payload ({type(source).__name__}): expected bytes, a file, a path, or an iterator of chunks"
+        )
 
 
-def _checked(piece: object) -> Any:
+def _checked(piece: object) -> bytes | memoryview:
     if not isinstance(piece, (bytes, bytearray, memoryview)):
-        raise InvalidInput(f"the chunks of a payload are bytes, not {type(piece).__name__}; open files in binary mode")
-    return piece
+        raise InvalidInput(f"invalid chunk ({type(piece).__name__}): expected bytes; open files in binary mode")
+    return memoryview(piece) if isinstance(piece, bytearray) else piece

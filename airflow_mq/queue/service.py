@@ -37,36 +37,30 @@ log = logging.getLogger("airflow_mq.service")
 HELD = 64 << 20
 
 
-class InPlace:
-    """Servicing in place: within a call, in this process."""
-
-    def __init__(self, session: RingSession, settler: BlockSettler) -> None:
-        self.session, self._settler = session, settler
-
-    def service_queues(
-        self,
-        processor: Processor | BatchProcessor,
-        limit: Weight | None = None,
-        *,
-        slice_messages: int = 10_000,
-        slice_seconds: float = 1.0,
-        seed: bytes | None = None,
-        progress: Callable[[Serviced], None] | None = None,
-        server: str | None = None,
-    ) -> Serviced:
-        """See `MessageQueue.service_queues`."""
-        if current_delivery.get() is not None:
-            return Serviced()
-        given = limit_of(self.session.config, limit, "what the call may cost")
-        self.session.meet_newcomers()
-        service = Service(self.session, processor, given, slice_messages, slice_seconds, progress)
-        service.server = server_record(server or self.session.actor, limit, is_dag=server is not None)
-        with service.holding_ring():
-            service.run(seed)
-        if service.met_in_flight():
-            # What tokens completed, or lost, is settled: in the next call their queues are not passed by.
-            self._settler.settle_completed(only_tokens=True)
-        return service.result
+def service_ring(
+    session: RingSession,
+    settler: BlockSettler,
+    processor: Processor | BatchProcessor,
+    limit: Weight | None,
+    slice_messages: int,
+    slice_seconds: float,
+    seed: bytes | None,
+    progress: Callable[[Serviced], None] | None,
+    server: str | None,
+) -> Serviced:
+    """Service the ready queues of a ring in this process; see `MessageQueue.service_queues`."""
+    if current_delivery.get() is not None:
+        return Serviced()
+    weight = limit_of(session.config, limit, "what the call may cost")
+    session.meet_newcomers()
+    service = Service(session, processor, weight, slice_messages, slice_seconds, progress)
+    service.server = server_record(server or session.actor, limit, is_dag=server is not None)
+    with service.holding_ring():
+        service.run(seed)
+    if service.met_in_flight():
+        # Settle the completed and expired leases: the next call services their queues.
+        settler.settle_completed(only_tokens=True)
+    return service.result
 
 
 class Service:

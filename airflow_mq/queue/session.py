@@ -94,6 +94,11 @@ class RingSession:
             return self
         return RingSession(self.store, ring, actor=self.actor, traces=self.traces)
 
+    def reread_config(self) -> None:
+        """Read the settings of the ring."""
+        with self.store.loose() as unit:
+            self.remember_config(unit.rings.named(self.ring).config)
+
     def remember_config(self, plain: Any) -> RingConfig:
         if self._config is None or self._config[0] != plain:
             self._config = plain, config_of(plain)

@@ -14,9 +14,6 @@ from ..core.errors import InvalidOutcome
 from ..core.message import Address, Message
 from ..core.outcome import DONE, Outcome
 from .attempts import Answer, BatchProcessor, Processor, outcome_of
-from .inspect.inspect import Inspect
-from .sending.sender import Sender
-from .service import InPlace
 from .values import Batch, Delivery, Enqueued, Peeked, Serviced
 
 log = logging.getLogger("airflow_mq.service")
@@ -127,16 +124,24 @@ class TypedQueue(Generic[T]):
     What does not decode is answered for as wrong for good (bad format), and no processor sees it.
     """
 
-    def __init__(self, sender: Sender, in_place: InPlace, inspect: Inspect, codec: Codec[T]) -> None:
-        self._sender, self._in_place, self._inspect, self.codec = sender, in_place, inspect, codec
+    def __init__(
+        self,
+        enqueue_message: Callable[..., Enqueued],
+        enqueue_messages: Callable[..., Enqueued],
+        service_queues: Callable[..., Serviced],
+        peek: Callable[..., Sequence[Peeked]],
+        codec: Codec[T],
+    ) -> None:
+        self._enqueue_message, self._enqueue_messages = enqueue_message, enqueue_messages
+        self._service_queues, self._peek, self.codec = service_queues, peek, codec
 
     def enqueue(self, origin: str, value: T, **how: Any) -> Enqueued:
         """Enqueue one value; `how` is what `enqueue_message` takes: key, weight, headers, not_before, expires."""
-        return self._sender.enqueue_message(origin, encoded(self.codec, value), **how)
+        return self._enqueue_message(origin, encoded(self.codec, value), **how)
 
     def enqueue_many(self, values: Iterable[tuple[str, T | TypedMessage[T]]], **how: Any) -> Enqueued:
         """Enqueue pairs of origin and value, all of them or none; `how` is what `enqueue_messages` takes."""
-        return self._sender.enqueue_messages(((origin, self._message(value)) for origin, value in values), **how)
+        return self._enqueue_messages(((origin, self._message(value)) for origin, value in values), **how)
 
     def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
         if isinstance(value, TypedMessage):
@@ -145,15 +150,15 @@ class TypedQueue(Generic[T]):
 
     def service(self, processor: Callable[[TypedDelivery[T]], Answer], **how: Any) -> Serviced:
         """Service the ring in this process, as `service_queues` does."""
-        return self._in_place.service_queues(decoding(self.codec, processor), **how)
+        return self._service_queues(decoding(self.codec, processor), **how)
 
     def service_batches(self, process: Callable[[TypedBatch[T]], Sequence[Answer] | None], **how: Any) -> Serviced:
         """The same with a function that takes neighbours together: one answer each, or nothing for all done."""
-        return self._in_place.service_queues(decoding_batches(self.codec, process), **how)
+        return self._service_queues(decoding_batches(self.codec, process), **how)
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
         """Look at the messages of an origin without touching them; `how` is what `peek` takes."""
-        return [self._looked(peeked) for peeked in self._inspect.peek(origin, **how)]
+        return [self._looked(peeked) for peeked in self._peek(origin, **how)]
 
     def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import IO, Any, NamedTuple
 
@@ -18,6 +18,9 @@ from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, orig
 from ..core.taking import OriginPatterns
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
+
+#: A time, or a duration from now.
+When = datetime | timedelta | float | int
 
 _LAST_MOMENT = 253_402_300_799_000_000
 
@@ -345,11 +348,32 @@ class LedgerBlock:
         return sum(one.messages for one in found), total_weight([one.granted for one in found])
 
 
-def instant(when: datetime) -> int:
-    """A time on the store's clock, in microseconds."""
+def microseconds(when: datetime) -> int:
+    """Return a time on the store's clock."""
     if when.tzinfo is None:
-        raise InvalidInput("a time needs a time zone; say datetime.now(timezone.utc), or how long from now")
+        raise InvalidInput(
+            f"time without a time zone ({when}): expected a zone, as in datetime.now(timezone.utc), or a duration"
+        )
     return int(when.timestamp() * 1_000_000)
+
+
+def instant(when: When, now: Callable[[], int], least: float = -1e10) -> int:
+    """Return a time on the store's clock, in microseconds; a duration starts at `now()`.
+
+    :param least: the shortest duration, in seconds.
+    """
+    if isinstance(when, datetime):
+        return microseconds(when)
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    if isinstance(seconds, bool) or not _is_number(seconds) or not least <= seconds <= 1e10:
+        raise InvalidInput(
+            f"invalid time {str(when)[:40]!r}: expected a datetime, a timedelta, or seconds from {least:g} to 1e10"
+        )
+    return now() + int(seconds * 1_000_000)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float))
 
 
 def moment(microseconds: int) -> datetime:

@@ -179,9 +179,7 @@ def rows_of(arrival: Arrival, config: RingConfig) -> Iterator[Outgoing]:
     message: bytes | Message = bytes(size)
     if weight is not None:
         message = Message(bytes(size), weight=weight)
-    packed = Packer(config, {}, priority=arrival.priority).pack_one(
-        arrival.origin, [message] * arrival.count, config.max_message_len
-    )  # fmt: skip
+    packed = Packer(config, {}, priority=arrival.priority).pack_one(arrival.origin, [message] * arrival.count)
     for packet in packed:
         yield packet.row._replace(heap=b"")
 

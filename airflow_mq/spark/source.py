@@ -53,7 +53,7 @@ from ..core.message import Message, read_number
 from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
-from ..queue.values import instant
+from ..queue.values import microseconds
 from .frames import record_batches
 from .items import Item, items_of
 from .job import BLOCK, STORE
@@ -212,7 +212,7 @@ class WaitingReader(DataSourceReader):
             yield from record_batches(
                 Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
                      peeked.payload, peeked.headers, 0, peeked.attempts + 1,
-                     None if peeked.sent_at is None else instant(peeked.sent_at))
+                     None if peeked.sent_at is None else microseconds(peeked.sent_at))
                 for origin in partition.share
                 for peeked in queue.inspect.peek(origin, limit=self.said.limit)
                 if peeked.state == "waiting"

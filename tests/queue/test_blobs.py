@@ -405,9 +405,9 @@ def test_invalid_payloads_are_rejected(queue: MessageQueue, tmp_path: Path) -> N
         queue.payloads.enqueue("acme", iter([b"", b""]))
     wrong: Any
     for wrong in ("orders.csv", None, 7):
-        with pytest.raises(InvalidInput, match=r"pathlib\.Path"):
+        with pytest.raises(InvalidInput, match="expected bytes, a file, a path"):
             queue.payloads.enqueue("acme", wrong)
-    with pytest.raises(InvalidInput, match="chunks of a payload are bytes"):
+    with pytest.raises(InvalidInput, match="invalid chunk"):
         queue.payloads.enqueue("acme", iter(["text"]))  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage, match="the reference that payloads.put returned"):
         Message.of_blob(LARGE)  # type: ignore[arg-type]

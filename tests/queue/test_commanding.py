@@ -146,7 +146,7 @@ def test_invalid_arguments_are_rejected(queue: MessageQueue, caller: Caller) -> 
     commands = queue.commands(caller.connection)
     wrong: Any
     for wrong in ("text", None, 7):
-        with pytest.raises(InvalidInput, match="what is pushed"):
+        with pytest.raises(InvalidInput, match="expected bytes, a Message"):
             commands.push("a", wrong)
     for call in (
         lambda: commands.push("a"), lambda: commands.push("", b"1"), lambda: commands.push("a\n", b"1"),
@@ -239,7 +239,7 @@ def test_composed_commands_execute_together(queue: MessageQueue, caller: Caller)
     push = commands.push("out", b"first", released, b"last")
     assert queue.footprint("out").count == 0 and first.fetch() == b"1", "a command has no effect before its execution"
     for again in (released.execute, lambda: commands.push("elsewhere", released)):
-        with pytest.raises(AlreadyExecuted, match="goes with the push that was made at"):
+        with pytest.raises(AlreadyExecuted, match="belongs to the push that was made at"):
             again()
     assert push.execute().count == 4
     with pytest.raises(AlreadyExecuted):

@@ -143,6 +143,6 @@ def test_invalid_inline_arguments_are_rejected(queue: MessageQueue) -> None:
             Inline(processor, LIGHT)  # type: ignore[arg-type]
     with pytest.raises(InvalidWeight):
         Inline(print, "light")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="an Inline"):
+    with pytest.raises(InvalidInput, match="expected Inline"):
         queue.enqueue_message("a", b"x", inline=print)  # type: ignore[arg-type]
     assert queue.footprint("a").count == 0

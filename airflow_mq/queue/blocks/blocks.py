@@ -22,7 +22,7 @@ from ...core.page import Page
 from ...core.settle import Answers
 from ...core.taking import OriginPatterns
 from ...core.weigher import WeighPayloads
-from ...core.weight import ZERO, Weight
+from ...core.weight import Weight
 from ...store import codec
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
@@ -30,7 +30,7 @@ from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Facts, Report, Serviced, moment
 from .block import STATES, Block, block_of
-from .plan import Planned, Planner, claim_rows, claims_of, new_block, planned_under
+from .plan import Planned, Planner, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
 from .settlement import BlockSettler, refusal
 
@@ -200,10 +200,7 @@ class Blocks:
             claim = Claim(
                 address.book, [ClaimRun(address.page, address.index, 1)], weight, working_set.is_ordered(book)
             )
-            row = new_block(unit, self.ring_id, key, seconds, working_set.now, by_hand=True, details={
-                "limit": limit, "planned": weight, "overhead": ZERO, "messages": 1, "by": self.session.actor,
-            })  # fmt: skip
-            unit.blocks.insert(self.ring_id, row, claim_rows([claim]))
+            row = new_block(self.session, unit, key, seconds, working_set.now, [claim], limit, by_hand=True)
             return self._block(row, [claim])
 
     # Reading a block.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...core.claims import Claim, Claiming, Scales
 from ...core.errors import InFlight
@@ -12,7 +12,7 @@ from ...core.orders import Ledger
 from ...core.service import Ladder, overweight_limit
 from ...core.taking import OriginPatterns
 from ...core.weigher import WeighPayloads
-from ...core.weight import ZERO, Meter, Weight
+from ...core.weight import ZERO, Meter, Weight, total_weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
@@ -106,22 +106,19 @@ class Planner:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
         # A queue whose next message did not fit is not in flight.
         claims = [claim for claim in self.claiming.claims if claim.runs]
-        planned = ZERO
-        for claim in claims:
-            planned = planned.plus(claim.planned)
+        planned = total_weight([claim.planned for claim in claims])
         consumed = self.meter.consumed
         return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
 
     def _write(self, unit: Unit, working_set: StoredSet) -> Planned:
-        claims, planned, overhead = self.held()
-        messages = sum(claim.messages for claim in claims)
-        row = new_block(unit, self.session.ring_id, self.key, self.lease, working_set.now, by_hand=False, details={
-            "limit": self.meter.limit, "planned": planned, "overhead": overhead, "messages": messages,
-            "order": working_set.config.order, "by": self.session.actor, "server": self.server,
-            **({"seed": self.seed.hex()} if self.seed else {}),
-            **({"reports_begin": True} if self.reports_begin else {}),
-        })  # fmt: skip
-        unit.blocks.insert(self.session.ring_id, row, claim_rows(claims))
+        claims, _, overhead = self.held()
+        details: dict[str, object] = {"order": working_set.config.order, "server": self.server}
+        if self.seed:
+            details["seed"] = self.seed.hex()
+        if self.reports_begin:
+            details["reports_begin"] = True
+        limit = self.meter.limit
+        row = new_block(self.session, unit, self.key, self.lease, working_set.now, claims, limit, overhead, details)
         self.ledger.head = {"server": self.server}
         write_ledger(unit, self.session.ring_id, self.ledger, working_set.now, row)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
@@ -139,20 +136,34 @@ def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
     return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)]
 
 
-def claim_rows(claims: Iterable[Claim]) -> list[tuple[int, str, bytes, bool]]:
-    """Return claims as rows in the order of the visits; the last value is whether a claim holds any message."""
-    return [
-        (seq, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
-        for seq, claim in enumerate(claims)
-    ]
-
-
 def new_block(
-    unit: Unit, ring: int, key: str | None, lease: float, now: int, *, by_hand: bool, details: dict[str, Any]
+    session: RingSession,
+    unit: Unit,
+    key: str | None,
+    lease: float,
+    now: int,
+    claims: Sequence[Claim],
+    limit: Weight,
+    overhead: Weight = ZERO,
+    details: Mapping[str, object] | None = None,
+    *,
+    by_hand: bool = False,
 ) -> BlockRow:
-    """Return a block that begins now."""
+    """Write a block that begins now, and its claims in the order of the visits."""
+    token, id_, number = secrets.token_bytes(16), unit.fresh_ids(1)[0], unit.blocks.next_number(session.ring_id)
+    stored = {
+        **(details or {}),
+        "limit": limit,
+        "planned": total_weight([claim.planned for claim in claims]),
+        "overhead": overhead,
+        "messages": sum(claim.messages for claim in claims),
+        "by": session.actor,
+    }
     deadline = now + int(lease * 1_000_000)
-    token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
-    return BlockRow(
-        id_, unit.blocks.next_number(ring), key, token, PLANNED, by_hand, float(lease), deadline, now, None, details
-    )
+    row = BlockRow(id_, number, key, token, PLANNED, by_hand, float(lease), deadline, now, None, stored)
+    rows = [
+        (place, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
+        for place, claim in enumerate(claims)
+    ]
+    unit.blocks.insert(session.ring_id, row, rows)
+    return row
