@@ -6,7 +6,7 @@ its processes, and most of them need nothing of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.3.0.dev0"
 
@@ -46,72 +46,41 @@ if TYPE_CHECKING:
         batch_processor,
     )
 
-_HOMES = {
-    "core.config": ("RingConfig",),
-    "core.events": ("Event",),
-    "core.invariants": ("Violation",),
-    "core.message": ("Address", "Footprint", "Message"),
-    "core.outcome": (
-        "BadFormat", "Corrupt", "Done", "Outcome", "Overweight", "StackLimitReached", "Unsupported", "Yield",
-    ),
-    "core.weigher": ("LinearWeigher",),
-    "core.weight": ("Costs", "Weight"),
-    "processors": ("Part", "Processor", "Processors"),
+#: The public names, by the module that defines them.
+_NAMES = {
+    "core.config": "RingConfig",
+    "core.events": "Event",
+    "core.invariants": "Violation",
+    "core.message": "Address Footprint Message",
+    "core.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
+    "core.weigher": "LinearWeigher",
+    "core.weight": "Costs Weight",
+    "processors": "Part Processor Processors",
     "queue": (
-        "Batch", "Block", "Delivery", "Enqueued", "Explanation", "ForecastBlock", "Judgement", "MessageQueue", "Peeked",
-        "Report", "Serviced", "SetAside", "Step", "History", "batch_processor",
+        "Batch Block Delivery Enqueued Explanation ForecastBlock History Judgement MessageQueue Peeked Report Serviced "
+        "SetAside Step batch_processor"
     ),
-}  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    "Address",
-    "BadFormat",
-    "Batch",
-    "Block",
-    "Corrupt",
-    "Costs",
-    "Delivery",
-    "Done",
-    "Enqueued",
-    "Event",
-    "Explanation",
-    "Footprint",
-    "ForecastBlock",
-    "History",
-    "Judgement",
-    "LinearWeigher",
-    "Message",
-    "MessageQueue",
-    "Outcome",
-    "Overweight",
-    "Part",
-    "Peeked",
-    "Processor",
-    "Processors",
-    "Report",
-    "RingConfig",
-    "Serviced",
-    "SetAside",
-    "StackLimitReached",
-    "Step",
-    "Unsupported",
-    "Violation",
-    "Weight",
-    "Yield",
-    "batch_processor",
+    "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
+    "Explanation", "Footprint", "ForecastBlock", "History", "Judgement", "LinearWeigher", "Message", "MessageQueue",
+    "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced",
+    "SetAside", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    home = "errors" if name == "errors" else _HOME_OF.get(name)
+def __getattr__(name: str) -> object:
+    home = "errors" if name == "errors" else _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Not at the top: reading provider info imports this package, and nothing besides.
     from importlib import import_module
 
     module = import_module(f".{home}", __name__)
-    value = globals()[name] = module if name == "errors" else getattr(module, name)
+    value: object = module if name == "errors" else getattr(module, name)
+    globals()[name] = value
     return value
 
 

@@ -11,8 +11,8 @@ messages and origins do not.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, TaskGroup
 
@@ -21,6 +21,10 @@ from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperat
 from airflow_mq.operators.spark.options import check_spark_options
 from airflow_mq.processors import Processor, Processors
 
+if TYPE_CHECKING:
+    from airflow_mq.operators.base import GivenWeight
+    from airflow_mq.operators.blocks.settle import Notifier
+
 
 def block(
     group_id: str = "block",
@@ -28,13 +32,13 @@ def block(
     processors: Processors | Iterable[Processor] | Processor | str | os.PathLike[str],
     mq_conn_id: str = MessageQueueHook.default_conn_name,
     ring: str | None = None,
-    limit: Any = None,
+    limit: GivenWeight = None,
     spark_conn_id: str = "spark_default",
-    lease: Any = None,
+    lease: float | str | None = None,
     share_below: int = 10_000,
     exchange: str | None = None,
     outlet: Asset | None = None,
-    notifiers: Any = (),
+    notifiers: Notifier | Sequence[Notifier] = (),
     patience: float = 60.0,
     retries: int | None = None,
     default_args: Mapping[str, Any] | None = None,

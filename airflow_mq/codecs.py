@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .core.errors import InvalidInput, InvalidMessage
 from .core.outcome import BadFormat, Corrupt, Outcome, StackLimitReached, Unsupported
 from .loading import load_named
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 T = TypeVar("T")
 
@@ -74,7 +77,7 @@ class _Text:
 class _Json:
     """Codec of JSON in UTF-8, without Python's extensions (NaN, Infinity)."""
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     def decode(self, data: bytes) -> Any:
@@ -84,7 +87,7 @@ class _Json:
             raise Undecodable("the JSON is nested too deeply") from None
 
 
-def _reject_constant(name: str) -> Any:
+def _reject_constant(name: str) -> object:
     raise ValueError(f"invalid number {name}: not part of JSON")
 
 
@@ -103,8 +106,7 @@ class _Model(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         checked = self._adapter.validate_python(value, strict=False)
-        data: bytes = self._adapter.dump_json(checked, by_alias=True)
-        return data
+        return bytes(self._adapter.dump_json(checked, by_alias=True))
 
     def decode(self, data: bytes) -> T:
         try:
@@ -113,7 +115,7 @@ class _Model(Generic[T]):
             raise Undecodable(self._problem(error)) from None
         return value
 
-    def _problem(self, error: Any) -> str:
+    def _problem(self, error: ValidationError) -> str:
         """Return the failed fields and rules, without the data: logs have other readers than messages."""
         found = error.errors(include_input=False, include_url=False, include_context=False)
         fields = getattr(self.kind, "model_fields", {})
@@ -123,7 +125,7 @@ class _Model(Generic[T]):
         ]
         return f"no {getattr(self.kind, '__name__', 'value')}: {', '.join(problems)}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _Model, (self.kind,)
 
 
@@ -137,9 +139,9 @@ def model_codec(kind: type[T]) -> Codec[T]:
     return _Model(kind)
 
 
-def codec_of(what: Any) -> Codec[Any]:
+def codec_of(what: object) -> Codec[Any]:
     """Return a codec as it is, or the one for a type: bytes, text, or one that Pydantic validates."""
-    known: dict[Any, Codec[Any]] = {bytes: bytes_codec, str: text_codec}
+    known: dict[type, Codec[Any]] = {bytes: bytes_codec, str: text_codec}
     if isinstance(what, type):
         return known.get(what) or model_codec(what)
     if isinstance(what, Codec):
@@ -166,7 +168,7 @@ def undecodable(error: ValueError) -> Outcome:
 def load_codec(name: str) -> Codec[Any]:
     """Return the codec named `module:name`, or the one for the type of that name."""
     try:
-        found = load_named(name)
+        loaded = load_named(name)
     except Exception as error:
         raise InvalidInput(f"cannot load codec {name} ({type(error).__name__}: {error})") from error
-    return codec_of(found)
+    return codec_of(loaded)

@@ -43,34 +43,38 @@ def target_of(connection: Connection) -> Target:
     return read_connection(connection, root=_sqlite_root())
 
 
+def _sqlite_root() -> Path | None:
+    folder = settings.text("sqlite_root")
+    return Path(folder) if folder else None
+
+
 def read_connection(connection: Connection, *, root: Path | None = None) -> Target:
     """Return the store and the ring that a connection names, or raise `AddressRefused`."""
     extra = _read_extra(connection.extra)
     fields = {
-        **{name: _filled(getattr(connection, name)) for name in ("host", "port", "login", "password", "schema")},
-        **{key: _filled(extra.get(key)) for key in EXTRA_KEYS},
+        **{name: getattr(connection, name) for name in ("host", "port", "login", "password", "schema")},
+        **{key: extra.get(key) for key in EXTRA_KEYS},
     }
+    # A form sends empty text for a field that is left empty.
+    fields = {name: None if value == "" else value for name, value in fields.items()}
     driver, ring = _driver(fields), fields.pop("ring") or DEFAULT_RING
+    permitted = {name: fields[name] for name in PERMITTED}
     if driver == "sqlite":
         _refuse_filled(fields, driver, but=("driver", "path", *PERMITTED))
-        permitted = {name: fields[name] for name in PERMITTED}
         return Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
     _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
-    numbers: dict[str, Any] = {
-        name: _whole_number(name, fields[name], default) for name, (default, _, _) in NUMBERS.items()
-    }
+    numbers: dict[str, Any] = {name: _whole(name, fields[name], default) for name, (default, _, _) in NUMBERS.items()}
     address = StoreAddress(
         "postgresql",
         host=fields["host"],
-        port=_whole_number("port", fields["port"], DEFAULT_PORT),
+        port=_whole("port", fields["port"], DEFAULT_PORT),
         user=fields["login"],
         password=fields["password"],
         database=fields["schema"],
         schema=fields["db_schema"] or DEFAULT_SCHEMA,
         sslmode=fields["sslmode"],
         **numbers,
-        origins=fields["origins"],
-        priority=fields["priority"],
+        **permitted,
     )
     return Target(address, ring)
 
@@ -113,19 +117,9 @@ def _refuse_filled(fields: dict[str, Any], driver: str, *, but: tuple[str, ...])
         raise AddressRefused(f"a connection with the driver {driver} has no {', '.join(filled)}; leave that empty")
 
 
-def _filled(value: Any) -> Any:
-    """Return None for a field that the form left empty."""
-    return None if value == "" else value
-
-
-def _whole_number(name: str, value: Any, default: int) -> int:
+def _whole(name: str, value: object, default: int) -> int:
     if value is None:
         return default
     if not re.fullmatch(r"[0-9]{1,5}", str(value)):
         raise AddressRefused(f"the {name} of the connection is not a whole number, or too large")
-    return int(value)
-
-
-def _sqlite_root() -> Path | None:
-    folder = settings.text("sqlite_root")
-    return Path(folder) if folder else None
+    return int(str(value))

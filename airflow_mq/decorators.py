@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
@@ -28,7 +28,14 @@ from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.service import MESSAGE, processor_of, serviced_as_xcom
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
-from airflow_mq.processors import Processors
+from airflow_mq.processors import Part, Processors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_mq import Delivery
+    from airflow_mq.operators.base import GivenWeight
+    from airflow_mq.queue.attempts import Answer
 
 #: Arguments that the function receives for each message.
 GIVEN = ("payload", "origin")
@@ -51,13 +58,13 @@ class MessageProcessorOperator(DecoratedOperator):
     def __init__(
         self,
         *,
-        python_callable: Callable[..., Any],
+        python_callable: Callable[..., Answer],
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
-        limit: Any = None,
+        limit: GivenWeight = None,
         processors: Processors | str | None = None,
         plan_task_id: str = "plan",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(python_callable=_with_defaults(python_callable), **kwargs)
         self.mq_conn_id = mq_conn_id
@@ -66,8 +73,7 @@ class MessageProcessorOperator(DecoratedOperator):
         self.processors = processors
         self.plan_task_id = plan_task_id
 
-    def execute(self, context: Any) -> dict[str, Any]:
-        """Service the queues, or process a part."""
+    def execute(self, context: Context) -> dict[str, object]:
         fixed = {name: value for name, value in (self.op_kwargs or {}).items() if name not in GIVEN}
         part = fixed.pop("part", None)
         if part is not None:
@@ -79,7 +85,7 @@ class MessageProcessorOperator(DecoratedOperator):
         self.log.info("%s", serviced)
         return serviced_as_xcom(serviced)
 
-    def _process_part(self, context: Any, given: object, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
             raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
         from airflow_mq.spark.store_side import reporting_failure, run_in_place
@@ -90,7 +96,7 @@ class MessageProcessorOperator(DecoratedOperator):
             refuse_ended(queue, token)
             process = processor_of(self.python_callable, fixed)
 
-            def function(payload: bytes, origin: str, message: Any) -> Any:
+            def function(payload: bytes, origin: str, message: Delivery) -> Answer:
                 return process(message)
 
             with reporting_failure(queue, token, processors, part):
@@ -126,7 +132,7 @@ def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def message_processor_task(
-    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+    python_callable: Callable[..., Answer] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
     """Make a task of a function that processes messages; the parameters are those of `MessageProcessorOperator`."""
     if python_callable is None:

@@ -27,20 +27,19 @@ from airflow_mq.core.errors import (
     StoreError,
     StoreUnreachable,
 )
-from airflow_mq.provider import CONNECTION_TYPE, HOOK_NAME, get_provider_info
-from airflow_mq.store.address import (
-    StoreAddress,
-    refuse_network_file_system,
-)
+from airflow_mq.provider import BEHAVIOUR, CONNECTION_TYPE, FIELDS, HOOK_NAME
+from airflow_mq.store.address import StoreAddress, refuse_network_file_system
 from airflow_mq.store.bounded import within
 from airflow_mq.store.postgres_errors import is_own_text
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
     from sqlalchemy import Engine
 
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
+    from airflow_mq.store.schema import SchemaStatus
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
@@ -63,7 +62,7 @@ class MessageQueueHook(BaseHook):
     conn_type = CONNECTION_TYPE
     hook_name = HOOK_NAME
 
-    def __init__(self, mq_conn_id: str = default_conn_name, ring: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, mq_conn_id: str = default_conn_name, ring: str | None = None, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.mq_conn_id = mq_conn_id
         self.ring = ring
@@ -102,7 +101,7 @@ class MessageQueueHook(BaseHook):
         with self.queue(ring) as queue:
             yield queue.commands(connection)
 
-    def get_sqlalchemy_engine(self, engine_kwargs: Mapping[str, Any] | None = None) -> Engine:
+    def get_sqlalchemy_engine(self, engine_kwargs: Mapping[str, object] | None = None) -> Engine:
         """Return an SQLAlchemy engine for the queue's database: one transaction takes rows and commands.
 
         The engine reads the address from the connection, as the queue does, and does not show it.
@@ -141,25 +140,23 @@ class MessageQueueHook(BaseHook):
         return target_of(self.get_connection(self.mq_conn_id))
 
     @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+    def get_ui_field_behaviour(cls) -> dict[str, object]:
         """Return how the form's own fields are shown; only Airflow before 3.2 asks."""
-        behaviour = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
-        return {name.replace("-", "_"): value for name, value in behaviour.items()}
+        return {name.replace("-", "_"): value for name, value in BEHAVIOUR.items()}
 
     @classmethod
-    def get_connection_form_widgets(cls) -> dict[str, Any]:
+    def get_connection_form_widgets(cls) -> dict[str, object]:
         """Return the form's further fields; only Airflow before 3.2 asks."""
         forms: Any = import_module("wtforms")
         # Airflow may replace wtforms; Python 3.10 finds the validators of a replacement only this way.
         rules: Any = forms.validators if sys.version_info < (3, 11) else import_module("wtforms.validators")
 
-        def widget(label: str, description: str, schema: dict[str, Any]) -> Any:
+        def widget(label: object, description: object, schema: Any) -> object:
             kind = forms.IntegerField if "integer" in schema["type"] else forms.StringField
             checks = [rules.Optional(), *([rules.any_of(schema["enum"])] if "enum" in schema else [])]
             return kind(label, description=description, validators=checks, default=schema.get("default"))
 
-        fields = get_provider_info()["connection-types"][0]["conn-fields"]
-        return {name: widget(**field) for name, field in fields.items()}
+        return {name: widget(**field) for name, field in FIELDS.items()}
 
 
 def _traces() -> bool | None:
@@ -213,7 +210,7 @@ def _open_file(address: StoreAddress) -> sqlite3.Connection:
 # -- Kafka, by its own hook --
 
 
-def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | None = None) -> Any:
+def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | None = None) -> Consumer:
     """Return a consumer of a connection of Airflow's Kafka provider, with the settings that exactly-once needs.
 
     No broker is contacted. The provider's hook resolves callbacks and tokens of clouds.
@@ -230,11 +227,10 @@ def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | Non
     class Hook(base):
         """The provider's hook, with a consumer whose offsets the queue commits."""
 
-        def _get_client(self, config: dict[str, Any]) -> Any:
+        def _get_client(self, config: dict[str, Any]) -> Consumer:
             return consumer({**config, **({"group.id": group} if group else {})})
 
-    made: Any = Hook(topics=list(topics), kafka_config_id=kafka_config_id).get_conn
-    return made
+    return Hook(topics=list(topics), kafka_config_id=kafka_config_id).get_conn
 
 
 # -- check of the store --
@@ -267,12 +263,12 @@ def _measured(address: StoreAddress, ring: str) -> str:
 
     with MessageQueue(address.uri, ring, busy_timeout=CONNECT_SECONDS) as queue:
         found = [footprint for _, footprint in queue.footprints(limit=MOST_QUEUES)]
-    count, size, pages = (sum(getattr(one, part) for one in found) for part in ("count", "size", "pages"))
+    count, size, pages = (sum(getattr(footprint, part) for footprint in found) for part in ("count", "size", "pages"))
     most = "more than " if len(found) == MOST_QUEUES else ""
     return f"{most}{many(count, 'message')} of {size:,} bytes in {many(pages, 'page')} of {many(len(found), 'queue')}"
 
 
-def _behind(address: StoreAddress, status: Any) -> str:
+def _behind(address: StoreAddress, status: SchemaStatus) -> str:
     if status.state == "missing":
         return NO_FILE_STORE if address.path else "there is no schema yet; make it with `airflow-mq store upgrade`"
     if status.state == "older":

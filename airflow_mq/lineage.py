@@ -11,9 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
     from airflow_mq import MessageQueue
     from airflow_mq.store import StoreAddress
 
@@ -57,10 +62,10 @@ class Touched:
     namespace: str
     ring: str
     #: Settings of the ring that matter to a reader.
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     messages: Counter[str] = field(default_factory=Counter)
 
-    def each(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    def each(self, pairs: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
         """Yield messages unchanged, and count them."""
         for origin, message in pairs:
             self.messages[origin] += 1
@@ -92,16 +97,16 @@ def namespace_of(address: StoreAddress) -> str:
 
 def begun(
     address: StoreAddress, ring: str, sources: Iterable[Source] = (), origin: str | None = None
-) -> Any:  # fmt: skip
+) -> OperatorLineage:
     """Return the lineage of a task that starts: its ring, and the queue that it will write to, if known."""
     from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDataset
 
     outputs = [OutputDataset(namespace=namespace_of(address), name=f"{ring}/{origin}")] if origin else []
-    inputs = [Dataset(namespace=one.namespace, name=one.name) for one in sources]
-    return _operator_lineage({"ring": ring}, inputs=inputs, outputs=outputs)
+    inputs = [Dataset(namespace=source.namespace, name=source.name) for source in sources]
+    return _operator_lineage({"ring": ring}, inputs, outputs)
 
 
-def written(what: Touched | None, sources: Iterable[Source] = ()) -> Any:
+def written(what: Touched | None, sources: Iterable[Source] = ()) -> OperatorLineage | None:
     """Return the lineage of a task that sent messages."""
     if what is None:
         return None
@@ -111,42 +116,39 @@ def written(what: Touched | None, sources: Iterable[Source] = ()) -> Any:
         OutputStatisticsOutputDatasetFacet,
     )
 
-    inputs = [Dataset(namespace=one.namespace, name=one.name) for one in sources]
-    return _lineage(what, inputs=inputs, outputs=[
-        OutputDataset(
-            namespace=what.namespace, name=f"{what.ring}/{origin}",
-            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)},
-        )
-        for origin, count in what.named
-    ])  # fmt: skip
+    def output(origin: str, count: int) -> OutputDataset:
+        facets = {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)}
+        return OutputDataset(namespace=what.namespace, name=f"{what.ring}/{origin}", outputFacets=facets)
+
+    inputs = [Dataset(namespace=source.namespace, name=source.name) for source in sources]
+    return _lineage(what, inputs, [output(origin, count) for origin, count in what.named])
 
 
-def taken(what: Touched | None, block: Mapping[str, Any] | None = None) -> Any:
+def taken(what: Touched | None, block: Mapping[str, object] | None = None) -> OperatorLineage | None:
     """Return the lineage of a task that took messages, with the summary of a block that it settled."""
     if what is None:
         return None
     from airflow.providers.common.compat.openlineage.facet import Dataset, RunFacet
 
-    found = _lineage(what, inputs=[
-        Dataset(namespace=what.namespace, name=f"{what.ring}/{origin}") for origin, _ in what.named
-    ])  # fmt: skip
+    inputs = [Dataset(namespace=what.namespace, name=f"{what.ring}/{origin}") for origin, _ in what.named]
+    lineage = _lineage(what, inputs, [])
     if block is not None:
         values = {_camel(name): value for name, value in block.items() if name not in ("ring", "origins")}
-        found.run_facets["airflow_mq_block"] = RunFacet().with_additional_properties(**values)
-    return found
+        lineage.run_facets["airflow_mq_block"] = RunFacet().with_additional_properties(**values)
+    return lineage
 
 
-def _lineage(what: Touched, **datasets: Any) -> Any:
+def _lineage(what: Touched, inputs: list[Dataset], outputs: list[Dataset]) -> OperatorLineage:
     ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
-    return _operator_lineage(ring, **datasets)
+    return _operator_lineage(ring, inputs, outputs)
 
 
-def _operator_lineage(ring: Mapping[str, Any], **datasets: Any) -> Any:
+def _operator_lineage(ring: Mapping[str, object], inputs: list[Dataset], outputs: list[Dataset]) -> OperatorLineage:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import JobFacet
 
     facet = JobFacet().with_additional_properties(**ring)
-    return OperatorLineage(**datasets, job_facets={"airflow_mq_ring": facet})
+    return OperatorLineage(inputs=inputs, outputs=outputs, job_facets={"airflow_mq_ring": facet})
 
 
 def _camel(name: str) -> str:

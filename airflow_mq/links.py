@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
 
 #: XCom with the block that a task planned.
 BLOCK = "block"
@@ -17,7 +20,7 @@ class PlanLink(BaseOperatorLink):
 
     name = "Plan of this block"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address of the planning task in the same run."""
         return task_url(ti_key, getattr(operator, "plan_task_id", None) or ti_key.task_id)
 
@@ -27,8 +30,7 @@ class BlockLink(BaseOperatorLink):
 
     name = "Block"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the address of the block on the page; of the ring's blocks if the run planned none."""
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         plan = getattr(operator, "plan_task_id", None) or ti_key.task_id
         block = ti_key.xcom_pull(task_ids=plan, key=BLOCK) if hasattr(ti_key, "xcom_pull") else None
         planned = block if isinstance(block, Mapping) else {}
@@ -43,7 +45,7 @@ def page_url(view: str, **parameters: object) -> str:
     return f"{_base()}/plugin/airflow-mq#/{view}?{query}"
 
 
-def task_url(ti_key: Any, task_id: str) -> str:
+def task_url(ti_key: TaskInstanceKey, task_id: str) -> str:
     """Return the address of a task of the same run."""
     return f"{_base()}/dags/{quote(ti_key.dag_id)}/runs/{quote(ti_key.run_id, safe='')}/tasks/{quote(task_id)}"
 

@@ -6,19 +6,18 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
 
 
-def load_named(name: str) -> Any:
+def load_named(name: str) -> object:
     """Import the object of this name; an error keeps its type and suggests the nearest existing name."""
     module, _, path = name.partition(":")
-    found = _module(module)
+    loaded: object = _module(module)
     for part in path.split("."):
-        found = _attribute(found, part)
-    return found
+        loaded = _attribute(loaded, part)
+    return loaded
 
 
-def _module(name: str) -> Any:
+def _module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -39,7 +38,7 @@ def _near_module(name: str, missing: str) -> str | None:
     return f"{parent}.{near}" if parent and near else near
 
 
-def _attribute(holder: Any, name: str) -> Any:
+def _attribute(holder: object, name: str) -> object:
     try:
         return getattr(holder, name)
     except AttributeError as error:

@@ -16,6 +16,8 @@ from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.store.bounded import within
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Depth
 
@@ -49,7 +51,7 @@ class QueueNotifier(BaseNotifier):
         self.mq_conn_id = mq_conn_id
         self.ring = ring
 
-    def notify(self, context: Any) -> None:
+    def notify(self, context: Context) -> None:
         """Read the ring, and send the text."""
         text = self.text()
         if text is None:
@@ -59,8 +61,7 @@ class QueueNotifier(BaseNotifier):
         else:
             self.to(text)
 
-    async def async_notify(self, context: Any) -> None:
-        """Notify from an event loop without blocking it."""
+    async def async_notify(self, context: Context) -> None:
         await asyncio.to_thread(self.notify, context)
 
     def text(self) -> str | None:
@@ -87,7 +88,6 @@ class SetAsideNotifier(QueueNotifier):
         self.at_least = at_least
 
     def text_of(self, queue: MessageQueue) -> str | None:
-        """Return the list of set-aside messages, or None."""
         waiting, ring = queue.set_aside.list(limit=COUNTED), queue.ring
         if len(waiting) < max(self.at_least, 1):
             return None
@@ -133,7 +133,6 @@ class StarvingNotifier(QueueNotifier):
         self.blocks = blocks
 
     def text_of(self, queue: MessageQueue) -> str | None:
-        """Return the list of starving queues, or None."""
         found = [*map(_waiting, self._old(queue)), *self._unfair(queue)]
         if not found:
             return None

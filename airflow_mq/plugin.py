@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -18,6 +19,9 @@ from airflow.plugins_manager import AirflowPlugin
 from pluggy import HookimplMarker
 
 from airflow_mq.api import MountedLater
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
 
 hookimpl = HookimplMarker("airflow")
 log = logging.getLogger("airflow_mq.plugin")
@@ -27,29 +31,27 @@ ENDED_WELL = "success"
 
 
 @hookimpl
-def on_dag_run_failed(dag_run: Any, msg: str) -> None:
+def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
     """Release the blocks of a failed run."""
     release_of(dag_run)
 
 
 @hookimpl
-def on_dag_run_success(dag_run: Any, msg: str) -> None:
+def on_dag_run_success(dag_run: DagRun, msg: str) -> None:
     """Release the blocks of a run that a person marked as successful."""
     if msg != ENDED_WELL:
         release_of(dag_run)
 
 
-def release_of(dag_run: Any) -> None:
+def release_of(dag_run: DagRun) -> None:
     """Release the blocks of a run, in the background."""
     rings = rings_of(getattr(dag_run, "dag", None))
     if rings:
-        from threading import Thread
-
         arguments = (dag_run.dag_id, dag_run.run_id, rings)
         Thread(target=release, args=arguments, name="airflow-mq-release", daemon=True).start()
 
 
-def rings_of(dag: Any) -> set[tuple[str, str | None]]:
+def rings_of(dag: object) -> set[tuple[str, str | None]]:
     """Return the connections and rings on which the tasks of a DAG plan blocks."""
     found: set[tuple[str, str | None]] = set()
     for task in getattr(dag, "task_dict", {}).values():

@@ -33,8 +33,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
+from importlib import import_module
 from os import PathLike
 from typing import Any, TypedDict
 from zlib import crc32
@@ -93,7 +94,8 @@ class Processor:
             raise InvalidInput(
                 f"invalid name of a processor {_short(self.name)}: expected 1 to 40 of a-z, 0-9, _ and -"
             )
-        self._check_function()
+        if not _is_text(self.function, _FUNCTION):
+            raise self._invalid("function", self.function, "module:function, for example shop.orders:process")
         self._check_origins()
         self._check_choice("shape", SHAPES)
         self._check_choice("where", WHERE)
@@ -114,10 +116,6 @@ class Processor:
             raise self._invalid("codec", self.codec, "module:name, for example shop.orders:Order")
         if self.shape != "message":
             raise InvalidInput(f"codec of processor {self.name!r} requires shape 'message', not {self.shape!r}")
-
-    def _check_function(self) -> None:
-        if not _is_text(self.function, _FUNCTION):
-            raise self._invalid("function", self.function, "module:function, for example shop.orders:process")
 
     def _check_origins(self) -> None:
         given: object = self.origins
@@ -147,7 +145,7 @@ class Processor:
     def __hash__(self) -> int:
         return hash((self.name, self.function))
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the processor as plain JSON, without default values."""
         values = {name: getattr(self, name) for name in _FIELDS}
         plain = {**values, "origins": list(self.origins), "spark": dict(self.spark)}
@@ -155,7 +153,7 @@ class Processor:
         return {name: value for name, value in plain.items() if name not in default or value != default[name]}
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Processor:
+    def from_plain(cls, plain: object) -> Processor:
         """Return the processor that `to_plain` or a person wrote."""
         if not isinstance(plain, Mapping):
             raise InvalidInput(f"invalid processor {_short(plain)}: expected an object with name and function")
@@ -168,7 +166,7 @@ class Processor:
         return cls(**plain)
 
 
-_DEFAULTS: dict[str, Any] = {"shape": "message", "where": "spark", "codec": None, "split": 1, "spark": {}}
+_DEFAULTS: dict[str, object] = {"shape": "message", "where": "spark", "codec": None, "split": 1, "spark": {}}
 
 
 class Processors:
@@ -269,12 +267,12 @@ class Processors:
                 found += _split(processor, origins, messages, share_below)
         return found
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the processors as plain JSON."""
         return {"unrouted": self.unrouted, "processors": [processor.to_plain() for processor in self.all]}
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Processors:
+    def from_plain(cls, plain: object) -> Processors:
         """Return the processors that `to_plain` or a person wrote."""
         if not isinstance(plain, Mapping) or not isinstance(plain.get("processors"), (list, tuple)):
             raise InvalidInput("invalid processors: expected an object with a list called processors")
@@ -292,11 +290,7 @@ class Processors:
 
     def routes_json(self) -> str:
         """Return as JSON what a job has to know: everything but the arguments of its submission."""
-        plain = self.to_plain()
-        plain["processors"] = [
-            {name: value for name, value in processor.items() if name != "spark"} for processor in plain["processors"]
-        ]
-        return json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
+        return Processors([replace(processor, spark={}) for processor in self.all], self.unrouted).to_json()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Processors:
@@ -349,9 +343,7 @@ def _share(open_: list[Part], processor: Processor, messages: int, share_below: 
             part["messages"] += messages
             part["name"] = _together(part["processors"])
             return
-    part = Part(
-        name=processor.name, processors=[processor.name], part=0, parts=1, messages=messages, where=processor.where
-    )
+    part = _part(processor, messages)
     open_.append(part)
     found.append(part)
 
@@ -363,13 +355,13 @@ def _split(processor: Processor, origins: Mapping[str, int], messages: int, shar
     counts = [0] * parts
     for origin, count in origins.items():
         counts[part_of(origin, parts)] += count
-    return [
-        Part(
-            name=f"{processor.name} {place + 1}/{parts}" if parts > 1 else processor.name,
-            processors=[processor.name], part=place, parts=parts, messages=count, where=processor.where,
-        )
-        for place, count in enumerate(counts) if count
-    ]  # fmt: skip
+    return [_part(processor, count, place, parts) for place, count in enumerate(counts) if count]
+
+
+def _part(processor: Processor, messages: int, part: int = 0, parts: int = 1) -> Part:
+    name = f"{processor.name} {part + 1}/{parts}" if parts > 1 else processor.name
+    names = [processor.name]
+    return Part(name=name, processors=names, part=part, parts=parts, messages=messages, where=processor.where)
 
 
 def _together(names: Sequence[str]) -> str:
@@ -377,10 +369,8 @@ def _together(names: Sequence[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def _read_toml(text: str) -> Any:
+def _read_toml(text: str) -> object:
     try:
-        from importlib import import_module
-
         toml: Any = import_module("tomllib")
     except ImportError:
         raise InvalidInput("TOML requires Python 3.11 or later; write the processors as .json") from None

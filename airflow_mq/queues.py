@@ -29,7 +29,6 @@ class AirflowMqQueueProvider(BaseMessageQueueProvider):
     scheme = SCHEME
 
     def trigger_class(self) -> type[QueueReadyTrigger]:
-        """Return the trigger that waits for a ring."""
         from airflow_mq.triggers import QueueReadyTrigger
 
         return QueueReadyTrigger

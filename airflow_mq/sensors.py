@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, conf
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger
+from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger, read_ring
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class _RingSensor(BaseSensorOperator):
@@ -26,7 +29,7 @@ class _RingSensor(BaseSensorOperator):
         ring: str | None = None,
         poll_interval: float = POLL_INTERVAL,
         deferrable: bool | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.mq_conn_id = mq_conn_id
@@ -34,19 +37,16 @@ class _RingSensor(BaseSensorOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
 
-    def found(self) -> dict[str, Any] | None:
-        """Return what the sensor waits for, or None."""
-        raise NotImplementedError
+    def found(self) -> dict[str, object] | None:
+        """Return the event of the sensor's trigger, or None."""
+        with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
+            return self._trigger(self.mq_conn_id, self.ring).news(read_ring(queue), None)
 
-    def poke(self, context: Any) -> Any:
-        """Check once."""
-        from airflow.sdk.bases.sensor import PokeReturnValue
-
+    def poke(self, context: Context) -> PokeReturnValue:
         found = self.found()
         return PokeReturnValue(bool(found), found)
 
-    def execute(self, context: Any) -> Any:
-        """Wait in the triggerer if the sensor is deferrable, else in the worker."""
+    def execute(self, context: Context) -> object:
         deferrable = self.deferrable
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
@@ -62,8 +62,7 @@ class _RingSensor(BaseSensorOperator):
         )
         return None
 
-    def execute_complete(self, context: Any, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the trigger's event."""
+    def execute_complete(self, context: Context, event: Mapping[str, object] | None = None) -> dict[str, object]:
         return dict(event or {})
 
 
@@ -78,12 +77,6 @@ class QueueReadySensor(_RingSensor):
 
     _trigger = QueueReadyTrigger
 
-    def found(self) -> dict[str, Any] | None:
-        """Return the first ready origins, or None."""
-        with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
-            pulse = queue.inspect.pulse(10)
-            return {"ring": queue.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
-
 
 class SetAsideSensor(_RingSensor):
     """Wait for set-aside messages. Returns the ring and their number, at most 1,000.
@@ -95,9 +88,3 @@ class SetAsideSensor(_RingSensor):
     """
 
     _trigger = SetAsideTrigger
-
-    def found(self) -> dict[str, Any] | None:
-        """Return the number of set-aside messages, or None."""
-        with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
-            waiting = len(queue.set_aside.list(limit=1_000))
-            return {"ring": queue.ring, "waiting": waiting} if waiting else None

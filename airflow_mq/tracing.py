@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 log = logging.getLogger("airflow_mq.tracing")
 
@@ -34,7 +34,17 @@ PATIENCE = 5.0
 
 #: A trace context as headers.
 Carrier = Mapping[str, str]
+#: Attributes of a span; those that are None are left out.
+Attributes = Mapping[str, "str | int | None"]
+NO_ATTRIBUTES: Attributes = {}
+P = ParamSpec("P")
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context as OtelContext
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span, SpanContext
 
 
 def wanted(configured: bool | None = None) -> bool:
@@ -68,13 +78,13 @@ def carrying() -> dict[str, str]:
     return _carrier_of(api.get_current_span()) if context.is_valid and context.trace_flags.sampled else {}
 
 
-def _carrier_of(span: Any) -> dict[str, str]:
+def _carrier_of(span: Span) -> dict[str, str]:
     carrier: dict[str, str] = {}
     _propagator().inject(carrier, context=_api().set_span_in_context(span))
     return carrier
 
 
-def _context_of(carrier: Carrier | None) -> Any:
+def _context_of(carrier: Carrier | None) -> SpanContext | None:
     """Return the span context of headers, or None if they hold none."""
     api = _api()
     if api is None or not carrier:
@@ -101,10 +111,10 @@ def handed_on(sent: Sequence[tuple[Any, ...]], headers: Carrier) -> list[tuple[A
     return [message if is_traced(given) else (*message[:2], {**carried, **given}) for message, given in zip(sent, own)]
 
 
-def harmless(function: Callable[..., T]) -> Callable[..., T | None]:
+def harmless(function: Callable[P, T]) -> Callable[P, T | None]:
     """Return the function with its errors logged instead of raised."""
 
-    def attempt(*args: Any, **kwargs: Any) -> T | None:
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -121,10 +131,15 @@ def now() -> int:
 
 
 @harmless
-def tell(
-    name: str, began: int, *, kind: str = "INTERNAL", parent: Carrier | None = None, links: Sequence[Carrier] = (),
-    ended: int | None = None, wrong: str | None = None, **attributes: Any,
-) -> dict[str, str]:  # fmt: skip
+def record(
+    name: str,
+    began: int,
+    attributes: Attributes,
+    *,
+    kind: str = "INTERNAL",
+    parent: Carrier | None = None,
+    links: Sequence[Carrier] = (),
+) -> dict[str, str]:
     """Record a span of completed work; return its context as headers.
 
     Its parent is the active span, else `parent`, else the one trace that contains all links.
@@ -133,15 +148,18 @@ def tell(
     if api is None:
         return {}
     span = _start(name, kind, _parent(parent, links), links, attributes, began)
-    if wrong is not None:
-        span.set_status(api.StatusCode.ERROR, wrong)
-    span.end(ended)
+    span.end()
     return _carrier_of(span) if span.get_span_context().is_valid else {}
 
 
 @contextmanager
 def span(
-    name: str, *, on: bool = True, kind: str = "INTERNAL", parent: Carrier | None = None, **attributes: Any
+    name: str,
+    attributes: Attributes = NO_ATTRIBUTES,
+    *,
+    on: bool = True,
+    kind: str = "INTERNAL",
+    parent: Carrier | None = None,
 ) -> Iterator[dict[str, str]]:
     """Record a span around a block of code, active meanwhile; yield its context as headers."""
     begun = _begin(name, kind, parent, attributes) if on else None
@@ -158,13 +176,13 @@ def span(
 
 
 @harmless
-def _begin(name: str, kind: str, parent: Carrier | None, attributes: Mapping[str, Any]) -> Any:
+def _begin(name: str, kind: str, parent: Carrier | None, attributes: Attributes) -> Span | None:
     return None if _api() is None else _start(name, kind, _parent(parent, ()), (), attributes, None)
 
 
 @harmless
-def tell_outcome(
-    name: str, began: int, carried: Carrier, block: Carrier | None, wrong: str | None, **attributes: Any
+def record_outcome(
+    name: str, began: int, attributes: Attributes, carried: Carrier, block: Carrier | None, error: str | None
 ) -> None:
     """Record a span in a message's own trace, linked to its block."""
     api, parent = _api(), _context_of(carried)
@@ -172,14 +190,14 @@ def tell_outcome(
         return
     context = api.set_span_in_context(api.NonRecordingSpan(parent))
     span = _start(name, "CONSUMER", context, [block] if block else (), attributes, began)
-    if wrong is not None:
-        span.set_status(api.StatusCode.ERROR, wrong)
+    if error is not None:
+        span.set_status(api.StatusCode.ERROR, error)
     span.end()
 
 
 def _start(
-    name: str, kind: str, context: Any, links: Sequence[Carrier], attributes: Mapping[str, Any], began: int | None
-) -> Any:
+    name: str, kind: str, context: OtelContext, links: Sequence[Carrier], attributes: Attributes, began: int | None
+) -> Span:
     api = _api()
     linked = [api.Link(found) for link in links[:LINKS] if (found := _context_of(link)) is not None]
     known = {key: value for key, value in attributes.items() if value is not None}
@@ -190,7 +208,7 @@ def _start(
     )
 
 
-def _parent(given: Carrier | None, links: Sequence[Carrier]) -> Any:
+def _parent(given: Carrier | None, links: Sequence[Carrier]) -> OtelContext | None:
     """Return the parent context of a span, or None for the active span."""
     api = _api()
     if api.get_current_span().get_span_context().is_valid:
@@ -216,7 +234,7 @@ def within(headers: Carrier) -> Iterator[None]:
 
 
 @harmless
-def _attach(headers: Carrier) -> Any:
+def _attach(headers: Carrier) -> object:
     if _api() is None:
         return None
     return import_module("opentelemetry.context").attach(_propagator().extract(headers))
@@ -231,7 +249,7 @@ def environment(carrier: Carrier) -> dict[str, str]:
 
 
 @contextmanager
-def job(name: str, **attributes: Any) -> Iterator[None]:
+def job(name: str, attributes: Attributes = NO_ATTRIBUTES) -> Iterator[None]:
     """Record a span around a process that continues a trace of its environment, and export all spans at its end.
 
     OpenTelemetry's own variables configure the export, such as `OTEL_EXPORTER_OTLP_ENDPOINT`.
@@ -242,7 +260,7 @@ def job(name: str, **attributes: Any) -> Iterator[None]:
     provider = provide()
     parent = {"traceparent": os.environ[PARENT], "tracestate": os.environ.get(STATE, "")}
     try:
-        with span(name, on=provider is not None, parent=parent, **attributes):
+        with span(name, attributes, on=provider is not None, parent=parent):
             yield
     finally:
         if provider is not None:
@@ -250,7 +268,7 @@ def job(name: str, **attributes: Any) -> Iterator[None]:
 
 
 #: Providers made here: only this module exports their spans.
-_own: list[Any] = []
+_own: list[TracerProvider] = []
 
 
 @harmless
@@ -265,13 +283,13 @@ def flush() -> None:
         harmless(provider.force_flush)(int(PATIENCE * 1000))
 
 
-def _known() -> Any:
+def _known() -> TracerProvider | None:
     known = _api().get_tracer_provider()
     return known if isinstance(known, import_module("opentelemetry.sdk.trace").TracerProvider) else None
 
 
 @harmless
-def provide() -> Any:
+def provide() -> TracerProvider | None:
     """Return the tracer provider; configure one from the environment if there is none."""
     api = _api()
     if api is None:
@@ -290,7 +308,7 @@ def provide() -> Any:
     return made
 
 
-def _exporter() -> Any:
+def _exporter() -> SpanExporter | None:
     """Return the exporter that OpenTelemetry's variables name, as Airflow does."""
     name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()
     if name == "none":

@@ -12,12 +12,13 @@ An event is a hint that there is something to do; the store holds the truth. ::
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
@@ -27,8 +28,13 @@ from airflow_mq.hooks import MessageQueueHook, told_safely
 from airflow_mq.store.bounded import within
 
 if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
     from airflow_mq import MessageQueue
     from airflow_mq.store import StoreAddress
+
+log = logging.getLogger("airflow_mq.triggers")
+T = TypeVar("T")
 
 #: Seconds between two reads without a notification.
 POLL_INTERVAL = 5.0
@@ -81,10 +87,8 @@ class RingTrigger(BaseEventTrigger):
         self.poll_interval = poll_interval
         self.repeat_after = repeat_after
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class and the arguments of this trigger."""
-        kwargs = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "poll_interval": self.poll_interval,
-                  "repeat_after": self.repeat_after}  # fmt: skip
+    def serialize(self) -> tuple[str, dict[str, object]]:
+        kwargs = {name: getattr(self, name) for name in ("mq_conn_id", "ring", "poll_interval", "repeat_after")}
         return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
     def shared_stream_key(self) -> Hashable | None:
@@ -120,7 +124,7 @@ class RingTrigger(BaseEventTrigger):
             async for event in events:
                 yield event
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, Any] | None:
+    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
         """Return the payload of an event, or None if there is nothing to do."""
         raise NotImplementedError
 
@@ -135,12 +139,10 @@ class QueueReadyTrigger(RingTrigger):
     Parameters are those of `RingTrigger`. The event: `{"ring": …, "ready": [the first origins], "due": …}`.
     """
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, Any] | None:
-        """Return the first ready origins, or None."""
+    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
         return {"ring": reading.ring, "ready": list(reading.ready), "due": reading.due} if reading.anything else None
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:
-        """Return whether messages arrived or became due."""
         return last is None or reading.newest > last.newest or (reading.due and not last.due)
 
 
@@ -150,12 +152,10 @@ class SetAsideTrigger(RingTrigger):
     Parameters are those of `RingTrigger`. The event: `{"ring": …, "waiting": their number, at most 1,000}`.
     """
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, Any] | None:
-        """Return the number of set-aside messages, or None."""
+    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
         return {"ring": reading.ring, "waiting": reading.waiting} if reading.waiting else None
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:
-        """Return whether another message was set aside."""
         return last is None or reading.set_aside > last.set_aside
 
 
@@ -175,7 +175,7 @@ async def readings_of(mq_conn_id: str, ring: str | None, poll_interval: float) -
                         await poller.sleep(poll_interval)
             except (MessageQueueError, OSError) as error:
                 cause = told_safely(error)
-                poller.log(f"Could not read connection {mq_conn_id!r}: {cause}. Trying again in {retry:.0f} s.")
+                log.warning("could not read connection %r: %s; trying again in %.0f s", mq_conn_id, cause, retry)
             await asyncio.sleep(retry)
             retry = min(retry * 2, LAST_RETRY)
     finally:
@@ -189,16 +189,10 @@ class Poller:
         self.mq_conn_id, self.ring = mq_conn_id, ring
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="airflow-mq-trigger")
         self._queue: MessageQueue | None = None
-        self._listening: Any = None
+        self._listening: AsyncConnection | None = None
         self._stack = AsyncExitStack()
         self._read_again = False
         self._sent_at = -metrics.WATCH_EVERY
-
-    def log(self, text: str) -> None:
-        """Log a warning in the triggerer."""
-        import logging
-
-        logging.getLogger("airflow_mq.triggers").warning("%s", text)
 
     @property
     def queue(self) -> MessageQueue:
@@ -224,21 +218,21 @@ class Poller:
         """End the thread without waiting for it."""
         self._thread.shutdown(wait=False)
 
-    async def _target(self) -> tuple[Any, str]:
+    async def _target(self) -> tuple[StoreAddress, str]:
         from asgiref.sync import sync_to_async
 
         # The triggerer's parent resolves connections, in a thread that it keeps for that.
-        target = await sync_to_async(MessageQueueHook(self.mq_conn_id)._target)()
-        return target.address, self.ring or target.ring
+        place: tuple[StoreAddress, str] = await sync_to_async(MessageQueueHook(self.mq_conn_id).place)(self.ring)
+        return place
 
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        def bounded() -> Any:
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        def bounded() -> T:
             with within(READ_SECONDS):
                 return call()
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, bounded)
 
-    async def _listen(self, address: Any) -> Any:
+    async def _listen(self, address: StoreAddress) -> AsyncConnection | None:
         import psycopg
 
         # Without notifications the poller still reads every few seconds.
@@ -246,7 +240,7 @@ class Poller:
             return await asyncio.wait_for(self._subscribed(address), READ_SECONDS)
         return None
 
-    async def _subscribed(self, address: Any) -> Any:
+    async def _subscribed(self, address: StoreAddress) -> AsyncConnection:
         import psycopg
 
         from airflow_mq.store.postgres import SEARCH_PATH, conninfo, wake_channel
@@ -260,7 +254,7 @@ class Poller:
 
     async def read(self) -> Reading:
         """Read the ring once."""
-        reading: Reading = await self._in_thread(lambda: _read(self.queue))
+        reading = await self._in_thread(lambda: read_ring(self.queue))
         if time.monotonic() - self._sent_at >= metrics.WATCH_EVERY:
             self._sent_at = time.monotonic()
             await self._in_thread(lambda: metrics.watched(self.queue))
@@ -274,17 +268,18 @@ class Poller:
         elif self._listening is None:
             await asyncio.sleep(seconds)
         else:
-            self._read_again = await self._notified(seconds)
+            self._read_again = await _notified(self._listening, seconds)
 
-    async def _notified(self, seconds: float) -> bool:
-        import psycopg
 
-        try:
-            async for _ in self._listening.notifies(timeout=seconds, stop_after=1):
-                return True
-        except psycopg.Error as error:
-            raise ConnectionError("the listening connection was lost") from error
-        return False
+async def _notified(listening: AsyncConnection, seconds: float) -> bool:
+    import psycopg
+
+    try:
+        async for _ in listening.notifies(timeout=seconds, stop_after=1):
+            return True
+    except psycopg.Error as error:
+        raise ConnectionError("the listening connection was lost") from error
+    return False
 
 
 def _open(address: StoreAddress, ring: str) -> MessageQueue:
@@ -293,7 +288,8 @@ def _open(address: StoreAddress, ring: str) -> MessageQueue:
     return MessageQueue(address, ring)
 
 
-def _read(queue: MessageQueue) -> Reading:
+def read_ring(queue: MessageQueue) -> Reading:
+    """Return a bounded read of a ring."""
     pulse = queue.inspect.pulse(10)
     waiting = len(queue.set_aside.list(limit=1_000)) if pulse.set_aside else 0
     return Reading(tuple(pulse.ready), pulse.due, pulse.newest, pulse.set_aside, waiting, queue.ring)

@@ -23,8 +23,9 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
+from operator import add
 from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..core.blob import MOST_BLOB_BYTES
@@ -111,12 +112,7 @@ class Received:
     refused: int = 0
 
     def __add__(self, other: Received) -> Received:
-        return Received(
-            self.count + other.count,
-            self.size + other.size,
-            self.repeated + other.repeated,
-            self.refused + other.refused,
-        )
+        return Received(*map(add, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
         text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
@@ -196,7 +192,7 @@ def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enq
 
 
 def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue) -> Received:
-    """Enqueue a batch; halve a refused one until the refused message is alitem."""
+    """Enqueue a batch; halve a refused one until the refused message is alone."""
     if not ready:
         return Received()
     arrived = [item for item, _ in ready]
@@ -213,9 +209,7 @@ def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue
     return Received(sent.count, size, sent.repeated)
 
 
-def _enqueue_refused(
-    adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue
-) -> Received:  # fmt: skip
+def _enqueue_refused(adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue) -> Received:
     """Enqueue a message that the queue refused under a key of its content, or put it aside."""
     if isinstance(error, TooManyOrigins):
         if not isinstance(adapter, Skips):
@@ -245,17 +239,16 @@ def _unfit(queue: MessageQueue, item: Arrived) -> str | None:
 
 
 def _message(queue: MessageQueue, item: Arrived, held: ExitStack) -> Message:
-    if item.payload is not None and len(item.payload) <= queue.config.max_message_len:
-        return Message(item.payload, item.key, item.weight, item.headers or None, item.priority)
+    fields = item.key, item.weight, item.headers or None, item.priority
     if item.payload is not None:
-        blob = held.enter_context(queue.payloads.put(item.payload))
-    else:
-        assert item.content is not None
-        with item.content() as file:
-            if item.size <= queue.config.max_message_len:
-                return Message(file.read(), item.key, item.weight, item.headers or None, item.priority)
-            blob = held.enter_context(queue.payloads.put(file))
-    return blob.message(item.key, item.weight, item.headers or None, item.priority)
+        if len(item.payload) <= queue.config.max_message_len:
+            return Message(item.payload, *fields)
+        return held.enter_context(queue.payloads.put(item.payload)).message(*fields)
+    assert item.content is not None
+    with item.content() as file:
+        if item.size <= queue.config.max_message_len:
+            return Message(file.read(), *fields)
+        return held.enter_context(queue.payloads.put(file)).message(*fields)
 
 
 def key_for(*parts: str) -> str:

@@ -17,23 +17,31 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.errors import InvalidInput, MessageQueueError
 from . import Arrived, key_for, log
 
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Message as Record
+
+#: Settings of librdkafka.
+Settings: TypeAlias = "Mapping[str, str | int | float | bool | Callable[..., object] | None]"
 #: Settings of a consumer that exactly-once requires.
-FORCED: Mapping[str, Any] = {
+FORCED: Settings = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
 }
 #: A killed reader is missed after the session timeout; only then its partitions go to others.
-DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Settings = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
     "session.timeout.ms": 10_000,
 }
+#: A partition of a topic.
+Partition: TypeAlias = tuple[str, int]
 #: Actions for a record that can never be a message: stop there, or log it and go on.
 UNFIT = ("stop", "skip")
 #: Limits of a fetch in bytes, and of a request in records.
@@ -53,7 +61,7 @@ class UnfitRecord(MessageQueueError):
     """A record can never be a message; it stays where it is, and the records behind it wait."""
 
 
-def settings_for(given: Mapping[str, Any]) -> dict[str, Any]:
+def settings_for(given: Settings) -> dict[str, object]:
     """Return the settings of a consumer with those that exactly-once requires."""
     if not given.get("group.id"):
         raise InvalidInput(
@@ -62,10 +70,9 @@ def settings_for(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**DEFAULTS, **given, **FORCED}
 
 
-def consumer(settings: Mapping[str, Any]) -> Any:
+def consumer(settings: Settings) -> Consumer:
     """Return a consumer for `KafkaTopics` with librdkafka's settings."""
-    made: Any = _driver().Consumer(settings_for(settings), logger=_OnceLogger())
-    return made
+    return _driver().Consumer(settings_for(settings), logger=_OnceLogger())
 
 
 class _OnceLogger:
@@ -74,7 +81,7 @@ class _OnceLogger:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def log(self, level: int, form: str, *values: Any) -> None:
+    def log(self, level: int, form: str, *values: object) -> None:
         """Log a line unless it was logged before, apart from its figures."""
         text = form % values
         plain = _FIGURES.sub("", text)
@@ -88,7 +95,7 @@ class KafkaTopics:
 
     def __init__(
         self,
-        consumer: Any,
+        consumer: Consumer,
         topics: Sequence[str],
         *,
         origin: str = "{key}",
@@ -109,27 +116,27 @@ class KafkaTopics:
             raise InvalidInput(f"invalid unfit {unfit!r}: expected {' or '.join(map(repr, UNFIT))}")
         self._origin_of = origin_of(origin)
         self.consumer, self.unfit, self.patience = consumer, unfit, patience
-        self._assigned: set[tuple[str, int]] | None = None
-        self._ended: set[tuple[str, int]] = set()
+        self._assigned: set[Partition] | None = None
+        self._ended: set[Partition] = set()
         #: For each partition: the first offset that is not committed, and the one after the last fetched.
-        self._resume: dict[tuple[str, int], int] = {}
-        self._next: dict[tuple[str, int], int] = {}
+        self._resume: dict[Partition, int] = {}
+        self._next: dict[Partition, int] = {}
         self._cluster = ""
         consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
 
-    def _on_assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
+    def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         fresh = {(place.topic, place.partition) for place in partitions}
         self._assigned = (self._assigned or set()) | fresh
         self._forget(fresh)
 
-    def _on_revoke(self, consumer: Any, partitions: Sequence[Any]) -> None:
+    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         gone = {(place.topic, place.partition) for place in partitions}
         # Other readers joined or left. A reader without partitions waits for its next assignment; nothing counts as
         # read before.
         self._assigned = ((self._assigned or set()) - gone) or None
         self._forget(gone)
 
-    def _forget(self, places: set[tuple[str, int]]) -> None:
+    def _forget(self, places: set[Partition]) -> None:
         self._ended -= places
         for place in places:
             self._resume.pop(place, None)
@@ -151,8 +158,7 @@ class KafkaTopics:
             if not found and time.monotonic() > until:
                 raise KafkaFailed(
                     f"no records and no end of partitions from the Kafka cluster within {self.patience:g} seconds: "
-                    "check "
-                    "that it is up, that the topics exist, and that this group may read them"
+                    "check that it is up, that the topics exist, and that this group may read them"
                 )
         return found
 
@@ -167,7 +173,7 @@ class KafkaTopics:
     def _is_read(self) -> bool:
         return self._assigned is not None and self._assigned <= self._ended
 
-    def _is_trouble(self, record: Any) -> bool:
+    def _is_trouble(self, record: Record) -> bool:
         error = record.error()
         if error is None:
             self._ended.discard((record.topic(), record.partition()))
@@ -179,7 +185,7 @@ class KafkaTopics:
             return True
         raise KafkaFailed(f"the Kafka cluster failed: {error.str()}")
 
-    def _arrived(self, record: Any) -> Arrived:
+    def _arrived(self, record: Record) -> Arrived:
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         self._resume.setdefault((topic, partition), offset)
         self._next[topic, partition] = offset + 1
@@ -209,14 +215,13 @@ class KafkaTopics:
         if self.unfit == "stop":
             raise UnfitRecord(
                 f"the record {arrived.place} can never be a message: {why}; the records before it are in the queue; "
-                "fix "
-                "the cause, or skip such records: unfit='skip'"
+                "fix the cause, or skip such records: unfit='skip'"
             )
         self.commit([arrived])
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
         """Commit the offsets after these records."""
-        after: dict[tuple[str, int], int] = {}
+        after: dict[Partition, int] = {}
         for item in arrived:
             topic, partition, offset = item.place.rsplit("/", 2)
             place = topic, int(partition)
@@ -243,7 +248,7 @@ class KafkaTopics:
         self.consumer.close()
 
 
-def origin_of(template: str) -> Callable[[Any, Mapping[str, str]], str]:
+def origin_of(template: str) -> Callable[[Record, Mapping[str, str]], str]:
     """Return a function that makes the origin of a record from a template."""
     fields = _FIELDS.findall(str(template))
     known = ("key", "topic", "partition")
@@ -253,7 +258,7 @@ def origin_of(template: str) -> Callable[[Any, Mapping[str, str]], str]:
             "{header.NAME}"
         )
 
-    def make(record: Any, headers: Mapping[str, str]) -> str:
+    def make(record: Record, headers: Mapping[str, str]) -> str:
         def value(found: re.Match[str]) -> str:
             name = found[1]
             if name.startswith("header."):
@@ -271,7 +276,7 @@ def origin_of(template: str) -> Callable[[Any, Mapping[str, str]], str]:
     return make
 
 
-def _strict(data: Any) -> str | None:
+def _strict(data: bytes | str | None) -> str | None:
     if data is None:
         return None
     try:
@@ -280,7 +285,7 @@ def _strict(data: Any) -> str | None:
         raise InvalidInput("its key is not valid UTF-8") from None
 
 
-def _header_text(value: Any) -> str:
+def _header_text(value: bytes | str | None) -> str:
     """Return a header as text; Kafka's headers are bytes or null."""
     if value is None:
         return ""

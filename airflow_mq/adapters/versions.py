@@ -86,8 +86,7 @@ def versions_of(files: FileSystem, prefix: str) -> Versions:
         return MemoryVersions(files)
     raise InvalidInput(
         f"cannot delete one version of an object in a store of {protocols[0]!r}, so a version that is written "
-        "meanwhile "
-        "could be lost: set after='keep', or pass versions="
+        "meanwhile could be lost: set after='keep', or pass versions="
     )
 
 
@@ -116,13 +115,11 @@ class S3Versions(Versions):
                 self.fs.rm_file(probe)
 
     def copy(self, path: str, version: str, to: str) -> bool:
-        """Copy an object unless it has another version now; return whether it was copied."""
         source, target = self._place(path), self._place(to)
         tag = f'"{_etag(version)}"'
         return self._on_condition("copy_object", **target, CopySource=source, CopySourceIfMatch=tag)
 
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object unless it has another version now; return whether it was deleted."""
         return self._delete(path, IfMatch=f'"{_etag(version)}"')
 
     def _delete(self, path: str, **condition: str) -> bool:
@@ -167,14 +164,12 @@ class MemoryVersions(Versions):
         self.fs: Any = files
 
     def copy(self, path: str, version: str, to: str) -> bool:
-        """Copy an object unless it has another version now; return whether it was copied."""
         file = self._file(path, version)
         if file is not None:
             self.fs.pipe_file(to, file.getvalue())
         return file is not None
 
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object unless it has another version now; return whether it was deleted."""
         file = self._file(path, version)
         if file is None:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
@@ -16,8 +16,15 @@ from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators import telemetry
 
+#: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
+GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
+
 if TYPE_CHECKING:
     from logging import Logger
+
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import MessageQueue
 
@@ -41,18 +48,17 @@ class QueueOperator(BaseOperator):
         self.ring = ring
 
     @contextmanager
-    def opened(self, context: Mapping[str, Any], ring: str | None = None) -> Iterator[MessageQueue]:
+    def opened(self, context: Context, ring: str | None = None) -> Iterator[MessageQueue]:
         """Open the queue; its decisions are recorded under this task."""
         with open_queue(self.mq_conn_id, ring or self.ring, context) as queue:
             yield queue
 
-    def get_openlineage_facets_on_start(self) -> Any:
-        """Return the ring as lineage, without asking the store."""
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         return telemetry.begun(self.mq_conn_id, self.ring)
 
 
 @contextmanager
-def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) -> Iterator[MessageQueue]:
+def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[MessageQueue]:
     """Open the queue of a connection; its decisions are recorded under the task and who triggered the run."""
     with MessageQueueHook(mq_conn_id).queue(ring or None) as queue:
         queue.session.actor = actor_of(context)
@@ -62,20 +68,20 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Mapping[str, Any]) ->
             tracing.flush()
 
 
-def server_name(context: Mapping[str, Any]) -> str:
+def server_name(context: Context) -> str:
     """Return the DAG and the task that run, as the ledger names what services a ring."""
     ti = context["ti"]
     return f"DAG {ti.dag_id!r}, task {ti.task_id!r}"
 
 
-def actor_of(context: Mapping[str, Any]) -> str:
+def actor_of(context: Context) -> str:
     """Return the actor of a task's decisions."""
     ti = context["ti"]
     return task_actor(ti.dag_id, ti.task_id, getattr(context.get("dag_run"), "triggering_user_name", None))
 
 
-def weight_of(value: Any, name: str) -> Weight | None:
-    """Return a weight that an author wrote: a pair, a mapping with `time` and `size`, or either as JSON text."""
+def weight_of(value: GivenWeight, name: str) -> Weight | None:
+    """Return a weight that an author wrote."""
     if isinstance(value, str):
         if not value.strip():
             return None
@@ -113,7 +119,7 @@ def whole_of(value: object, name: str, kind: str) -> int | None:
         raise AirflowFailException(f"invalid {name} {value!r}: expected {kind}") from None
 
 
-def key_of(context: Mapping[str, Any], task_id: str | None = None) -> str:
+def key_of(context: Context, task_id: str | None = None) -> str:
     """Return the key of this task's block, or of another task's of the same run."""
     ti = context["ti"]
     own = task_id in (None, ti.task_id)
@@ -121,7 +127,7 @@ def key_of(context: Mapping[str, Any], task_id: str | None = None) -> str:
     return block_key(ti.dag_id, ti.run_id, ti.task_id if own else str(task_id), map_index)
 
 
-def release_finished(queue: MessageQueue, ti: Any, log: Logger) -> int:
+def release_finished(queue: MessageQueue, ti: RuntimeTaskInstanceProtocol, log: Logger) -> int:
     """Release the blocks whose runs have ended, which no task will settle; return how many."""
     released = 0
     for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
@@ -135,7 +141,7 @@ def release_finished(queue: MessageQueue, ti: Any, log: Logger) -> int:
     return released
 
 
-def _has_ended(ti: Any, run: Run) -> bool:
+def _has_ended(ti: RuntimeTaskInstanceProtocol, run: Run) -> bool:
     """Return whether a run ended or was deleted; a DAG without any run belongs to another Airflow."""
     alive = ti.get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["queued", "running"])
     return not alive and bool(ti.get_dr_count(dag_id=run.dag_id))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.operators.base import QueueOperator, number_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 #: Violations that an error lists.
 LISTED = 10
@@ -49,8 +52,7 @@ class CheckFairnessOperator(QueueOperator):
         self.least_jain = least_jain
         self.blocks = blocks
 
-    def execute(self, context: Any) -> dict[str, Any]:
-        """Return the figures; fail if a bound is exceeded."""
+    def execute(self, context: Context) -> dict[str, Any]:
         most_wait = _count(self.most_wait, "most_wait")
         most_late = _count(self.most_late, "most_late")
         most_error = number_of(self.most_error, "most_error", "a fraction, such as 0.05")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
-def refuse_unknown_params(context: Any) -> None:
+
+def refuse_unknown_params(context: Context) -> None:
     """Fail if a run was given a param that its DAG does not have: Airflow accepts it, and no task would read it.
 
     For `pre_execute` of a DAG's first task.

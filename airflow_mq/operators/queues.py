@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import metrics
 from airflow_mq.core.characters import quoted
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished, whole_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class PauseQueueOperator(QueueOperator):
@@ -41,8 +44,7 @@ class PauseQueueOperator(QueueOperator):
         self.until = until
         self.below = below
 
-    def execute(self, context: Any) -> list[str]:
-        """Pause the origins."""
+    def execute(self, context: Context) -> list[str]:
         until, origins = _until(self.until), _several(self.origins)
         with self.opened(context) as queue:
             for origin in origins:
@@ -63,8 +65,7 @@ class ResumeQueueOperator(QueueOperator):
         super().__init__(**kwargs)
         self.origins = origins
 
-    def execute(self, context: Any) -> list[str]:
-        """Resume the origins."""
+    def execute(self, context: Context) -> list[str]:
         with self.opened(context) as queue:
             resumed = [origin for origin in _several(self.origins) if queue.admin.resume(origin)]
         self.log.info("Resumed %s.", ", ".join(map(quoted, resumed)) or "nothing: nothing was paused")
@@ -91,8 +92,7 @@ class ReapPageOperator(QueueOperator):
         self.page = page
         self.why = why
 
-    def execute(self, context: Any) -> None:
-        """Reap the page."""
+    def execute(self, context: Context) -> None:
         page = whole_of(self.page, "page", "a whole number")
         if page is None:
             raise AirflowFailException(f"invalid page {self.page!r}: expected a whole number")
@@ -118,8 +118,7 @@ class HousekeepingOperator(QueueOperator):
         self.cull = cull
         self.check = check
 
-    def execute(self, context: Any) -> dict[str, int]:
-        """Do the housekeeping and return the counts."""
+    def execute(self, context: Context) -> dict[str, int]:
         with self.opened(context) as queue:
             counts = {
                 "finished_blocks": release_finished(queue, context["ti"], self.log),

@@ -17,7 +17,12 @@ from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, weight_of, whole_of
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
     from airflow_mq.adapters import Adapter, Arrived
+    from airflow_mq.operators.base import GivenWeight
     from airflow_mq.queue import MessageQueue
 
 
@@ -43,9 +48,9 @@ class ReceiveMessagesOperator(QueueOperator):
         self,
         *,
         adapter: Callable[[], Adapter] | None = None,
-        most: Any = None,
+        most: int | str | None = None,
         batch: int = BATCH,
-        weight: Any = None,
+        weight: GivenWeight = None,
         priority: str = REGULAR,
         fail_on_refused: bool = False,
         **kwargs: Any,
@@ -69,16 +74,13 @@ class ReceiveMessagesOperator(QueueOperator):
         """Return the source as lineage names it; empty if it is not known."""
         return []
 
-    def get_openlineage_facets_on_start(self) -> Any:
-        """Return the ring and the source as lineage."""
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         return telemetry.begun(self.mq_conn_id, self.ring, self.datasets())
 
-    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """Return the source and the queues that received its messages as lineage."""
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
         return lineage.written(self._touched, self.datasets())
 
-    def execute(self, context: Any) -> dict[str, int]:
-        """Receive everything that the source holds, and return the counts."""
+    def execute(self, context: Context) -> dict[str, int]:
         most = whole_of(self.most, "most", "a number of messages")
         with self.opened(context) as queue, telemetry.sending(queue):
             received = self._receive(queue, most)
@@ -170,11 +172,9 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         self.after = after
 
     def datasets(self) -> list[lineage.Source]:
-        """Return the folder or the prefix."""
         return [lineage.source_at(self.folder)]
 
     def source(self) -> Adapter:
-        """Return the folder or the prefix."""
         from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
 
         options: dict[str, Any] = {
@@ -230,7 +230,6 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         self.unfit = unfit
 
     def datasets(self) -> list[lineage.Source]:
-        """Return the topics; those that a pattern names are left out."""
         extra = BaseHook.get_connection(self.kafka_config_id).extra_dejson
         broker = str(extra.get("bootstrap.servers", "")).partition(",")[0].strip()
         return [lineage.Source(f"kafka://{broker}", topic) for topic in self._topics if broker and topic[:1] != "^"]
@@ -240,7 +239,6 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         return [self.topics] if isinstance(self.topics, str) else list(self.topics)
 
     def source(self) -> Adapter:
-        """Return the topics."""
         from airflow_mq.adapters.kafka import KafkaTopics
         from airflow_mq.hooks import kafka_consumer
 

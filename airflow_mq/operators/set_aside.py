@@ -30,7 +30,10 @@ from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_mq import Block, MessageQueue
+    from airflow_mq.operators.base import GivenWeight
 
 #: Messages that stay which a log lists.
 LISTED = 20
@@ -54,15 +57,20 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
     template_fields: Sequence[str] = (*ProcessMessagesOperator.template_fields, "address", "limit", "processor")
 
     def __init__(
-        self, *, address: str, processors: Processors | str, limit: Any = None, processor: str = "", **kwargs: Any
+        self,
+        *,
+        address: str,
+        processors: Processors | str,
+        limit: GivenWeight = None,
+        processor: str = "",
+        **kwargs: Any,
     ) -> None:
         super().__init__(part=NO_PART, processors=processors, **kwargs)
         self.address = address
         self.limit = limit
         self.processor = processor
 
-    def execute(self, context: Any) -> Any:
-        """Execute the message; fail if it stays set aside, or failed for good."""
+    def execute(self, context: Context) -> Any:
         processors, address = self._rules(), address_of(self.address)
         processor = processors.route(address.origin)
         if processor is None:
@@ -98,7 +106,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             return processors
         return Processors([replace(processors[self.processor], origins=("*",))])
 
-    def _plan(self, queue: MessageQueue, context: Any, address: Address, limit: Weight) -> Block:
+    def _plan(self, queue: MessageQueue, context: Context, address: Address, limit: Weight) -> Block:
         block = queue.blocks.plan_overweight(address, limit, key=key_of(context), lease=number_of(self.lease, "lease"))
         context["ti"].xcom_push(key=BLOCK, value=block_as_xcom(queue, block))
         if block.planned.exceeds(limit):
@@ -164,8 +172,7 @@ class DiscardSetAsideOperator(_DecisionOperator):
     :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
     """
 
-    def execute(self, context: Any) -> int:
-        """Discard the messages."""
+    def execute(self, context: Context) -> int:
         addresses, filters = self.chosen()
         with self.opened(context) as queue:
             if filters:
@@ -197,14 +204,15 @@ class RequeueSetAsideOperator(_DecisionOperator):
 
     template_fields: Sequence[str] = (*_DecisionOperator.template_fields, "limit")
 
-    def __init__(self, *, limit: Any = None, weigh: bool = False, forget_attempts: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, limit: GivenWeight = None, weigh: bool = False, forget_attempts: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.limit = limit
         self.weigh = weigh
         self.forget_attempts = forget_attempts
 
-    def execute(self, context: Any) -> dict[str, int]:
-        """Requeue the messages."""
+    def execute(self, context: Context) -> dict[str, int]:
         addresses, filters = self.chosen()
         limit, why = weight_of(self.limit, "limit"), str(self.why)
         options: dict[str, Any] = {"limit": limit, "weigh": self.weigh, "forget_attempts": self.forget_attempts}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime as clock
 from datetime import timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_mq import lineage, metrics, tracing
 from airflow_mq.core.outcome import Done, Outcome, Overweight, Transferred, Yield
@@ -14,8 +14,11 @@ from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.tracing import LINKS, OUTCOMES, Carrier, harmless
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
     from airflow_mq import Block, MessageQueue
     from airflow_mq.core.settle import Answers
+    from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary
     from airflow_mq.processors import Part, Processors
     from airflow_mq.queue import MessageHeaders
 
@@ -28,21 +31,24 @@ def planned(queue: MessageQueue, block: Block, began: int) -> Carrier:
     carried = harmless(queue.inspect.headers)(block, LINKS, tracing.is_traced) or []
     links = list({message.headers["traceparent"]: message.headers for message in carried}.values())
     attributes = {
-        **_attributes(queue, "plan", block.id), "messaging.batch.message_count": block.messages,
-        "airflow_mq.planned.time": block.planned.time, "airflow_mq.planned.size": block.planned.size,
-    }  # fmt: skip
-    return tracing.tell(f"plan {queue.ring}", began, kind="CONSUMER", links=links, **attributes) or {}
+        **_attributes(queue, "plan", block.id),
+        "messaging.batch.message_count": block.messages,
+        "airflow_mq.planned.time": block.planned.time,
+        "airflow_mq.planned.size": block.planned.size,
+    }
+    return tracing.record(f"plan {queue.ring}", began, attributes, kind="CONSUMER", links=links) or {}
 
 
 @contextmanager
-def processing(queue: MessageQueue, part: Mapping[str, Any], block: Mapping[str, Any]) -> Iterator[Carrier]:
+def processing(queue: MessageQueue, part: Part, block: PlannedBlock) -> Iterator[Carrier]:
     """Open a span around the processing of a part; yield its context, for another process."""
     attributes = {
-        **_attributes(queue, "process", block["id"]), "messaging.batch.message_count": part["messages"],
+        **_attributes(queue, "process", block["id"]),
+        "messaging.batch.message_count": part["messages"],
         "airflow_mq.part": part["name"],
-    }  # fmt: skip
+    }
     name, on = f"process {queue.ring}", queue.session.traces
-    with tracing.span(name, on=on, kind="CONSUMER", parent=block.get("trace"), **attributes) as carrier:
+    with tracing.span(name, attributes, on=on, kind="CONSUMER", parent=block.get("trace")) as carrier:
         yield carrier
 
 
@@ -61,7 +67,9 @@ def taken(
     return lineage.touched(queue, claims)
 
 
-def begun(mq_conn_id: str, ring: str | None, sources: Iterable[lineage.Source] = (), origin: str | None = None) -> Any:
+def begun(
+    mq_conn_id: str, ring: str | None, sources: Iterable[lineage.Source] = (), origin: str | None = None
+) -> OperatorLineage | None:
     """Return the lineage of a task that starts, without asking the store."""
     if not lineage.is_wanted():
         return None
@@ -77,7 +85,7 @@ def begun(mq_conn_id: str, ring: str | None, sources: Iterable[lineage.Source] =
 def sending(queue: MessageQueue) -> Iterator[None]:
     """Open a span around what a task sends; the messages carry it."""
     name, on = f"send {queue.ring}", queue.session.traces
-    with tracing.span(name, on=on, kind="PRODUCER", **_attributes(queue, "send", None)):
+    with tracing.span(name, _attributes(queue, "send", None), on=on, kind="PRODUCER"):
         yield
 
 
@@ -99,16 +107,19 @@ class Settling:
             self.carried = self.queue.inspect.headers(block, OUTCOMES, tracing.is_traced)
             self.answers = self.queue.blocks.reported(block)
 
-    def record(self, summary: Mapping[str, Any]) -> None:
+    def record(self, summary: Summary) -> None:
         """Record the summary of the settled block."""
         metrics.settled(self.queue, summary, self._seconds())
         if not self.queue.session.traces:
             return
         attributes = {
             **_attributes(self.queue, "settle", summary["block"]),
-            **{f"airflow_mq.{name}": summary[name] for name in ("processed", "failed", "set_aside", "went_back")},
+            "airflow_mq.processed": summary["processed"],
+            "airflow_mq.failed": summary["failed"],
+            "airflow_mq.set_aside": summary["set_aside"],
+            "airflow_mq.went_back": summary["went_back"],
         }
-        span = tracing.tell(f"settle {self.queue.ring}", self.began, parent=self.trace, **attributes)
+        span = tracing.record(f"settle {self.queue.ring}", self.began, attributes, parent=self.trace)
         for message in self.carried:
             self._record_outcome(message, self.trace or span, summary["block"])
 
@@ -121,10 +132,12 @@ class Settling:
         word, error = outcome_word(answers.get(address.page, address.index) if answers else None)
         began = self.began if self.planned_at is None else int(self.planned_at.timestamp() * 1e9)
         attributes = {
-            **_attributes(self.queue, "process", number), "airflow_mq.origin": address.origin,
-            "messaging.message.id": str(address), "airflow_mq.outcome": word,
-        }  # fmt: skip
-        tracing.tell_outcome(f"process {self.queue.ring}", began, message.headers, block, error, **attributes)
+            **_attributes(self.queue, "process", number),
+            "airflow_mq.origin": address.origin,
+            "messaging.message.id": str(address),
+            "airflow_mq.outcome": word,
+        }
+        tracing.record_outcome(f"process {self.queue.ring}", began, attributes, message.headers, block, error)
 
 
 def outcome_word(outcome: Outcome | None) -> tuple[str, str | None]:
@@ -141,9 +154,10 @@ def outcome_word(outcome: Outcome | None) -> tuple[str, str | None]:
     return name.lower(), f"it failed for good: {name}"
 
 
-def _attributes(queue: MessageQueue, operation: str, block: int | None) -> dict[str, Any]:
-    kind = {"plan": "receive", "process": "process", "settle": "settle", "send": "send"}[operation]
+def _attributes(queue: MessageQueue, operation: str, block: int | None) -> dict[str, str | int | None]:
     return {
-        "messaging.operation.name": operation, "messaging.operation.type": kind,
-        "messaging.destination.name": queue.ring, "airflow_mq.block": block,
-    }  # fmt: skip
+        "messaging.operation.name": operation,
+        "messaging.operation.type": "receive" if operation == "plan" else operation,
+        "messaging.destination.name": queue.ring,
+        "airflow_mq.block": block,
+    }

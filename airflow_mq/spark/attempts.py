@@ -9,24 +9,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from inspect import signature
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from .. import failures, tracing
 from ..codecs import Codec, load_codec
 from ..core.errors import InvalidOutcome
 from ..core.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
 from ..processors import Processor
-from ..queue import Batch, BatchProcessor, Delivery
+from ..queue import BatchProcessor, Delivery
 from ..queue.attempts import going_on, outcome_of
 from ..queue.session import current_delivery
 from ..queue.typed import decoding_batches, refused
-from ..queue.values import Facts
 from .child import Call, ChildDied, ChildFailed, Outcomes
-from .items import Item, ItemDelivery, Place, groups_of, neighbours_of
+from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
 
+#: A processor as its author wrote it, of any shape.
+Function: TypeAlias = "Callable[..., Any] | BatchProcessor"
 #: A way to run a call: in this process, or in a child.
 Runner = Callable[[Call, Iterable[Item]], Outcomes]
 
@@ -39,8 +40,9 @@ def run_here(call: Call, items: Iterable[Item]) -> Outcomes:
 class Attempts:
     """The way in which messages reach a function of one shape."""
 
-    def __init__(self, function: Any, terms: Terms) -> None:
-        self.function, self.terms = function, terms
+    def __init__(self, function: Function, terms: Terms) -> None:
+        self.function: Any = function
+        self.terms = terms
         #: Called with the expected milliseconds before messages are tried.
         self.expect: Callable[[int], None] = lambda milliseconds: None
 
@@ -53,7 +55,7 @@ class Attempts:
         return check_outcome(outcome_of(answer), self.terms.most, self.terms.permit, self.terms.most_headers)
 
 
-def attempts_of(processor: Processor, function: Any, terms: Terms) -> Attempts:
+def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attempts:
     """Return the attempts that fit a processor's function."""
     codec = load_codec(processor.codec) if processor.codec else None
     if isinstance(function, BatchProcessor):
@@ -75,13 +77,12 @@ def takes_message(function: Callable[..., object]) -> bool:
 class MessageAttempts(Attempts):
     """Attempts one by one: `f(payload, origin)`, or `f(value, origin)`, with `message=` if the function takes it."""
 
-    def __init__(self, function: Any, terms: Terms, codec: Codec[Any] | None = None) -> None:
+    def __init__(self, function: Function, terms: Terms, codec: Codec[Any] | None = None) -> None:
         super().__init__(function, terms)
         self.codec = codec
-        self.takes_message = takes_message(function)
+        self.takes_message = takes_message(self.function)
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        """Yield every message's outcome, up to where its origin stops."""
         stopped: set[str] = set()
         for group in groups_of(items):
             left = [item for item in group if item.book not in stopped]
@@ -183,7 +184,6 @@ class GroupAttempts(Attempts):
     """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone."""
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        """Yield every message's outcome."""
         for group in self.groups(items):
             yield from self._halved(group, run)
 
@@ -219,44 +219,31 @@ class BatchAttempts(GroupAttempts):
     """Attempts by a function that `batch_processor` made: neighbours in one page."""
 
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
-        """Yield neighbours in one page."""
         return neighbours_of(items)
 
     def call(self, items: Iterable[Item]) -> Outcomes:
-        """Call the function for one batch."""
         group = list(items)
-        answers = self.function.process(_batch(group))
+        answers = self.function.process(batch_of(group))
         if answers is not None and len(answers) != len(group):
             raise InvalidOutcome(
                 f"wrong number of answers ({len(answers)}): a batch of {len(group)} messages needs {len(group)}"
             )
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
-        outcomes = [going_on(outcome, item.headers or {}) for item, outcome in zip(group, outcomes)]
-        yield from zip(group, outcomes)
-
-
-def _batch(group: Sequence[Item]) -> Batch:
-    first = group[0]
-    headers = {item.at: item.headers for item in group if item.headers}
-    attempts = {item.at: item.attempt - 1 for item in group}
-    facts = Facts(attempts, {item.at: item.sent for item in group if item.sent is not None})
-    payloads = [item.payload for item in group]
-    return Batch(first.origin, payloads, first.page, first.at, lambda: headers, block=first.block, _facts=lambda: facts)
+        for item, outcome in zip(group, outcomes):
+            yield item, going_on(outcome, item.headers or {})
 
 
 class ArrowAttempts(GroupAttempts):
     """Attempts by a function from record batches to record batches."""
 
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
-        """Yield groups of messages of any origins."""
         return groups_of(items)
 
     def call(self, items: Iterable[Item]) -> Outcomes:
-        """Call the function for one record batch."""
-        from .tables import answers_in, batch_of
+        from .tables import answers_in, table_of
 
         waiting = {item.place: item for item in items}
-        for batch in self.function(iter([batch_of(list(waiting.values()))])):
+        for batch in self.function(iter([table_of(list(waiting.values()))])):
             for place, outcome in answers_in(batch):
                 item = waiting.pop(place, None)
                 if item is not None:

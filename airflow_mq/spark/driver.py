@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from ..codecs import load_codec
 from ..core.errors import TokenRefused
 from ..processors import Part, Processors
-from .job import Arguments, print_line
+from .arguments import Arguments, print_line
 from .lease import keeping_lease
-from .share import Side, Tally, Task, load_function, run_share
+from .share import Channel, Tally, Task, load_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
 from .terms import Terms
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("airflow_mq.spark.job")
 
@@ -23,72 +29,49 @@ log = logging.getLogger("airflow_mq.spark.job")
 PIECES = 3
 
 
-class Channel(Protocol):
-    """Access to messages that Spark can ship to executors."""
-
-    def open(self, share: Any) -> Side:
-        """Open a share."""
-
-
-class StoreJob:
-    """A job whose executors reach the store."""
-
-    def __init__(self, arguments: Arguments, processors: Processors, part: Part) -> None:
-        self.arguments, self.processors, self.part = arguments, processors, part
-        self.channel = StoreChannel.of_environment(arguments.ring)
-
-    def run(self) -> Tally:
-        """Try the messages of the part."""
-        begun = time.monotonic()
-
-        def since() -> float:
-            return time.monotonic() - begun
-
-        load_functions(self.processors, self.part)
-        with self.channel.connect() as queue:
-            spark = spark_for(self.part)
-            with keeping_lease(queue, self.channel.token, self.arguments.lease, spark.cancel) as keeper:
-                block = live_block(queue, self.channel.token)
-                terms = terms_of(queue, block)
-                again = bool(queue.blocks.reported(self.channel.token))
-                tasks = tasks_of(block, terms, self.processors, self.part, spark.width if block.messages else 1)
-                log.info("block %d: %s in %d pieces, after %.1f s", block.id, _messages(tasks), len(tasks), since())
-                try:
-                    tally = spark.run(self.channel, tasks, terms, again)
-                    log.info("block %d: tried, after %.1f s", block.id, since())
-                except Exception as error:
-                    if keeper.refused:
-                        raise TokenRefused(str(keeper.refused)) from error
-                    raise
-                finally:
-                    spark.stop()
-            if keeper.refused or tally.refused:
-                raise TokenRefused(str(keeper.refused or tally.refused))
-            return tally
+def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> Tally:
+    """Try the messages of a part, where the executors reach the store."""
+    begun = time.monotonic()
+    channel = StoreChannel.of_environment(arguments.ring)
+    load_functions(processors, part)
+    with channel.connect() as queue:
+        spark = spark_for(part)
+        with keeping_lease(queue, channel.token, arguments.lease, spark.cancel) as keeper:
+            block = live_block(queue, channel.token)
+            terms = terms_of(queue, block)
+            again = bool(queue.blocks.reported(channel.token))
+            tasks = tasks_of(block, terms, processors, part, spark.width if block.messages else 1)
+            log.info("block %d: %s, after %.1f s", block.id, _pieces(tasks), time.monotonic() - begun)
+            try:
+                tally = spark.run(channel, tasks, terms, again)
+                log.info("block %d: tried, after %.1f s", block.id, time.monotonic() - begun)
+            except Exception as error:
+                if keeper.refused:
+                    raise TokenRefused(str(keeper.refused)) from error
+                raise
+            finally:
+                spark.stop()
+        if keeper.refused or tally.refused:
+            raise TokenRefused(str(keeper.refused or tally.refused))
+        return tally
 
 
-class FolderJob:
-    """A job whose messages and outcomes travel through a folder."""
+def run_with_folder(folder: str, processors: Processors, part: Part) -> Tally:
+    """Try the messages of a part, where messages and outcomes travel through a folder."""
+    from .exchange import FolderChannel
 
-    def __init__(self, arguments: Arguments, processors: Processors, part: Part) -> None:
-        from .exchange import FolderChannel
-
-        self.processors, self.part = processors, part
-        self.channel = FolderChannel(arguments.exchange or "")
-
-    def run(self) -> Tally:
-        """Try the messages in the folder."""
-        load_functions(self.processors, self.part)
-        tasks, spark = self.channel.tasks(self.processors), spark_for(self.part)
-        log.info("%s in %d pieces", _messages(tasks), len(tasks))
-        try:
-            return spark.run(self.channel, tasks, self.channel.terms(), True)
-        finally:
-            spark.stop()
+    load_functions(processors, part)
+    channel, spark = FolderChannel(folder), spark_for(part)
+    tasks = channel.tasks(processors)
+    log.info("%s", _pieces(tasks))
+    try:
+        return spark.run(channel, tasks, channel.terms(), True)
+    finally:
+        spark.stop()
 
 
-def _messages(tasks: Sequence[Task]) -> str:
-    return f"{sum(task.messages for task in tasks):,} messages"
+def _pieces(tasks: Sequence[Task]) -> str:
+    return f"{sum(task.messages for task in tasks):,} messages in {len(tasks)} pieces"
 
 
 def load_functions(processors: Processors, part: Part) -> None:
@@ -100,39 +83,39 @@ def load_functions(processors: Processors, part: Part) -> None:
             load_codec(processor.codec)
 
 
-class Spark:
-    """The Spark session of a job."""
+class Spark(ABC):
+    """The Spark session of a job, started when there is work."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.cancelled = False
 
     @property
-    def session(self) -> Any:
+    @abstractmethod
+    def session(self) -> SparkSession:
         """The session for DataFrames."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """Number of pieces of work that suit this cluster."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def alive(self) -> bool:
         """Whether the session accepts more work."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
         """Run each task on the cluster."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cancel(self) -> None:
         """Cancel running work."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> None:
-        """End the session."""
-        raise NotImplementedError
+        """End the session, and no server."""
 
     def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
         """Try all messages; if a process dies, continue carefully with those that have no outcome yet."""
@@ -163,10 +146,10 @@ def spark_for(part: Part) -> Spark:
 class OwnSpark(Spark):
     """Session of a driver in this process; started when there is work, and limited to Spark's core."""
 
-    _context: Any = None
+    _context: SparkContext | None = None
 
     @property
-    def context(self) -> Any:
+    def context(self) -> SparkContext:
         """The driver's Spark context."""
         if self._context is None:
             from pyspark import SparkConf, SparkContext
@@ -181,51 +164,44 @@ class OwnSpark(Spark):
         return self._context
 
     @property
-    def session(self) -> Any:
-        """A session of the same context."""
+    def session(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
         return SparkSession(self.context)
 
     @property
     def width(self) -> int:
-        """`PIECES` for each core."""
         return PIECES * int(self.context.defaultParallelism)
 
     @property
     def alive(self) -> bool:
-        """Whether the driver's JVM still answers."""
         try:
             return not self.context._jsc.sc().isStopped()
         except Exception:
             return False
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        """Run each task in one partition."""
-        found: list[Tally] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
-        return found
+        tallies: list[Tally] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
+        return tallies
 
     def cancel(self) -> None:
-        """Cancel running work."""
         self.cancelled = True
         if self._context is not None:
             _quietly("the jobs could not be cancelled", self._context.cancelAllJobs)
 
     def stop(self) -> None:
-        """Stop the Spark context."""
         if self._context is not None:
             _quietly("Spark did not stop cleanly", self._context.stop)
 
 
 class RemoteSpark(Spark):
-    """Session of a running Spark Connect server: no JVM is started."""
+    """Session of a running Spark Connect server: no JVM is started, and the server is not stopped."""
 
-    _session: Any = None
+    _session: SparkSession | None = None
     alive = True
 
     @property
-    def session(self) -> Any:
-        """The server's session."""
+    def session(self) -> SparkSession:
         if self._session is None:
             from pyspark.sql import SparkSession
 
@@ -240,21 +216,18 @@ class RemoteSpark(Spark):
         return PIECES * int(parallelism or os.cpu_count() or 2)
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        """Run each task as one row in one partition."""
         from .frames import TALLY, Numbered
 
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
         rows = numbers.mapInArrow(Numbered(tasks, call), TALLY).collect()
-        return [Tally(row.done, row.failed, row.back, row.before, row.refused) for row in rows]
+        return [Tally(**row.asDict()) for row in rows]
 
     def cancel(self) -> None:
-        """Cancel running work."""
         self.cancelled = True
         if self._session is not None:
             _quietly("the jobs could not be cancelled", self._session.interruptAll)
 
     def stop(self) -> None:
-        """End the session, not the server."""
         if self._session is not None:
             _quietly("the session did not end cleanly", self._session.stop)
 
@@ -272,7 +245,7 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
     return total
 
 
-def _quietly(what: str, act: Callable[[], Any]) -> None:
+def _quietly(what: str, act: Callable[[], object]) -> None:
     try:
         act()
     except Exception as error:
@@ -293,8 +266,5 @@ class Executor:
         careful = self.careful or bool(context and context.attemptNumber() > 0)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for task in tasks:
-            side = self.channel.open(task.share)
-            try:
+            with closing(self.channel.open(task.share)) as side:
                 yield run_share(task.processor, side, self.terms, careful=careful, again=self.again)
-            finally:
-                side.close()

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from ..core.claims import Claim
 from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, StoreCorrupt
 from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
@@ -38,23 +39,21 @@ from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
-from ..queue.values import Facts
 from ..store import codec
-from .items import groups_of
+from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
 from .share import Tally, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
-from .tables import MESSAGES, batch_of
+from .tables import MESSAGES, table_of
 from .terms import Terms
 
 #: Files of messages for each processor of a part: the number of tasks that run at once.
 FILES = 16
 #: Seconds after which a running task writes its outcomes, however few.
 SECONDS = 10.0
-_OUTCOMES = pa.schema([
-    pa.field("origin", pa.string()), pa.field("page", pa.int64()), pa.field("first", pa.int32()),
-    pa.field("last", pa.int32()), pa.field("outcome", pa.string()),
-])  # fmt: skip
+_OUTCOMES = pa.schema(
+    {"origin": pa.string(), "page": pa.int64(), "first": pa.int32(), "last": pa.int32(), "outcome": pa.string()}
+)
 _READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
 
@@ -71,12 +70,12 @@ class Folder:
     def __truediv__(self, name: str) -> Folder:
         return Folder(f"{self.path.rstrip('/')}/{name}")
 
-    def _place(self) -> tuple[Any, str]:
+    def _place(self) -> tuple[pafs.FileSystem, str]:
         if "://" not in self.path:
             return pafs.LocalFileSystem(), self.path
         try:
-            found: tuple[Any, str] = pafs.FileSystem.from_uri(self.path)
-            return found
+            place: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.path)
+            return place
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return _fsspec(self.path)
 
@@ -103,8 +102,7 @@ class Folder:
         files, place = self._place()
         try:
             with files.open_input_stream(f"{place}/{name}") as stream:
-                data: bytes = stream.read()
-                return data
+                return bytes(stream.read())
         except FileNotFoundError:
             raise InvalidInput(f"missing file {name} in {self.path}: hand the part over again") from None
 
@@ -127,7 +125,7 @@ class Folder:
             files.delete_dir(place)
 
 
-def _fsspec(path: str) -> tuple[Any, str]:
+def _fsspec(path: str) -> tuple[pafs.FileSystem, str]:
     try:
         files, place = import_module("fsspec.core").url_to_fs(path)
     except (ImportError, ValueError) as error:
@@ -171,11 +169,11 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     return folder.path
 
 
-def _plain_terms(terms: Terms) -> dict[str, Any]:
+def _plain_terms(terms: Terms) -> dict[str, object]:
     return {**asdict(terms), "exceptions": sorted(terms.exceptions)}
 
 
-def _read(queue: MessageQueue, token: str, share: Any) -> Iterator[Batch]:
+def _read(queue: MessageQueue, token: str, share: Sequence[Claim]) -> Iterator[Batch]:
     """Return the messages of a share with their external payloads: the job cannot reach the store."""
     return with_payloads(queue, queue.blocks.batches(share), lambda reports: queue.blocks.report(token, reports))
 
@@ -185,7 +183,7 @@ def _write_messages(
 ) -> None:
     """Write the messages of a share that have no outcome."""
     left = groups_of(left_of(batches, answered, terms, Tally()))
-    folder.write_table(name, pa.Table.from_batches(map(batch_of, left), schema=MESSAGES))
+    folder.write_table(name, pa.Table.from_batches(map(table_of, left), schema=MESSAGES))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:
@@ -288,9 +286,8 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        """Record that the messages are about to be tried."""
-        places = zip(*(self._column(name) for name in ("origin", "page", "item")))
-        reports = [Report(*first, last, BEGUN) for first, last in _rows_of(places)]
+        places: Iterator[Place] = zip(*(self._column(name) for name in ("origin", "page", "item")))
+        reports = [Report(*run[0], run[-1][2], BEGUN) for run in neighbours_of(places)]
         if reports:
             self.report(reports)
 
@@ -299,26 +296,26 @@ class FolderSide:
         return [value for table in tables for value in table.column(name).to_pylist()]
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the messages, neighbours together."""
         for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
             columns = [table.column(name) for name in _READ]
             sent = table.column("sent_at").cast(pa.int64())
-            yield from _neighbours(zip(*(column.to_pylist() for column in (*columns, sent))))
+            rows = zip(*(column.to_pylist() for column in (*columns, sent)))
+            items = (
+                Item(origin, page, at, data, dict(fields or ()), 0, attempt, sent_at, block)
+                for origin, page, at, data, fields, attempt, block, sent_at in rows
+            )
+            yield from map(batch_of, neighbours_of(items))
 
     def report(self, reports: Sequence[Report]) -> None:
-        """Write outcomes to a new file."""
-        columns = zip(
-            *(
-                (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)))
-                for r in reports
-            )
-        )
-        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _OUTCOMES)]
+        rows = [
+            (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)))
+            for r in reports
+        ]
+        arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
         table = pa.Table.from_arrays(arrays, schema=_OUTCOMES)
         (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
 
     def answered(self) -> Mapping[str, Answers]:
-        """Return the outcomes written before, by book."""
         found: dict[str, Answers] = {}
         for report in _reports(self.folder / "outcomes", self.share):
             found.setdefault(report.book, Answers()).add(report.page, report.first, report.last, report.outcome)
@@ -326,38 +323,6 @@ class FolderSide:
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
-
-
-def _neighbours(rows: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
-    group: list[Any] = []
-    for row in rows:
-        if group and (row[:2] != group[-1][:2] or row[2] != group[-1][2] + 1):
-            yield _batch(group)
-            group = []
-        group.append(row)
-    if group:
-        yield _batch(group)
-
-
-def _rows_of(places: Iterable[tuple[str, int, int]]) -> Iterator[tuple[tuple[str, int, int], int]]:
-    """Yield runs of neighbours in one page: the first place, and the index of the last."""
-    first: tuple[str, int, int] | None = None
-    last = 0
-    for place in places:
-        if first is not None and (place[:2] != first[:2] or place[2] != last + 1):
-            yield first, last
-            first = None
-        first, last = first or place, place[2]
-    if first is not None:
-        yield first, last
-
-
-def _batch(rows: Sequence[Any]) -> Batch:
-    origin, page, first = rows[0][:3]
-    headers = {row[2]: dict(row[4]) for row in rows if row[4]}
-    facts = Facts({row[2]: row[5] - 1 for row in rows}, {row[2]: row[7] for row in rows if row[7] is not None})
-    payloads = [row[3] for row in rows]
-    return Batch(origin, payloads, page, first, lambda: headers, block=rows[0][6], _facts=lambda: facts)
 
 
 def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:

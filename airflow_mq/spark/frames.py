@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from .. import failures
-from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
+from ..core.errors import InvalidOutcome, ProcessorError
 from ..core.outcome import check_outcome
-from ..processors import Part, Processor
-from .items import groups_of, items_of
+from ..processors import Part
+from .items import Item, groups_of, items_of
 from .output import writing_for
 from .reports import Reporter, flushed
-from .share import Side, Tally, Task, load_function
-from .tables import MESSAGES_DDL, answers_in, batch_of
+from .share import Channel, Tally, Task, load_function, noting_refusal
+from .tables import MESSAGES_DDL, answers_in, table_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
 
+#: A tally as a row.
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
+_TALLY = pa.schema({**dict.fromkeys(("done", "failed", "back", "before"), pa.int64()), "refused": pa.string()})
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    FrameFunction = Callable[[DataFrame], DataFrame | None]
 
 
-def run_frames(session: Any, channel: Any, tasks: Sequence[Task], terms: Terms, part: Part) -> Tally:
+def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: Terms, part: Part) -> Tally:
     """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
     When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
@@ -32,116 +41,86 @@ def run_frames(session: Any, channel: Any, tasks: Sequence[Task], terms: Terms, 
     """
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
-        shares = [task.share for task in tasks if task.processor == processor]
         function = load_function(processor.function)
         name = f"{processor.name}-{part['part'] + 1}-of-{part['parts']}"
-        for share in shares:
-            _begin(channel.open(share))
+        shares = Shares(channel, [task.share for task in tasks if task.processor == processor], terms)
+        shares.begin()
         try:
             with writing_for(terms.block_name, name):
-                total.add(_run_frame(session, channel, processor, function, shares, terms))
+                total.add(_run_frame(session, processor.name, cast("FrameFunction", function), shares))
         except Exception as error:
-            log.error(
-                "processor %r failed on its DataFrame", processor.name,
-                exc_info=failures.loggable(error, terms.log_texts),
-            )  # fmt: skip
+            shown = failures.loggable(error, terms.log_texts)
+            log.error("processor %r failed on its DataFrame", processor.name, exc_info=shown)
             reason = failures.reason_of(error)
             raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
     return total
 
 
-def _begin(side: Side) -> None:
-    try:
-        side.begin()
-    finally:
-        side.close()
-
-
-def _run_frame(
-    session: Any, channel: Any, processor: Processor, function: Any, shares: Sequence[Any], terms: Terms
-) -> Tally:
-    total = Tally()
-    numbers = session.range(0, len(shares), 1, len(shares))
-    messages = numbers.mapInArrow(Messages(channel, shares, terms), MESSAGES_DDL)
-    outcomes = function(messages)
+def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares: Shares) -> Tally:
+    numbers = session.range(0, len(shares.shares), 1, len(shares.shares))
+    outcomes = function(numbers.mapInArrow(shares.messages, MESSAGES_DDL))
     if outcomes is None:
-        answers = numbers.mapInArrow(AllDone(channel, shares, terms), TALLY)
+        answers = numbers.mapInArrow(shares.report_done, TALLY)
     elif hasattr(outcomes, "mapInArrow"):
-        answers = outcomes.mapInArrow(Outcomes(channel, terms), TALLY)
+        answers = outcomes.mapInArrow(shares.report_outcomes, TALLY)
     else:
         raise InvalidOutcome(
-            f"the function of processor {processor.name!r} returns a DataFrame of outcomes or nothing, "
+            f"the function of processor {name!r} returns a DataFrame of outcomes or nothing, "
             f"not {type(outcomes).__name__}"
         )
+    total = Tally()
     for row in answers.collect():
-        total.add(Tally(row.done, row.failed, row.back, row.before, row.refused))
+        total.add(Tally(**row.asDict()))
     return total
 
 
-class Messages:
-    """Messages of each partition's share."""
+class Shares:
+    """Shares of one processor; Spark ships it to executors, one number of a share to each partition."""
 
-    def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
+    def __init__(self, channel: Channel, shares: Sequence[object], terms: Terms) -> None:
         self.channel, self.shares, self.terms = channel, shares, terms
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def begin(self) -> None:
+        """Report that all messages are about to be tried."""
+        for share in self.shares:
+            with closing(self.channel.open(share)) as side:
+                side.begin()
+
+    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of a partition's shares."""
         for number in _numbers(batches):
-            side = self.channel.open(self.shares[number])
-            try:
+            with closing(self.channel.open(self.shares[number])) as side:
                 yield from record_batches(items_of(side.batches(), self.terms.block))
-            finally:
-                side.close()
 
-
-class Outcomes:
-    """Reporter of a partition's outcomes, of any share."""
-
-    def __init__(self, channel: Any, terms: Terms) -> None:
-        self.channel, self.terms = channel, terms
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        side = self.channel.open(None)
-        tally, reporter = Tally(), Reporter(side.report, side.seconds)
-        try:
-            with flushed(reporter):
-                for batch in batches:
-                    for place, outcome in answers_in(batch):
+    def report_outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Report a partition's outcomes, of any share; yield their tally."""
+        tally = Tally()
+        with closing(self.channel.open(None)) as side:
+            reporter = Reporter(side.report, side.seconds)
+            with noting_refusal(tally):
+                with flushed(reporter):
+                    for place, outcome in (answer for batch in batches for answer in answers_in(batch)):
                         checked = check_outcome(outcome, self.terms.most, self.terms.permit, self.terms.most_headers)
                         reporter.add(*place, checked)
                         tally.count(checked)
-            reporter.flush()
-        except TokenRefused as error:
-            tally.refused = str(error)
-        finally:
-            side.close()
+                reporter.flush()
         yield _tally_row(tally)
 
-
-class AllDone:
-    """Reporter of shares that are done as a whole."""
-
-    def __init__(self, channel: Any, shares: Sequence[Any], terms: Terms) -> None:
-        self.channel, self.shares, self.terms = channel, shares, terms
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report_done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Report that a partition's shares are done as a whole; yield their tally."""
         tally = Tally()
         for number in _numbers(batches):
-            side = self.channel.open(self.shares[number])
-            try:
+            with closing(self.channel.open(self.shares[number])) as side, noting_refusal(tally):
                 for batch in side.batches():
                     side.report([batch.answer()])
                     tally.done += len(batch)
-            except TokenRefused as error:
-                tally.refused = str(error)
-            finally:
-                side.close()
         yield _tally_row(tally)
 
 
 class Numbered:
     """Runner of each partition's tasks; returns their tallies."""
 
-    def __init__(self, tasks: Sequence[Task], call: Any) -> None:
+    def __init__(self, tasks: Sequence[Task], call: Callable[[Iterable[Task]], Iterable[Tally]]) -> None:
         self.tasks, self.call = tasks, call
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -149,9 +128,9 @@ class Numbered:
             yield _tally_row(tally)
 
 
-def record_batches(items: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+def record_batches(items: Iterator[Item]) -> Iterator[pa.RecordBatch]:
     """Return messages as record batches of suitable size."""
-    return map(batch_of, groups_of(items))
+    return map(table_of, groups_of(items))
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
@@ -160,6 +139,4 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def _tally_row(tally: Tally) -> pa.RecordBatch:
-    counts = [pa.array([getattr(tally, name)], pa.int64()) for name in ("done", "failed", "back", "before")]
-    names = ["done", "failed", "back", "before", "refused"]
-    return pa.RecordBatch.from_arrays([*counts, pa.array([tally.refused], pa.string())], names=names)
+    return pa.RecordBatch.from_pylist([asdict(tally)], schema=_TALLY)

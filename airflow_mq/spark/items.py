@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.message import Address
 from ..core.page import Page
@@ -18,6 +18,7 @@ GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
 
 #: Origin, signed page and index of a message.
 Place = tuple[str, int, int]
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Item(NamedTuple):
@@ -67,22 +68,18 @@ class ItemDelivery(Delivery):
 
     @property
     def attempts(self) -> int:
-        """Number of earlier attempts without an outcome."""
         return self._item.attempt - 1
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the message."""
         return self._item.headers or {}
 
     @property
     def block(self) -> int | None:
-        """Id of the block that claimed the message."""
         return self._item.block
 
     @property
     def sent_at(self) -> datetime | None:
-        """Time at which the message was enqueued."""
         return None if self._item.sent is None else moment(self._item.sent)
 
 
@@ -116,13 +113,23 @@ def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield group
 
 
-def neighbours_of(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield messages in groups of neighbours in one page."""
-    group: list[Item] = []
-    for item in items:
-        if group and (item.place[:2] != group[-1].place[:2] or item.at != group[-1].at + 1):
+def neighbours_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield messages, or rows that begin with a place, in groups of neighbours in one page."""
+    group: list[Row] = []
+    for row in rows:
+        if group and (row[:2] != group[-1][:2] or row[2] != group[-1][2] + 1):
             yield group
             group = []
-        group.append(item)
+        group.append(row)
     if group:
         yield group
+
+
+def batch_of(group: Sequence[Item]) -> Batch:
+    """Return neighbours in one page as a batch."""
+    origin, page, first = group[0].place
+    headers = {item.at: item.headers for item in group if item.headers}
+    attempts = {item.at: item.attempt - 1 for item in group}
+    facts = Facts(attempts, {item.at: item.sent for item in group if item.sent is not None})
+    payloads = [item.payload for item in group]
+    return Batch(origin, payloads, page, first, lambda: headers, block=group[0].block, _facts=lambda: facts)

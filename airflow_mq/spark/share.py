@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -13,8 +13,8 @@ from ..core.outcome import Done, Outcome, Overweight, Yield
 from ..core.settle import Answers
 from ..loading import load_named
 from ..processors import Processor
-from ..queue import Batch, BatchProcessor
-from .attempts import Attempts, MessageAttempts, attempts_of, run_here
+from ..queue import Batch, BatchProcessor, Report
+from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
 from .child import in_child
 from .items import Item, items_of
 from .reports import Reporter, flushed
@@ -36,7 +36,7 @@ class Side(Protocol):
     def batches(self) -> Iterable[Batch]:
         """Return the messages in the order of service."""
 
-    def report(self, reports: Sequence[Any]) -> None:
+    def report(self, reports: Sequence[Report]) -> None:
         """Report outcomes of some messages."""
 
     def answered(self) -> Mapping[str, Answers]:
@@ -44,6 +44,13 @@ class Side(Protocol):
 
     def close(self) -> None:
         """Release resources."""
+
+
+class Channel(Protocol):
+    """Access to messages that Spark can ship to executors."""
+
+    def open(self, share: Any) -> Side:
+        """Open a share; without one, a side that only reports."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +96,10 @@ class Tally:
         return f"{text}, {self.before:,} reported before" if self.before else text
 
 
-def load_function(name: str) -> Any:
+def load_function(name: str) -> Function:
     """Return the function that a processor names. Raises `InvalidInput` if it cannot be loaded."""
     try:
-        function = load_named(name)
+        function: object = load_named(name)
     except Exception as error:
         raise InvalidInput(
             f"cannot load function {name} ({type(error).__name__}: {error}): its module must be where this Python, and "
@@ -104,9 +111,15 @@ def load_function(name: str) -> Any:
 
 
 def run_share(
-    processor: Processor, side: Side, terms: Terms, *, careful: bool = False, again: bool = False,
-    function: Callable[..., Any] | None = None, timer: FlushTimer = flushed,
-) -> Tally:  # fmt: skip
+    processor: Processor,
+    side: Side,
+    terms: Terms,
+    *,
+    careful: bool = False,
+    again: bool = False,
+    function: Function | None = None,
+    timer: FlushTimer = flushed,
+) -> Tally:
     """Try the messages of one side and report their outcomes; a message's failure is an outcome, never raised.
 
     :param careful: call the function in child processes
@@ -124,16 +137,23 @@ def run_share(
     attempts.expect = reporter.expect
     # A process with threads must not fork: while a child works, its parent flushes.
     run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
-    try:
+    with noting_refusal(tally):
         side.begin()
         with nullcontext() if careful else timer(reporter):
             for item, outcome in attempts.outcomes(items, run):
                 reporter.add(*item.place, outcome)
                 tally.count(outcome)
         reporter.flush()
+    return tally
+
+
+@contextmanager
+def noting_refusal(tally: Tally) -> Iterator[None]:
+    """Note in a tally that the block takes no more outcomes, and end the context."""
+    try:
+        yield
     except TokenRefused as error:
         tally.refused = str(error)
-    return tally
 
 
 def unanswered_items(side: Side, terms: Terms, tally: Tally, again: bool = True) -> Iterator[Item]:

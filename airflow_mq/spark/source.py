@@ -54,9 +54,9 @@ from ..core.priority import REGULAR, check_priority, signed
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
 from ..queue.values import microseconds
+from .arguments import BLOCK, STORE
 from .frames import record_batches
 from .items import Item, items_of
-from .job import BLOCK, STORE
 from .lease import LeaseKeeper
 from .reports import patiently
 from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
@@ -118,23 +118,18 @@ class MessageQueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "airflow_mq"
 
     def schema(self) -> str:
-        """Return the columns of a message."""
         return MESSAGES_DDL
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Return a reader of a block, or of waiting messages."""
         return BlockReader(self.said) if self.said.block else WaitingReader(self.said)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Return a writer that enqueues."""
         return QueueWriter(self.said, schema.names, overwrite)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Return a stream that services the queue, block by block."""
         return BlockStream(self.said)
 
 
@@ -165,7 +160,6 @@ class BlockReader(DataSourceReader):
             return _shares(queue, self.channel.token, self.most)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a piece."""
         yield from _read(self.channel, partition)
 
 
@@ -193,7 +187,6 @@ class WaitingReader(DataSourceReader):
         self.channel, self.said = said.channel(), said
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return groups of origins with about equal numbers of messages."""
         groups: list[list[str]] = [[] for _ in range(self.said.partitions)]
         loads = [0] * self.said.partitions
         with self.channel.connect() as queue:
@@ -207,7 +200,6 @@ class WaitingReader(DataSourceReader):
         return [Share(group) for group in groups if group]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the waiting messages of some origins."""
         with self.channel.connect() as queue:
             yield from record_batches(
                 Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
@@ -246,7 +238,6 @@ class QueueWriter(DataSourceArrowWriter):
         self.job = said.job or secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Enqueue the rows of a task."""
         context = TaskContext.get()
         keys = RowKeys(self.job, context.partitionId() if context else 0)
         sent = repeated = 0
@@ -317,7 +308,6 @@ class BlockStream(DataSourceStreamReader):
         return self._queue
 
     def initialOffset(self) -> dict[str, int]:
-        """Return the offset before the first block."""
         return {"block": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
@@ -335,7 +325,6 @@ class BlockStream(DataSourceStreamReader):
         return {"block": start["block"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the shares of the blocks between two offsets."""
         found: list[InputPartition] = []
         for number in range(start["block"] + 1, end["block"] + 1):
             # A block whose lease ran out is planned again: its messages are serviced again.
@@ -344,7 +333,6 @@ class BlockStream(DataSourceStreamReader):
         return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a piece of a block."""
         yield from _read(self.channel, partition)
 
     def commit(self, end: dict[str, int]) -> None:
@@ -366,7 +354,6 @@ class BlockStream(DataSourceStreamReader):
                 )
 
     def stop(self) -> None:
-        """Close the queue."""
         if self._keeper:
             self._keeper.stop()
         if self._queue is not None:

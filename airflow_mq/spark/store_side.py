@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
 
 from .. import failures
 from ..core.blob import Reference
@@ -20,7 +19,8 @@ from ..core.settle import Answers
 from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
 from ..queue import Batch, Block, MessageQueue, Report
-from .job import BLOCK, STORE
+from .arguments import BLOCK, STORE
+from .attempts import Function
 from .lease import keeping_lease
 from .reports import CHUNK_SECONDS, patiently
 from .share import Tally, Task, load_function, run_share
@@ -72,11 +72,9 @@ class StoreSide:
         self.queue, self.token, self.share, self._owned = queue, token, share, owned
 
     def begin(self) -> None:
-        """Report that the messages are about to be tried."""
         patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share))
 
     def batches(self) -> Iterable[Batch]:
-        """Return the messages in the order of service."""
         return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
@@ -84,11 +82,9 @@ class StoreSide:
         patiently(lambda: self.queue.blocks.report(self.token, reports))
 
     def answered(self) -> Mapping[str, Answers]:
-        """Return the outcomes reported before, by book."""
         return patiently(lambda: self.queue.blocks.reported(self.token))
 
     def close(self) -> None:
-        """Close the queue."""
         if self._owned:
             self.queue.close()
 
@@ -158,9 +154,17 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
     exceptions = frozenset(one.whose for one in block.claims if _is_ordered(queue, one) != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
     return Terms(
-        config.ordered, config.max_message_len, bounds.limit, queue.session.permit, failures.texts_allowed(),
-        config.max_headers, block.id, block_name(block.id, block.token), exceptions, largest_of,
-    )  # fmt: skip
+        ordered=config.ordered,
+        most=config.max_message_len,
+        largest=bounds.limit,
+        permit=queue.session.permit,
+        log_texts=failures.texts_allowed(),
+        most_headers=config.max_headers,
+        block=block.id,
+        block_name=block_name(block.id, block.token),
+        exceptions=exceptions,
+        largest_of=largest_of,
+    )
 
 
 def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
@@ -220,9 +224,13 @@ def _light(claim: Claim) -> Claim:
 
 
 def run_in_place(
-    queue: MessageQueue, token: str, processors: Processors, part: Part, lease: float | None = None,
-    function: Callable[..., Any] | None = None,
-) -> Tally:  # fmt: skip
+    queue: MessageQueue,
+    token: str,
+    processors: Processors,
+    part: Part,
+    lease: float | None = None,
+    function: Function | None = None,
+) -> Tally:
     """Try a part of a block in this process, without Spark, while the block's lease is kept.
 
     :param function: called message by message, in place of the processors' functions

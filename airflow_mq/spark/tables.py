@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from ..core.outcome import (
     Yield,
 )
 from ..core.weight import Weight
+from .items import Item, Place
 
 MESSAGES = pa.schema([
     pa.field("origin", pa.string()),
@@ -40,7 +40,8 @@ MESSAGES_DDL = (
     "id BINARY, address STRING, attempt INT, sent_at TIMESTAMP, block BIGINT"
 )
 
-_WRONG: dict[str, Outcome] = {
+#: Outcomes without further columns.
+_PLAIN: dict[str, Outcome] = {
     "done": DONE,
     "failed": Done(success=False),
     "bad": BadFormat(),
@@ -48,23 +49,20 @@ _WRONG: dict[str, Outcome] = {
     "unsupported": Unsupported(),
     "stack": StackLimitReached(),
 }
-NAMES = (*_WRONG, "yield", "overweight")
+NAMES = (*_PLAIN, "yield", "overweight")
 
 
-def batch_of(items: Sequence[Any]) -> pa.RecordBatch:
+def table_of(items: Sequence[Item]) -> pa.RecordBatch:
     """Return messages as a record batch."""
     origins, pages, indices, payloads, headers = zip(*(item[:5] for item in items)) if items else ((),) * 5
-    columns = [
-        origins, pages, indices, payloads, [list(said.items()) for said in headers], message_ids(payloads),
-        [str(item.address) for item in items], [item.attempt for item in items], [item.sent for item in items],
-        [item.block for item in items],
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)], schema=MESSAGES
-    )
+    texts, ids = [list(fields.items()) for fields in headers], message_ids(payloads)
+    facts = [(str(item.address), item.attempt, item.sent, item.block) for item in items]
+    columns = [origins, pages, indices, payloads, texts, ids, *(zip(*facts) if facts else ((),) * 4)]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
 
 
-def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, int], Outcome]]:
+def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
     """Yield the place of each message in a processor's record batch, with its outcome."""
     names = set(batch.schema.names)
     missing = [name for name in ("origin", "page", "item", "outcome") if name not in names]
@@ -78,17 +76,19 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, int], Ou
         yield (origin, page, item), read_outcome(name, reason, time, size)
 
 
-def read_outcome(name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None) -> Any:
+def read_outcome(
+    name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None
+) -> Outcome:
     """Return the outcome in a row of a table."""
     weight = None if time is None and size is None else Weight.of((int(time or 0), int(size or 0)))
     if name == "yield":
         return Yield(reason or "")
     if name == "overweight":
-        return Yield("overweight, but time and size do not say by how much") if weight is None else Overweight(weight)
-    found = _WRONG.get(name or "done")
-    if found is None:
+        return Yield("overweight without a weight: set time and size") if weight is None else Overweight(weight)
+    outcome = _PLAIN.get(name or "done")
+    if outcome is None:
         # The value is not quoted: a column that was mixed up may hold payloads.
         return Yield(f"unknown outcome: expected {', '.join(NAMES)} or null" if name else "")
-    if isinstance(found, Done) and weight is not None:
-        return Done(found.success, used=weight)
-    return found
+    if isinstance(outcome, Done) and weight is not None:
+        return Done(outcome.success, used=weight)
+    return outcome

@@ -23,7 +23,7 @@ from airflow_mq import (
 )
 from airflow_mq.core.message import message_id
 from airflow_mq.spark.exchange import FolderChannel, hand_over, take_back
-from airflow_mq.spark.frames import Messages
+from airflow_mq.spark.frames import Shares
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreChannel, run_in_place, tasks_of, terms_of
 
@@ -138,7 +138,7 @@ def test_a_dataframe_has_the_facts(queue: MessageQueue) -> None:
     tasks = tasks_of(block, terms, routes, part, 1)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})
 
-    for batch in Messages(channel, [task.share for task in tasks], terms)([numbers]):
+    for batch in Shares(channel, [task.share for task in tasks], terms).messages([numbers]):
         see_rows(batch)
 
     check_seen(block.id)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Processor
+from airflow_mq.spark.arguments import REFUSED, Arguments
 from airflow_mq.spark.java import spark_environment
-from airflow_mq.spark.job import REFUSED, Arguments
 from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse
 from tests.spark.conftest import job_command, job_environment, processors, run_job, whole
@@ -191,7 +191,7 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
 def test_what_cannot_be_meant_is_told_in_one_line(
     make_ring: MakeRing, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from airflow_mq.spark.job import main
+    from airflow_mq.spark.program import main
 
     for words, code, said in (
         (["--nonsense", "x"], 2, "--nonsense"),

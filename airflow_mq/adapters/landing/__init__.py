@@ -62,9 +62,15 @@ class LandingPrefix(Landing):
     """
 
     def __init__(
-        self, files: FileSystem, prefix: str, pattern: str | None = None, *, name: str | None = None,
-        versions: Versions | None = None, **options: Unpack[LandingOptions],
-    ) -> None:  # fmt: skip
+        self,
+        files: FileSystem,
+        prefix: str,
+        pattern: str | None = None,
+        *,
+        name: str | None = None,
+        versions: Versions | None = None,
+        **options: Unpack[LandingOptions],
+    ) -> None:
         # A local folder given by an address is still a folder, with links that lead out of it.
         local = "file" in protocols_of(files)
         place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, name, versions)

@@ -28,7 +28,6 @@ class LocalPlace(Place):
             raise InvalidInput(f"no folder {os.fspath(folder)!r}: expected an existing landing folder; create it")
 
     def files(self, settle: float) -> Iterator[Found]:
-        """Yield the files that are complete and not too deep."""
         waiting, unreachable = [""], Unreachable(self.name)
         while waiting:
             prefix = waiting.pop()
@@ -73,7 +72,6 @@ class LocalPlace(Place):
             os.close(folder)
 
     def open(self, found: Found) -> IO[bytes]:
-        """Open a file; raise `Changed` if it has another version now."""
         try:
             with self._parent(found.path) as (folder, name):
                 file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
@@ -87,11 +85,9 @@ class LocalPlace(Place):
         return file
 
     def is_same(self, found: Found, file: IO[bytes]) -> bool:
-        """Return whether an open file still has the version that was found."""
         return bool(_identity(os.fstat(file.fileno())) == found.identity)
 
     def move(self, found: Found, folder: str) -> str | None:
-        """Move a file below `.received` or `.refused`; return its new path, or None if it has another version now."""
         try:
             with self._parent(found.path) as (here, name):
                 if not _is_at(name, here, found):
@@ -133,7 +129,6 @@ class LocalPlace(Place):
         return True
 
     def drop(self, found: Found) -> bool:
-        """Delete a file unless it has another version now; return whether it was deleted."""
         where = self.move(found, RECEIVED)
         if where is None:
             return False
@@ -142,12 +137,10 @@ class LocalPlace(Place):
         return True
 
     def ours(self, folder: str, path: str, suffix: str) -> str:
-        """Return the path below `.received` or `.refused` for a file, within the longest name."""
         parent, _, name = path.rpartition("/")
         return f"{folder}/{parent}{'/' if parent else ''}{shortened(name, suffix, LONGEST_NAME)}"
 
     def has(self, path: str) -> bool:
-        """Return whether a receipt or a note exists."""
         try:
             with self._parent(path) as (folder, name):
                 return _exists(name, folder)
@@ -157,7 +150,6 @@ class LocalPlace(Place):
             raise
 
     def note(self, path: str, text: str) -> None:
-        """Write a receipt or a note."""
         with self._parent(path, make=True) as (folder, long):
             name = shortened(long, "", LONGEST_NAME)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW

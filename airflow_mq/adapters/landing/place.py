@@ -88,8 +88,6 @@ class Unreachable:
     def report(self) -> None:
         """Log the number of such files and the first of them."""
         if self.count:
-            log.warning(
-                "%s: left alone %d files or folders, more than %d deep or with paths of more than %d bytes; the first "
-                "is %s",
-                self.place, self.count, DEEPEST, LONGEST_PATH, ascii(self.first[:200]),
-            )  # fmt: skip
+            beyond = f"more than {DEEPEST} deep or with paths of more than {LONGEST_PATH} bytes"
+            first = ascii(self.first[:200])
+            log.warning("%s: left alone %d files or folders, %s; first: %s", self.place, self.count, beyond, first)

@@ -25,7 +25,6 @@ class ObjectPlace(Place):
         self.name = name or f"{protocols_of(files)[0]}://{self.prefix.lstrip('/')}"
 
     def files(self, settle: float) -> Iterator[Found]:
-        """Yield the files that are not too deep."""
         self.fs.invalidate_cache()
         waiting, unreachable = [self.prefix], Unreachable(self.name)
         while waiting:
@@ -52,7 +51,6 @@ class ObjectPlace(Place):
         return path == folder.rstrip("/") or name in ("", "..") or is_left_alone(name)
 
     def open(self, found: Found) -> IO[bytes]:
-        """Open a file; raise `Changed` if it has another version now."""
         if not self._is_there(found):
             raise Changed()
         file = self.fs.open(self._full(found.path), "rb")
@@ -60,11 +58,9 @@ class ObjectPlace(Place):
         return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else io.BufferedReader(file)
 
     def is_same(self, found: Found, file: IO[bytes]) -> bool:
-        """Return whether an open file still has the version that was found."""
         return self._is_there(found)
 
     def move(self, found: Found, folder: str) -> str | None:
-        """Move a file below `.received` or `.refused`; return its new path, or None if it has another version now."""
         versions = self._versions()
         to = self.ours(folder, found.path, "")
         if self.fs.exists(self._full(to)):
@@ -80,19 +76,15 @@ class ObjectPlace(Place):
         return self.versions
 
     def ours(self, folder: str, path: str, suffix: str) -> str:
-        """Return the path below `.received` or `.refused` for a file, within the longest key."""
         return shortened(f"{folder}/{path}", suffix, LONGEST_KEY - bytes_of(f"{self.prefix}/.why"))
 
     def has(self, path: str) -> bool:
-        """Return whether a receipt or a note exists."""
         return bool(self.fs.exists(self._full(path)))
 
     def drop(self, found: Found) -> bool:
-        """Delete a file unless it has another version now; return whether it was deleted."""
         return self._versions().delete(self._full(found.path), found.stamp)
 
     def note(self, path: str, text: str) -> None:
-        """Write a receipt or a note."""
         self.fs.pipe_file(self._full(path), text.encode("utf-8", "backslashreplace"))
 
     def _full(self, path: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import IO, TypedDict, cast
 
 from ...core.errors import InvalidInput, MessageQueueError
@@ -61,9 +62,15 @@ class Landing:
     """New files of a place, as messages."""
 
     def __init__(
-        self, place: Place, pattern: str | None = None, *, regex: str | None = None, lines: bool = False,
-        settle: float = 2.0, after: str = MOVE,
-    ) -> None:  # fmt: skip
+        self,
+        place: Place,
+        pattern: str | None = None,
+        *,
+        regex: str | None = None,
+        lines: bool = False,
+        settle: float = 2.0,
+        after: str = MOVE,
+    ) -> None:
         """Prepare to read a place.
 
         :param pattern: takes the origin from a path: `{origin}/*.json`.
@@ -255,7 +262,7 @@ class Landing:
             with self._content(found, 0, found.size) as file:
                 payload = file.read()
         else:
-            content = lambda: self._content(found, 0, found.size)  # noqa: E731
+            content = partial(self._content, found, 0, found.size)
         self._of[key] = found, True
         headers = {"path": text_of(found.path)}
         return Arrived(key, origin, payload, found.path, headers, content, found.size, replaceable=True)
@@ -293,7 +300,7 @@ class Landing:
         place = f"{found.path}:{line.number}"
         content = None
         if line.data is None:
-            content = lambda: self._content(found, line.start, line.length)  # noqa: E731
+            content = partial(self._content, found, line.start, line.length)
         headers = {"path": text_of(found.path), "line": str(line.number)}
         key = self._key(found, str(line.number))
         return Arrived(

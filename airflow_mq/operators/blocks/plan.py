@@ -21,7 +21,10 @@ from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_mq import Block, MessageQueue
+    from airflow_mq.operators.base import GivenWeight
 
 #: Plans that a task makes while its claims hold nothing but origins without a processor.
 PLANS = 3
@@ -52,8 +55,8 @@ class PlanBlockOperator(QueueOperator):
         self,
         *,
         processors: Processors | str,
-        limit: Any = None,
-        lease: Any = None,
+        limit: GivenWeight = None,
+        lease: float | str | None = None,
         share_below: int = 10_000,
         patience: float = 60.0,
         **kwargs: Any,
@@ -66,8 +69,7 @@ class PlanBlockOperator(QueueOperator):
         self.patience = patience
         self.server: str | None = None
 
-    def execute(self, context: Any) -> list[Part]:
-        """Plan the block and return its parts."""
+    def execute(self, context: Context) -> list[Part]:
         processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
         with self.opened(context) as queue:
             release_finished(queue, ti, self.log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,21 @@ from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import number_of, open_queue
-from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
 from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
 from airflow_mq.operators.spark.options import SparkOptions, merged, spark_options
 from airflow_mq.processors import Part, Processor, Processors
-from airflow_mq.spark import job as spark_job
+from airflow_mq.spark import arguments
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
     from airflow_mq import MessageQueue
 
 #: A job of fewer messages is expected to take seconds.
@@ -78,7 +82,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         ring: str | None = None,
         spark_conn_id: str = SPARK_CONNECTION,
         exchange: str | None = None,
-        lease: Any = None,
+        lease: float | str | None = None,
         **kwargs: Any,
     ) -> None:
         given = [name for name in OURS if kwargs.get(name)]
@@ -103,14 +107,13 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._client: ConnectClient | None = None
         self._listener: JobListener | None = None
 
-    def execute(self, context: Any) -> None:
-        """Process the part; succeed if nothing is left to do."""
+    def execute(self, context: Context) -> None:
         processors = processors_of(self.processors)
         part = checked_part(self.part, processors)
         block = planned_block(context, self.plan_task_id)
         self.process(context, processors, part, block)
 
-    def process(self, context: Any, processors: Processors, part: Part, block: Mapping[str, Any]) -> None:
+    def process(self, context: Context, processors: Processors, part: Part, block: PlannedBlock) -> None:
         """Process a part of a block in the way that its processors ask for."""
         from airflow_mq.spark.store_side import reporting_failure
 
@@ -125,12 +128,10 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 else:
                     self._on_spark(context, queue, processors, part, token)
 
-    def get_openlineage_facets_on_start(self) -> Any:
-        """Return the ring as lineage."""
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         return telemetry.begun(self.mq_conn_id, self.ring)
 
-    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """Return the queues whose messages were processed as lineage."""
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
         return lineage.taken(self._touched)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
@@ -145,9 +146,9 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             self._running_in_place = False
         self.log.info("%s: %s.", part["name"], tally)
 
-    def _on_spark(self, context: Any, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
+    def _on_spark(self, context: Context, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         self._options = self._rendered_options(context, processors[part["processors"][0]])
-        self._store = {} if self.exchange else {spark_job.STORE: queue.store.address.uri, spark_job.BLOCK: token}
+        self._store = {} if self.exchange else {arguments.STORE: queue.store.address.uri, arguments.BLOCK: token}
         # The provider stores a cluster's job by task; a run that is cleared has another block.
         self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
         self.application = str(JOB)
@@ -168,13 +169,13 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 # A job that failed half way has reported its first half.
                 self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
 
-    def _rendered_options(self, context: Any, processor: Processor) -> SparkOptions:
+    def _rendered_options(self, context: Context, processor: Processor) -> SparkOptions:
         try:
             return spark_options(processor, self.render_template(dict(processor.spark), context))
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from None
 
-    def _submit(self, context: Any) -> None:
+    def _submit(self, context: Context) -> None:
         self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
         server = server_of(BaseHook.get_connection(self.spark_conn_id), self.spark_conn_id)
         try:
@@ -185,7 +186,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
                 self._run_client(server)
         except AirflowException as error:
             job = self._client or self._hook
-            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == spark_job.REFUSED:
+            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == arguments.REFUSED:
                 raise AirflowFailException(
                     "the job came too late: its block was settled or released; messages without an outcome are back "
                     "in their queues"
@@ -242,7 +243,6 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         return arguments
 
     def on_kill(self) -> None:
-        """End the job and its driver."""
         if self._running_in_place:
             # The signal arrived while the author's function ran, which may catch an Exception.
             raise TaskStopped("the task was ended: reported outcomes stay, the other messages go back")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -12,7 +12,11 @@ from airflow_mq.core.errors import InvalidInput
 from airflow_mq.operators.base import QueueOperator, server_name, weight_of
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_mq import Delivery, Serviced
+    from airflow_mq.operators.base import GivenWeight
+    from airflow_mq.queue.attempts import Answer, Processor
 
 #: Parameter by which a function receives the delivery.
 MESSAGE = "message"
@@ -33,13 +37,12 @@ class ServiceQueuesOperator(QueueOperator):
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit")
 
-    def __init__(self, *, processor: Callable[..., object] | str, limit: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *, processor: Callable[..., Answer] | str, limit: GivenWeight = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.processor = processor
         self.limit = limit
 
-    def execute(self, context: Any) -> dict[str, Any]:
-        """Service the queues and return what the call came to."""
+    def execute(self, context: Context) -> dict[str, object]:
         function = _loaded(self.processor) if isinstance(self.processor, str) else self.processor
         with self.opened(context) as queue:
             limit = weight_of(self.limit, "limit")
@@ -48,28 +51,27 @@ class ServiceQueuesOperator(QueueOperator):
         return serviced_as_xcom(serviced)
 
 
-def processor_of(function: Callable[..., Any], fixed: Mapping[str, Any] | None = None) -> Callable[[Delivery], Any]:
+def processor_of(function: Callable[..., Answer], fixed: Mapping[str, object] | None = None) -> Processor:
     """Return a processor of deliveries that calls `function(payload, origin)` with further arguments."""
     fixed = fixed or {}
     takes_message = MESSAGE in inspect.signature(function).parameters and MESSAGE not in fixed
 
-    def process(delivery: Delivery) -> Any:
+    def process(delivery: Delivery) -> Answer:
         more = {MESSAGE: delivery} if takes_message else {}
         return function(delivery.payload, delivery.origin, **more, **fixed)
 
     return process
 
 
-def serviced_as_xcom(serviced: Serviced) -> dict[str, Any]:
+def serviced_as_xcom(serviced: Serviced) -> dict[str, object]:
     """Return the result of servicing as plain values."""
     return {**vars(serviced), "weight": list(serviced.weight)}
 
 
-def _loaded(name: str) -> Callable[..., Any]:
+def _loaded(name: str) -> Callable[..., Answer]:
     from airflow_mq.spark.share import load_function
 
     try:
-        function: Callable[..., Any] = load_function(name)
+        return cast("Callable[..., Answer]", load_function(name))
     except InvalidInput as error:
         raise AirflowFailException(str(error)) from None
-    return function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, Asset, AssetAlias
 
@@ -14,13 +14,19 @@ from airflow_mq.core.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.xcoms import block_as_xcom, processors_of
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, processors_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
     from airflow_mq import MessageQueue, Serviced
     from airflow_mq.processors import Processors
 
+#: A function or a notifier that receives a context.
+Notifier: TypeAlias = "Callable[[Context], object]"
 #: XCom with the summary of the settled block.
 SETTLED = "settled"
 #: Live blocks that are checked for one of this run's.
@@ -50,7 +56,7 @@ class SettleBlockOperator(QueueOperator):
         plan_task_id: str = "plan",
         process_task_id: str = "process",
         outlet: Asset | None = None,
-        notifiers: Any = (),
+        notifiers: Notifier | Sequence[Notifier] = (),
         exchange: str | None = None,
         processors: Processors | str | None = None,
         **kwargs: Any,
@@ -69,10 +75,9 @@ class SettleBlockOperator(QueueOperator):
         self.processors = processors
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
         self._touched: lineage.Touched | None = None
-        self._summary: Mapping[str, Any] | None = None
+        self._summary: Summary | None = None
 
-    def execute(self, context: Any) -> dict[str, Any] | None:
-        """Settle the block; fail if a job failed."""
+    def execute(self, context: Context) -> Summary | None:
         states = task_states(context, [self.plan_task_id, self.process_task_id])
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, planned["ring"] if planned else None) as queue:
@@ -93,12 +98,11 @@ class SettleBlockOperator(QueueOperator):
             )
         return summary
 
-    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """Return the queues of the block, and its summary, as lineage."""
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
         return lineage.taken(self._touched, self._summary)
 
-    def _settle(self, queue: MessageQueue, context: Any, planned: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        summary: dict[str, Any] | None = None
+    def _settle(self, queue: MessageQueue, context: Context, planned: PlannedBlock | None) -> Summary | None:
+        summary: Summary | None = None
         refusal: Exception | None = None
         if planned and planned["token"]:
             try:
@@ -119,7 +123,7 @@ class SettleBlockOperator(QueueOperator):
             self.log.info("There is no block to settle.")
         return summary
 
-    def _released_whole(self, queue: MessageQueue, planned: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _released_whole(self, queue: MessageQueue, planned: PlannedBlock) -> Summary | None:
         """Return the summary of a block that was released past its lease, if no message of it went back.
 
         Releasing settles the reported outcomes, so that nothing is lost or repeated after a pause.
@@ -131,14 +135,15 @@ class SettleBlockOperator(QueueOperator):
         summary = summary_of(planned, result)
         self.log.warning(
             "Block %d was released before this task ran: its lease ran out. Every outcome was reported before and is "
-            "settled. Give blocks a longer lease if this happens often.", summary["block"],
-        )  # fmt: skip
+            "settled. Give blocks a longer lease if this happens often.",
+            summary["block"],
+        )
         self.log.info("%s", readable(summary))
         return summary
 
     def _settle_block(
-        self, queue: MessageQueue, planned: Mapping[str, Any], trace: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+        self, queue: MessageQueue, planned: PlannedBlock, trace: Mapping[str, str] | None = None
+    ) -> Summary:
         settling = telemetry.Settling(queue, str(planned["token"]), trace)
         self._touched = self._touched or telemetry.taken(queue, str(planned["token"]))
         summary = summary_of(planned, queue.blocks.settle(planned["token"], processor_of=self._processor_of()))
@@ -152,7 +157,7 @@ class SettleBlockOperator(QueueOperator):
         route = processors_of(self.processors).route
         return lambda origin: getattr(route(origin), "name", "")
 
-    def _emit_again(self, queue: MessageQueue, context: Any, summary: Mapping[str, Any] | None) -> None:
+    def _emit_again(self, queue: MessageQueue, context: Context, summary: Summary | None) -> None:
         """Emit the outlet while anything is ready; not after a block in which nothing moved, which would repeat."""
         if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
             return
@@ -170,7 +175,7 @@ class SettleBlockOperator(QueueOperator):
         except Exception as error:
             self.log.warning("The block's folder below %s could not be deleted (%s).", path, type(error).__name__)
 
-    def _notify(self, context: Any, summary: Mapping[str, Any]) -> None:
+    def _notify(self, context: Context, summary: Summary) -> None:
         for notifier in self.notifiers:
             try:
                 notifier({**context, "airflow_mq": dict(summary)})
@@ -178,14 +183,14 @@ class SettleBlockOperator(QueueOperator):
                 self.log.exception("A notifier failed; the block is settled nevertheless.")
 
 
-def task_states(context: Any, task_ids: Iterable[str]) -> dict[str, str]:
+def task_states(context: Context, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the states of other tasks of this run, with one entry for each mapped task."""
     ti = context["ti"]
     known = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
     return {task: str(state) for task, state in (known.get(ti.run_id) or {}).items()}
 
 
-def part_names(context: Any, plan_task_id: str, process_task_id: str) -> dict[str, str]:
+def part_names(context: Context, plan_task_id: str, process_task_id: str) -> dict[str, str]:
     """Return the names of a block's parts, as Airflow renders them, by the keys under which it lists their states."""
     parts = context["ti"].xcom_pull(task_ids=plan_task_id)
     parts = parts if isinstance(parts, list) else []
@@ -196,29 +201,37 @@ def part_names(context: Any, plan_task_id: str, process_task_id: str) -> dict[st
     }
 
 
-def summary_of(planned: Mapping[str, Any], result: Serviced) -> dict[str, Any]:
-    """Return the summary of a settled block as plain values."""
-    moved = result.processed + result.failed + result.set_aside + result.expired
-    return {
-        "block": planned["id"], "ring": planned["ring"], "messages": planned["messages"],
-        "limit": list(planned["limit"]), "planned": list(planned["planned"]), "used": list(result.weight),
-        "origins": result.origins, "processed": result.processed, "failed": result.failed,
-        "set_aside": result.set_aside, "went_back": result.went_back, "expired": result.expired, "moved": moved,
-    }  # fmt: skip
+def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
+    """Return the summary of a settled block."""
+    return Summary(
+        block=planned["id"],
+        ring=planned["ring"],
+        messages=planned["messages"],
+        limit=list(planned["limit"]),
+        planned=list(planned["planned"]),
+        used=list(result.weight),
+        origins=result.origins,
+        processed=result.processed,
+        failed=result.failed,
+        set_aside=result.set_aside,
+        went_back=result.went_back,
+        expired=result.expired,
+        moved=result.processed + result.failed + result.set_aside + result.expired,
+    )
 
 
-#: Counts of a summary, and their words.
-COUNTS = {
-    "processed": "processed", "failed": "failed for good", "set_aside": "set aside", "went_back": "went back",
-    "expired": "expired",
-}  # fmt: skip
-
-
-def readable(summary: Mapping[str, Any]) -> str:
+def readable(summary: Summary) -> str:
     """Return the summary of a settled block as text."""
     share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
-    used, limit = ("/".join(f"{part:,}" for part in summary[name]) for name in ("used", "limit"))
-    counts = ", ".join(f"{summary[name]:,} {words}" for name, words in COUNTS.items() if summary[name])
+    used, limit = ("/".join(f"{part:,}" for part in weight) for weight in (summary["used"], summary["limit"]))
+    words = {
+        "processed": summary["processed"],
+        "failed for good": summary["failed"],
+        "set aside": summary["set_aside"],
+        "went back": summary["went_back"],
+        "expired": summary["expired"],
+    }
+    counts = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'} of "
         f"{many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "

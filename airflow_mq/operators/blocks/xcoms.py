@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
@@ -13,28 +13,66 @@ from airflow_mq.links import BLOCK
 from airflow_mq.processors import Part, Processors
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_mq import Block, MessageQueue
 
 
-def block_as_xcom(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a block as its plan passes it to the other tasks, with its trace if it has one."""
-    return {
-        "id": block.id,
-        "token": block.token,
-        "ring": queue.ring,
-        "messages": block.messages,
-        "planned": list(block.planned.plus(block.overhead)),
-        "limit": list(block.limit),
-        **({"trace": dict(trace)} if trace else {}),
-    }
+class _Traced(TypedDict, total=False):
+    trace: dict[str, str]
 
 
-def planned_block(context: Any, plan_task_id: str) -> Mapping[str, Any]:
+class PlannedBlock(_Traced):
+    """A block as its plan passes it to the other tasks, with its trace if it has one."""
+
+    id: int
+    token: str
+    ring: str
+    messages: int
+    planned: list[int]
+    limit: list[int]
+
+
+class Summary(TypedDict):
+    """A settled block as plain values."""
+
+    block: int
+    ring: str
+    messages: int
+    limit: list[int]
+    planned: list[int]
+    used: list[int]
+    origins: int
+    processed: int
+    failed: int
+    set_aside: int
+    went_back: int
+    expired: int
+    #: Messages that left their queues.
+    moved: int
+
+
+def block_as_xcom(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> PlannedBlock:
+    """Return a block as an XCom."""
+    planned = PlannedBlock(
+        id=block.id,
+        token=block.token,
+        ring=queue.ring,
+        messages=block.messages,
+        planned=list(block.planned.plus(block.overhead)),
+        limit=list(block.limit),
+    )
+    if trace:
+        planned["trace"] = dict(trace)
+    return planned
+
+
+def planned_block(context: Context, plan_task_id: str) -> PlannedBlock:
     """Return the block that a task planned; skip the task if there is none."""
     block = context["ti"].xcom_pull(task_ids=plan_task_id, key=BLOCK)
     if not isinstance(block, Mapping) or not block.get("token"):
         raise AirflowSkipException(f"{plan_task_id} planned no block: there is nothing to process")
-    return block
+    return cast("PlannedBlock", block)
 
 
 def processors_of(given: Processors | str) -> Processors:
@@ -42,7 +80,7 @@ def processors_of(given: Processors | str) -> Processors:
     return given if isinstance(given, Processors) else Processors.from_json(given)
 
 
-def checked_part(given: Any, processors: Processors) -> Part:
+def checked_part(given: Part, processors: Processors) -> Part:
     """Return a part as it came back from an XCom, after a check against the rules."""
     try:
         names = [processors[name] for name in given["processors"]]
@@ -56,10 +94,8 @@ def checked_part(given: Any, processors: Processors) -> Part:
         shown = str(given["name"])[:200]
     except (KeyError, TypeError, ValueError, MessageQueueError) as error:
         raise AirflowFailException(f"invalid part of a block: {error}; clear the task that planned it") from None
-    return Part(
-        name=shown, processors=[processor.name for processor in names], part=part, parts=parts, messages=messages,
-        where=names[0].where,
-    )  # fmt: skip
+    used = [processor.name for processor in names]
+    return Part(name=shown, processors=used, part=part, parts=parts, messages=messages, where=names[0].where)
 
 
 def refuse_ended(queue: MessageQueue, token: str) -> None:

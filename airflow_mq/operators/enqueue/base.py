@@ -21,7 +21,12 @@ from airflow_mq.operators.base import QueueOperator, number_of, weight_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
     from airflow_mq.core.weight import Weight
+    from airflow_mq.operators.base import GivenWeight
     from airflow_mq.queue import MessageQueue
 
 OriginOf = Callable[[Any], str]
@@ -76,10 +81,10 @@ class EnqueueOperator(QueueOperator):
         origin: str | OriginOf | None = None,
         key_scope: str = RING,
         idempotent: bool = True,
-        weight: Any = None,
+        weight: GivenWeight = None,
         headers: Mapping[str, str] | None = None,
-        not_before: Any = None,
-        expires: Any = None,
+        not_before: float | str | None = None,
+        expires: float | str | None = None,
         priority: str = REGULAR,
         of_team: bool = False,
         **kwargs: Any,
@@ -100,8 +105,7 @@ class EnqueueOperator(QueueOperator):
         """Yield the messages."""
         raise NotImplementedError
 
-    def execute(self, context: Any) -> dict[str, int]:
-        """Enqueue every message of the source and return how many there were."""
+    def execute(self, context: Context) -> dict[str, int]:
         if self.key_scope not in SCOPES:
             raise AirflowFailException(
                 f"invalid key_scope {self.key_scope!r}: expected {' or '.join(map(repr, SCOPES))}"
@@ -140,13 +144,11 @@ class EnqueueOperator(QueueOperator):
             raise AirflowFailException(str(error)) from None
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
 
-    def get_openlineage_facets_on_start(self) -> Any:
-        """Return the ring as lineage, and the queue if there is only one."""
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         origin = self.origin if isinstance(self.origin, str) and not self.of_team else None
         return telemetry.begun(self.mq_conn_id, self.ring, origin=origin)
 
-    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """Return the queues that messages were sent to as lineage."""
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
         return lineage.written(self._touched)
 
     def origin_of(self, message: object, own: str | None) -> str:
@@ -206,7 +208,7 @@ def as_bytes(payload: Any) -> bytes:
     return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, default=str).encode()
 
 
-def team_of(context: Any) -> str:
+def team_of(context: Context) -> str:
     """Return the team of a task's DAG; Airflow passes it to each task where it has teams."""
     team = getattr(context["ti"], "stats_tags", {}).get("team_name")
     if not team:

@@ -53,7 +53,6 @@ class EnqueueFilesOperator(EnqueueOperator):
         self.payload = payload
 
     def source(self) -> Iterator[Sourced]:
-        """Yield the files."""
         pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
         for path, file in matching(str(self.files)):
             match = pattern.search(path) if pattern else None

@@ -39,7 +39,6 @@ class EnqueueMessagesOperator(EnqueueOperator):
         self.messages = messages
 
     def source(self) -> Iterator[Sourced]:
-        """Yield the messages."""
         given = self.messages
         several = [given] if isinstance(given, (str, bytes, Mapping)) else given
         if not isinstance(several, Iterable):

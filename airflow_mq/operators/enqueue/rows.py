@@ -60,7 +60,6 @@ class EnqueueSqlOperator(EnqueueOperator):
         self.key_column = key_column
 
     def source(self) -> Iterator[Sourced]:
-        """Yield the rows."""
         hook = BaseHook.get_connection(self.sql_conn_id).get_hook()
         for place, row in enumerate(rows_of(hook, str(self.sql))):
             own, key = _column(row, self.origin_column), _column(row, self.key_column)

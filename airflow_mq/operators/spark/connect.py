@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_mq.operators.spark.job_listener import JobListener
 from airflow_mq.operators.spark.processes import end_tree
-from airflow_mq.spark import job as spark_job
+from airflow_mq.spark import arguments
 from airflow_mq.spark.cause import LONGEST
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ConnectClient:
                 for line in lines if listener is None else listener.lines(lines):
                     shown = (line.replace(token, "***") if token else line).rstrip()
                     self.log.info("%s", shown)
-                    last = shown if shown.startswith(spark_job.PREFIX) else last
+                    last = shown if shown.startswith(arguments.PREFIX) else last
                 code = self._process.wait()
             finally:
                 self.end()

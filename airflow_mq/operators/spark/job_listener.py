@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from airflow_mq.spark.arguments import PREFIX
 from airflow_mq.spark.cause import error_of
-from airflow_mq.spark.job import PREFIX
 
 #: Key of the XCom, `{"id": …, "url": …}`.
 SPARK_JOB = "spark_job"

@@ -1,0 +1,58 @@
+"""Command line and environment of a job, and the lines that it prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Variables with the address of the store and the token of the block.
+STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
+#: Exit code of a job that came too late: "temporary failure, the user is invited to retry".
+REFUSED = 75
+#: Prefix of the lines that the job itself prints.
+PREFIX = "airflow_mq: "
+NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line of a job."""
+
+    routes: str
+    processors: Sequence[str]
+    ring: str = "default"
+    part: int = 0
+    parts: int = 1
+    lease: float | None = None
+    exchange: str | None = None
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Arguments:
+        """Read `--name value` and `--name=value`; a value may begin with dashes."""
+        values: dict[str, str] = {}
+        left = list(words)
+        while left:
+            name, is_whole, value = left.pop(0).partition("=")
+            if not name.startswith("--") or name[2:] not in NAMES:
+                raise ValueError(f"unknown {name[:40]!r}: expected --{', --'.join(NAMES)}")
+            if not is_whole and not left:
+                raise ValueError(f"{name} needs a value")
+            values[name[2:]] = value if is_whole else left.pop(0)
+        for name in ("routes", "processors"):
+            if not values.get(name):
+                raise ValueError(f"--{name} is missing")
+        return cls(
+            values["routes"],
+            values["processors"].split(","),
+            values.get("ring", "default"),
+            int(values.get("part", 0)),
+            int(values.get("parts", 1)),
+            float(values["lease"]) if "lease" in values else None,
+            values.get("exchange"),
+        )
+
+
+def print_line(text: str) -> None:
+    """Print a line of the job's own, with any line breaks in it removed."""
+    print(f"{PREFIX}{' '.join(text.split())}", file=sys.stderr, flush=True)
