@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message as Record
 
 #: Settings of librdkafka.
-Settings: TypeAlias = "Mapping[str, str | int | float | bool | Callable[..., object] | None]"
+Settings: TypeAlias = Mapping[str, object]
 #: Settings of a consumer that exactly-once requires.
 FORCED: Settings = {
     "enable.auto.commit": False,
