@@ -1,4 +1,4 @@
-"""A Chromium for tests: the one that is installed; else Playwright's, else Debian's, fetched when there is none."""
+"""Chromium for tests: an installed one, else Playwright's, else Debian's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-#: Nothing is asked of anybody but the page under test.
+#: Options that suppress requests to other hosts.
 QUIET = [
     "--disable-background-networking", "--disable-component-update", "--disable-gpu", "--disable-quic",
     "--disable-sync", "--no-first-run",
@@ -22,25 +22,25 @@ NONE = "no Chromium: install one so that `chromium` is on the PATH, or run `pyth
 
 
 def installed() -> str | None:
-    """A Chromium that is installed; where packages put theirs is looked at, too, whatever the PATH leaves out."""
+    """Return an installed Chromium from the PATH or the usual folders of packages."""
     places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin"))
     return next(filter(None, (shutil.which(name, path=places) for name in NAMES)), None)
 
 
 def chromium(kit: Any) -> str:
-    """Where a Chromium is; fetched, if need be, in the way that this machine allows."""
+    """Return the path of Chromium; download it first if none is installed."""
     own = str(kit.chromium.executable_path)
     for fetch in ([], *ways()):
         if fetch:
             subprocess.run(fetch, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        found = installed() or (own if os.path.exists(own) else None)
-        if found:
-            return found
+        path = installed() or (own if os.path.exists(own) else None)
+        if path:
+            return path
     raise RuntimeError(NONE)
 
 
 def ways() -> Iterator[list[str]]:
-    """How to fetch one: as the system's package where that is allowed, else as Playwright does it."""
+    """Yield commands that install Chromium: the system's package manager, then Playwright."""
     if shutil.which("apt-get") and os.geteuid() == 0:
         yield ["apt-get", "update", "-qq"]
         yield ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
@@ -49,9 +49,9 @@ def ways() -> Iterator[list[str]]:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser without a window."""
+    """Yield a headless browser."""
     with sync_playwright() as kit:
-        # Its sandbox refuses root, which tests in containers are.
+        # Chromium's sandbox does not run as root, as tests in containers do.
         args = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         opened = kit.chromium.launch(executable_path=chromium(kit), args=args, timeout=180_000)
         yield opened

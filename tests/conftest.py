@@ -51,13 +51,13 @@ ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell starts what runs in the background deaf to Ctrl-C, and so would be what tests interrupt."""
+    """Restore the handler of SIGINT, which shells disable for background processes."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that the older server would only repeat, and those for `make soak`."""
+    """Deselect tests that the older server only repeats, and those for `make soak`."""
     left_out = {item for item in items if _is_left_out(item)}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
@@ -75,7 +75,7 @@ def _is_left_out(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Hand out tests one by one, but for those that run together; these go first, because they take longest."""
+    """Schedule tests one by one; groups that share a fixture go first, because they take longest."""
     # The marks of xdist's own groups have no effect in this version of pytest.
     from xdist.scheduler import LoadScopeScheduling
 
@@ -88,8 +88,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 @pytest.fixture(scope="session")
 def postgres_servers() -> Iterator[Servers]:
-    """The servers by label, `embedded` always, `system` where found; each starts when asked for."""
-    # Tests kill processes, never machines: no data has to reach a disk.
+    """Yield the servers by label: `embedded` always, `system` if installed; each starts on first access."""
+    # Tests kill processes, never machines, so no data must reach a disk.
     servers = Servers(volatile=True)
     yield servers
     servers.close()
@@ -97,33 +97,33 @@ def postgres_servers() -> Iterator[Servers]:
 
 @pytest.fixture
 def postgres_server(postgres_servers: Servers) -> Server:
-    """The embedded server, running."""
+    """Return the running embedded server."""
     return postgres_servers["embedded"]
 
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    """Upgraded stores to copy."""
+    """Return upgraded stores to copy."""
     return Templates(tmp_path_factory.mktemp("templates"))
 
 
 @pytest.fixture
 def pg_uri(request: pytest.FixtureRequest, postgres_server: Server, templates: Templates) -> Iterator[str]:
-    """The address of a fresh store on the embedded server."""
+    """Yield the address of a new store on the embedded server."""
     with _postgres_store(request, postgres_server, templates) as uri:
         yield uri
 
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """The store's clock, which stands still: what has a deadline does not meet it before the test lets it."""
+    """Yield the store's stopped clock: deadlines pass only when the test advances it."""
     with stopped_clock() as clock:
         yield clock
 
 
 @pytest.fixture
 def sqlite_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
-    """The address of a fresh store in a file, which is in memory where the machine has room for it."""
+    """Yield the address of a new SQLite store, in memory if the machine has room for it."""
     with tempfile.TemporaryDirectory(prefix="mq_store_", dir=in_memory()) as folder:
         path = Path(folder) / "store.db"
         if not _is_empty(request):
@@ -135,11 +135,11 @@ def sqlite_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator
     params=[pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES]
 )
 def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
-    """The address of a fresh store, on every database in turn; without tables if the test is marked `empty_store`."""
+    """Yield the address of a new store on each database; without tables if the test is marked `empty_store`."""
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_uri")
         return
-    # Requested only now, so that a run on SQLite alone starts no server.
+    # Request the servers only now, so that a run on SQLite alone starts none.
     servers: Servers = request.getfixturevalue("postgres_servers")
     with _postgres_store(request, servers[request.param.removeprefix("postgres-")], templates) as uri:
         yield uri

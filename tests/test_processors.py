@@ -1,4 +1,4 @@
-"""Processors: routing, the parts of a block, and what cannot be meant."""
+"""Processors: routing, parts of a block, files, and invalid values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REST = Processor("rest", "shop:rest", spark={"driver_memory": "2g"})
 ALL = Processors([ORDERS, MAIL, REST], unrouted="refuse")
 
 
-def test_the_first_that_matches_takes_an_origin() -> None:
+def test_first_matching_processor_takes_an_origin() -> None:
     taken = {origin: ALL.route(origin) for origin in ("a/orders", "a/b/orders", "post", "POST", "a\n/mail", "x")}
 
     assert taken == {
@@ -29,14 +29,14 @@ def test_the_first_that_matches_takes_an_origin() -> None:
     assert Processors([ORDERS]).unrouted_of(["a/orders", "b"]) == ["b"]
 
 
-def test_what_patterns_mean_literally() -> None:
+def test_patterns_match_literally() -> None:
     odd = Processors([Processor("odd", "m:f", origins=["--conf *", "{{ a }}", "[ab]c", "x?"])])
 
     assert all(odd.route(origin) for origin in ("--conf spark.master=x", "{{ a }}", "ac", "xy"))
     assert not any(odd.route(origin) for origin in ("--conf", "{{a}}", "cc", "x"))
 
 
-def test_every_origin_is_in_exactly_one_part() -> None:
+def test_origins_are_in_exactly_one_part() -> None:
     counts = {f"tenant-{n}/orders": 1000 for n in range(40)} | {"post": 3, "x": 10}
 
     parts = ALL.parts(counts, share_below=100)
@@ -48,7 +48,7 @@ def test_every_origin_is_in_exactly_one_part() -> None:
     assert json.loads(json.dumps(parts)) == parts
 
 
-def test_the_number_of_parts_follows_processors_and_split_and_not_origins() -> None:
+def test_number_of_parts_is_independent_of_origins() -> None:
     wide = Processors([Processor(f"p{n}", "m:f", origins=(f"{n}-*",), split=3) for n in range(5)])
 
     parts = wide.parts({f"{n}-{k}": 50 for n in range(5) for k in range(2000)}, share_below=10)
@@ -56,7 +56,7 @@ def test_the_number_of_parts_follows_processors_and_split_and_not_origins() -> N
     assert len(parts) == 15
 
 
-def test_few_messages_share_a_job_where_their_settings_agree() -> None:
+def test_processors_with_equal_settings_share_a_job() -> None:
     some = [Processor(f"p{n}", "m:f", origins=(f"{n}",)) for n in range(5)]
     other = Processor("big", "m:f", origins=("big",), spark={"driver_memory": "8g"})
     here = Processor("here", "m:f", origins=("here",), where="in place")
@@ -70,17 +70,17 @@ def test_few_messages_share_a_job_where_their_settings_agree() -> None:
     assert Processors(some).parts({"0": 1, "1": 1}, share_below=0) != []
 
 
-def test_nothing_to_do_is_no_part() -> None:
+def test_empty_work_has_no_parts() -> None:
     assert ALL.parts({}) == []
     assert ALL.parts({"a/orders": 0}) == []
-    assert Processors([ORDERS]).parts({"nobody's": 7}) == []
+    assert Processors([ORDERS]).parts({"unrouted": 7}) == []
 
 
-def test_an_origin_belongs_to_the_same_part_for_ever() -> None:
+def test_origin_always_belongs_to_the_same_part() -> None:
     assert [part_of(origin, 7) for origin in ("a", "acme/orders", "日本", "\udc80")] == [4, 3, 0, 5]
 
 
-def test_written_and_read_again(tmp_path: Path) -> None:
+def test_processors_round_trip_as_json(tmp_path: Path) -> None:
     assert Processors.from_json(ALL.to_json()) == ALL
     routes = Processors.from_json(ALL.routes_json())
     assert "driver_memory" not in ALL.routes_json()
@@ -101,7 +101,7 @@ split = 4
 """
 
 
-def test_a_toml_file(tmp_path: Path) -> None:
+def test_toml_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(TOML)
 
     if sys.version_info < (3, 11):
@@ -112,7 +112,7 @@ def test_a_toml_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("fields", "error"),
     [
         ({"name": "Orders!"}, "a-z, 0-9"),
         ({"name": ""}, "1 to 40"),
@@ -131,13 +131,13 @@ def test_a_toml_file(tmp_path: Path) -> None:
         ({"colour": "red"}, "unknown field of a processor colour"),
     ],
 )
-def test_what_no_processor_can_be(what: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
-        Processor.from_plain({"name": "orders", "function": "m:f", **what})
+def test_invalid_processor_is_rejected(fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        Processor.from_plain({"name": "orders", "function": "m:f", **fields})
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("[", "invalid JSON"),
         ("[]", "a list called processors"),
@@ -152,24 +152,24 @@ def test_what_no_processor_can_be(what: dict[str, Any], said: str) -> None:
         ('{"processors": [{"name": "a", "function": "m:f"}], "unrouted": "lose"}', "'pause' or 'refuse'"),
     ],
 )
-def test_what_no_processors_can_be(text: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_processors_are_rejected(text: str, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
         Processors.from_json(text)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("processors: []")
     (tmp_path / "p.json").write_text("{")
-    for name, said in (
+    for name, error in (
         ("p.yaml", r"\.toml or \.json"),
         ("p.json", "p.json: .*invalid JSON"),
         ("none.json", "none.json"),
     ):
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=error):
             Processors.from_file(tmp_path / name)
 
 
-def test_importing_it_loads_neither_airflow_nor_spark_nor_a_database() -> None:
+def test_import_loads_neither_airflow_nor_spark_nor_a_database() -> None:
     code = (
         "import dataclasses, json, typing, sys, time; before = set(sys.modules); begun = time.process_time();"
         "import airflow_mq.processors; took = time.process_time() - begun;"

@@ -1,4 +1,4 @@
-"""Rows that somebody damaged: told by name, by the call that meets them or by the check, and never a hang."""
+"""Damaged rows: reported by the call that reads them or by the check, without hanging."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GARBAGE = [
     b"", b"\x00", b"\xff" * 40, b"=" + b"\xff" * 12, b"B\xff\xff\xff\x7f" + b"\x00" * 8, b"{}", b"[1]", b"null",
     b"not json", b"[[[[",
 ]  # fmt: skip
-#: Of the same length, and mostly right: what a flipped bit would do.
+#: Marks a flipped last byte: the same length, and mostly right.
 FLIPPED = b"flipped"
 BYTES = [
     "book.ahead", "page.slices", "page.lengths", "page.marks", "page.notes", "mail.lengths", "mail.attributes",
@@ -40,7 +40,7 @@ TABLES = [
 
 
 def run(queue: MessageQueue, text: str, *values: Any) -> int:
-    """Run a statement behind the queue's back; tell how many rows it touched. `{s}` is before a table's name."""
+    """Execute a statement outside the queue and return its row count; `{s}` is the table prefix."""
     sqlite = queue.store.address.driver == "sqlite"
     text = text.replace("{s}", queue.store.prefix)
     if not sqlite:
@@ -50,7 +50,7 @@ def run(queue: MessageQueue, text: str, *values: Any) -> int:
 
 
 def damage(queue: MessageQueue, place: str, value: Any) -> int:
-    """Write a value over a column of all rows; tell how many there were."""
+    """Write a value into a column of all rows; return the row count."""
     table, _, column = place.partition(".")
     if value != FLIPPED:
         return run(queue, f"UPDATE {{s}}{table} SET {column} = ?", value)
@@ -62,7 +62,7 @@ def damage(queue: MessageQueue, place: str, value: Any) -> int:
 
 
 def furnish(queue: MessageQueue) -> str:
-    """One of everything that is stored: pages half done, set aside, claimed, reported, noted; and plain mail."""
+    """Store each kind of row: pages half done, set aside, claimed, reported, annotated; and inbox rows."""
     queue.admin.set_origin("a", share=2, most=Weight(900, 1 << 20))
     for origin in ("a", "b"):
         queue.enqueue_message(origin, b"heavy", weight=HEAVY, headers={"h": "1"})
@@ -81,7 +81,7 @@ def furnish(queue: MessageQueue) -> str:
 
 
 def calls(queue: MessageQueue, token: str) -> list[Callable[[], Any]]:
-    """Everything that one does with a queue; looking first."""
+    """Return calls of each operation, reads first."""
     return [
         queue.check,
         lambda: queue.footprints(),
@@ -97,7 +97,7 @@ def calls(queue: MessageQueue, token: str) -> list[Callable[[], Any]]:
         lambda: queue.blocks.plan(),
         lambda: queue.blocks.settle(token),
         lambda: queue.service_queues(lambda delivery: None),
-        lambda: [queue.execute_overweight(one.address, lambda delivery: None) for one in queue.set_aside.list()],
+        lambda: [queue.execute_overweight(aside.address, lambda delivery: None) for aside in queue.set_aside.list()],
         lambda: queue.sweep_queue("a"),
         lambda: queue.admin.force_set_head("c"),
         lambda: MessageQueue(queue.store, queue.ring),
@@ -107,7 +107,7 @@ def calls(queue: MessageQueue, token: str) -> list[Callable[[], Any]]:
 
 @pytest.fixture
 def fresh(store_uri: str) -> Iterator[Callable[[], MessageQueue]]:
-    """An empty ring per call; what was there before is gone."""
+    """Return a function that deletes all rows and makes an empty ring."""
     upgrade(parse(store_uri))
     count = 0
     with MessageQueue(store_uri, busy_timeout=2) as first:
@@ -124,8 +124,8 @@ def fresh(store_uri: str) -> Iterator[Callable[[], MessageQueue]]:
         yield begin
 
 
-def meet(queue: MessageQueue, token: str, where: str) -> bool:
-    """Call everything; tell whether anybody noticed: a call that was refused by name, or the check."""
+def is_noticed(queue: MessageQueue, token: str, where: str) -> bool:
+    """Run all calls; return whether a call raised a named error or the check reported a problem."""
     noticed = False
     for number, call in enumerate(calls(queue, token)):
         try:
@@ -140,8 +140,8 @@ def meet(queue: MessageQueue, token: str, where: str) -> bool:
     return noticed
 
 
-#: Nobody can tell one payload, name, weight or answer from another of the same form; and nothing, where mostly
-#: there is nothing, is no damage.
+#: Undetectable damage: another payload, name, weight or answer of the same form, or an empty value in a
+#: column that is mostly empty.
 HARMLESS = {
     "mail.heap": {FLIPPED}, "aside.id": {*GARBAGE, FLIPPED}, "aside.weight": {FLIPPED}, "aside.weight_limit": {FLIPPED},
     "event.data": {b"", FLIPPED}, "book.ahead": {b""}, "page.notes": {b"", b"{}"}, "page.marks": {b""},
@@ -150,34 +150,34 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("place", BYTES)
-def test_damaged_bytes(fresh: Callable[[], MessageQueue], place: str) -> None:
+def test_damaged_bytes_are_noticed(fresh: Callable[[], MessageQueue], place: str) -> None:
     silent = set()
     for value in [*GARBAGE, FLIPPED]:
         queue = fresh()
         token = furnish(queue)
         touched = damage(queue, place, value)
         assert touched or value == FLIPPED, f"there is no row to damage in {place}"
-        if touched and not meet(queue, token, f"{place} = {value[:12]!r}"):
+        if touched and not is_noticed(queue, token, f"{place} = {value[:12]!r}"):
             silent.add(value)
-    assert silent <= HARMLESS.get(place, set()), f"nobody noticed {silent} in {place}"
+    assert silent <= HARMLESS.get(place, set()), f"unnoticed damage {silent} in {place}"
 
 
 @pytest.mark.parametrize("place", NUMBERS)
-def test_damaged_numbers(fresh: Callable[[], MessageQueue], place: str) -> None:
+def test_damaged_numbers_raise_named_errors(fresh: Callable[[], MessageQueue], place: str) -> None:
     for value in (0, 1, 3, 1_000, 1 << 30, -1):
         queue = fresh()
         token = furnish(queue)
         try:
             damage(queue, place, value)
         except Exception as error:
-            # The tables themselves refuse some of it.
+            # The tables themselves reject some values.
             assert any(word in str(error).lower() for word in ("constraint", "range"))
             continue
-        meet(queue, token, f"{place} = {value}")
+        is_noticed(queue, token, f"{place} = {value}")
 
 
 @pytest.mark.parametrize("place", TEXTS)
-def test_damaged_json(fresh: Callable[[], MessageQueue], place: str) -> None:
+def test_damaged_json_raises_named_errors(fresh: Callable[[], MessageQueue], place: str) -> None:
     values = [
         "{}", "[]", "null", "5", '"text"', '{"heap_size": "x"}', '{"share": "x", "least": 5}', '{"limit": [1]}',
         "[" * 500 + "]" * 500, '{"unknown": 1}',
@@ -186,12 +186,12 @@ def test_damaged_json(fresh: Callable[[], MessageQueue], place: str) -> None:
         queue = fresh()
         token = furnish(queue)
         assert damage(queue, place, value)
-        meet(queue, token, f"{place} = {value[:20]}")
+        is_noticed(queue, token, f"{place} = {value[:20]}")
 
 
 @pytest.mark.parametrize("value", ["not json", "", "{", '{"a": NaN}', "[" * 100_000])
-def test_text_that_is_no_json(fresh: Callable[[], MessageQueue], store_uri: str, value: str) -> None:
-    """PostgreSQL stores no such thing; SQLite does."""
+def test_invalid_json_is_noticed(fresh: Callable[[], MessageQueue], store_uri: str, value: str) -> None:
+    """PostgreSQL does not store invalid JSON; SQLite does."""
     for place in TEXTS:
         queue = fresh()
         token = furnish(queue)
@@ -200,17 +200,17 @@ def test_text_that_is_no_json(fresh: Callable[[], MessageQueue], store_uri: str,
                 damage(queue, place, value)
             continue
         damage(queue, place, value)
-        assert meet(queue, token, place)
+        assert is_noticed(queue, token, place)
         if place == "ring.config":
             with pytest.raises((StoreCorrupt, ConfigRefused)):
                 MessageQueue(queue.store, queue.ring)
 
 
-def test_a_row_that_is_missing(fresh: Callable[[], MessageQueue]) -> None:
-    """Whatever table was emptied: told by name, or by the check, or nothing was lost."""
+def test_missing_rows_are_noticed(fresh: Callable[[], MessageQueue]) -> None:
+    """If a table is emptied, a call or the check reports it, unless nothing was lost."""
     for table in TABLES:
         queue = fresh()
         token = furnish(queue)
         run(queue, f"DELETE FROM {{s}}{table}")
-        noticed = meet(queue, token, f"without {table}")
+        noticed = is_noticed(queue, token, f"without {table}")
         assert noticed or table in ("delayed", "event", "ledger", "measure", "standing", "aside", "outcome"), table

@@ -1,4 +1,4 @@
-"""A disk that is full, and a store that may not be written: told by name, with nothing changed, and mendable."""
+"""Full disks and read-only stores: named errors, no changes, and recovery."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 
 
 @pytest.mark.parametrize("store_uri", ["sqlite"], indirect=True)
-def test_a_full_disk(queue: MessageQueue) -> None:
-    """SQLite itself says that there is no room: its file may have no further page."""
+def test_full_disk_raises_store_full(queue: MessageQueue) -> None:
+    """SQLite reports a full disk if its file may have no further page."""
     before = everything(queue)
     connection = queue.store.connection()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -33,7 +33,7 @@ def test_a_full_disk(queue: MessageQueue) -> None:
     with pytest.raises(StoreFull, match="full"):
         queue.enqueue_messages("here", (b"x" * 1_000 for _ in range(1_000)))
     assert everything(queue) == before
-    # What is there can still be got rid of, which is how one makes room.
+    # Stored messages can still be processed, which frees space.
     seen: list[bytes] = []
     queue.service_queues(lambda delivery: seen.append(delivery.payload), PLENTY)
     connection.execute("PRAGMA max_page_count = 1000000")
@@ -41,7 +41,7 @@ def test_a_full_disk(queue: MessageQueue) -> None:
     assert seen == [b"one", b"two"] and queue.footprint("here").count == 1_000 and queue.check() == []
 
 
-def test_a_store_that_may_not_be_written(queue: MessageQueue, store_uri: str) -> None:
+def test_read_only_store_raises_store_read_only(queue: MessageQueue, store_uri: str) -> None:
     before = everything(queue)
     connection = queue.store.connection()
     if store_uri.startswith("sqlite"):
@@ -58,11 +58,14 @@ def test_a_store_that_may_not_be_written(queue: MessageQueue, store_uri: str) ->
     ):
         with pytest.raises(StoreReadOnly, match="read-only|cannot write"):
             call()
-    assert everything(queue) == before and [one.payload for one in queue.inspect.peek("here")] == [b"one", b"two"]
+    assert everything(queue) == before and [message.payload for message in queue.inspect.peek("here")] == [
+        b"one",
+        b"two",
+    ]
 
 
 @pytest.mark.postgres
-def test_a_user_who_may_only_read(pg_uri: str) -> None:
+def test_read_only_user_can_read(pg_uri: str) -> None:
     upgrade(parse(pg_uri))
     with psycopg.connect(pg_uri, autocommit=True) as admin:
         admin.execute("CREATE ROLE looker LOGIN PASSWORD 'look'")

@@ -1,4 +1,4 @@
-"""What no queue should take is refused by name, says what to do, and changes nothing."""
+"""Invalid values: rejected with a named error and advice, without changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.crash.states import everything
 
 
 def without_address(value: object) -> str:
-    """A name for a test that is the same in every process."""
+    """Return the representation without addresses, which is the same in each process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -53,15 +53,15 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
         yield queue
 
 
-def refused(queue: MessageQueue, call: Callable[[], object], *kinds: type[Exception]) -> str:
-    """The call is refused by name, in one line or so, and nothing has changed."""
+def assert_rejected(queue: MessageQueue, call: Callable[[], object], *kinds: type[Exception]) -> str:
+    """Check that a call raises a short named error and changes nothing; return its text."""
     before = everything(queue)
     with pytest.raises(kinds or InvalidInput) as caught:
         call()
     assert isinstance(caught.value, MessageQueueError)
     text = str(caught.value)
     assert 10 < len(text) < 500, text
-    # It can be printed anywhere: odd characters are shown, not echoed.
+    # The text is printable: odd characters are escaped.
     assert "\n" not in text and "\0" not in text and text.encode()
     assert everything(queue) == before
     return text
@@ -70,9 +70,9 @@ def refused(queue: MessageQueue, call: Callable[[], object], *kinds: type[Except
 # B1: sizes.
 
 
-def test_sizes(queue: MessageQueue) -> None:
+def test_invalid_payload_sizes_are_rejected(queue: MessageQueue) -> None:
     most = queue.config.max_message_len
-    refused(queue, lambda: queue.enqueue_message("a", b""), EmptyMessage)
+    assert_rejected(queue, lambda: queue.enqueue_message("a", b""), EmptyMessage)
     for call in (
         lambda size: queue.enqueue_message("a", b"x" * size),
         lambda size: queue.enqueue_messages("a", [b"fine", b"x" * size]),
@@ -80,20 +80,20 @@ def test_sizes(queue: MessageQueue) -> None:
         lambda size: queue.enqueue_message("a", b"x" * size, key="k"),
     ):
         for size in (most + 1, 100_000_000):
-            text = refused(queue, lambda call=call, size=size: call(size), MessageTooLong)
+            text = assert_rejected(queue, lambda call=call, size=size: call(size), MessageTooLong)
             assert f"{size:,}" in text and f"{most:,}" in text and "heap_size" in text
     for payload in (b"x", b"y" * most, bytearray(b"z"), memoryview(b"w")):
         assert queue.enqueue_message("a", payload).count == 1
     assert [len(peeked.payload) for peeked in queue.inspect.peek("a")] == [1, most, 1, 1]
     for payload in (None, "text", 5, [b"x"], object()):
-        refused(queue, lambda payload=payload: queue.enqueue_message("a", payload), InvalidMessage)
-        refused(queue, lambda payload=payload: queue.enqueue_messages("a", [b"x", payload]), InvalidMessage)
+        assert_rejected(queue, lambda payload=payload: queue.enqueue_message("a", payload), InvalidMessage)
+        assert_rejected(queue, lambda payload=payload: queue.enqueue_messages("a", [b"x", payload]), InvalidMessage)
 
 
-def test_a_call_that_fails_in_the_middle_sends_nothing(queue: MessageQueue) -> None:
+def test_failing_iterator_sends_nothing(queue: MessageQueue) -> None:
     def messages() -> Iterator[bytes]:
         yield from (b"%d" % number for number in range(5_000))
-        raise ZeroDivisionError("the sender's own")
+        raise ZeroDivisionError("an error of the sender")
 
     before = everything(queue)
     with pytest.raises(ZeroDivisionError):
@@ -110,7 +110,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_strange_text_arrives_as_it_is(queue: MessageQueue, text: str) -> None:
+def test_unusual_text_is_kept(queue: MessageQueue, text: str) -> None:
     payload = text.encode() + b"\0\xff\xfe"
     queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_message(text, payload, key=text, headers={text: text})
@@ -121,7 +121,7 @@ def test_strange_text_arrives_as_it_is(queue: MessageQueue, text: str) -> None:
     assert [(paused.origin, paused.reason) for paused in queue.admin.paused()] == [(text, text)]
     queue.admin.resume(text)
     seen: list[tuple[str, bytes, dict[str, str]]] = []
-    queue.service_queues(lambda its: seen.append((its.origin, its.payload, dict(its.headers))))
+    queue.service_queues(lambda delivery: seen.append((delivery.origin, delivery.payload, dict(delivery.headers))))
     assert (text, payload, {text: text}) in seen
     assert [event.origin for event in queue.inspect.events(origin=text)] == [text]
     assert queue.enqueue_message(text, payload, key=text).repeated == 1
@@ -131,7 +131,7 @@ BROKEN = ["a lone \ud800 surrogate", "a NUL \0 inside", 5, b"bytes", ["list"], "
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text)[:12])
-def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
+def test_unstorable_text_is_rejected(queue: MessageQueue, text: Any) -> None:
     block = queue.blocks.plan()
     for call in (
         lambda: queue.enqueue_message(text, b"x"),
@@ -156,9 +156,9 @@ def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
         lambda: queue.admin.set_origin(text, share=2),
         lambda: queue.blocks.list(text),
     ):
-        refused(queue, call)
+        assert_rejected(queue, call)
     for call in (lambda: queue.blocks.settle(text), lambda: queue.blocks.get(text), lambda: queue.blocks.renew(text)):
-        refused(queue, call, UnknownBlock)
+        assert_rejected(queue, call, UnknownBlock)
     with pytest.raises((UnknownRing, InvalidInput)):
         MessageQueue(queue.store, text)
     assert queue.check() == []
@@ -167,7 +167,7 @@ def test_text_that_cannot_be_stored(queue: MessageQueue, text: Any) -> None:
 # B4: origins.
 
 
-def test_origins(queue: MessageQueue) -> None:
+def test_invalid_origins_are_rejected_and_similar_ones_are_distinct(queue: MessageQueue) -> None:
     for origin in (
         "",
         "x" * 256,
@@ -180,9 +180,11 @@ def test_origins(queue: MessageQueue) -> None:
         "\u2028",
         "\x85",
     ):
-        refused(queue, lambda origin=origin: queue.enqueue_message(origin, b"x"), InvalidOrigin)
-        refused(queue, lambda origin=origin: queue.enqueue_messages([("fine", b"x"), (origin, b"x")]), InvalidOrigin)
-    # Twins to the eye are not twins to the queue.
+        assert_rejected(queue, lambda origin=origin: queue.enqueue_message(origin, b"x"), InvalidOrigin)
+        assert_rejected(
+            queue, lambda origin=origin: queue.enqueue_messages([("fine", b"x"), (origin, b"x")]), InvalidOrigin
+        )
+    # Origins that look alike are different origins.
     twins = [
         "case",
         "Case",
@@ -208,7 +210,7 @@ def test_origins(queue: MessageQueue) -> None:
     assert queue.check() == []
 
 
-# B5: weights, and budgets the same.
+# B5: weights and limits.
 
 WEIGHTS = [
     (-1, 0), (0, -1), (math.nan, 1), (math.inf, 1), (1, -math.inf), (1e308, 1), (1.0, 1), (1 << 64, 1), (1,), (1, 2, 3), (),
@@ -218,7 +220,7 @@ WEIGHTS = [
 
 
 @pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: without_address(weight)[:24])
-def test_weights(queue: MessageQueue, weight: Any) -> None:
+def test_invalid_weights_are_rejected(queue: MessageQueue, weight: Any) -> None:
     block = queue.blocks.plan()
     for call in (
         lambda: queue.enqueue_message("w", b"x", weight=weight),
@@ -235,10 +237,10 @@ def test_weights(queue: MessageQueue, weight: Any) -> None:
         lambda: queue.blocks.report(block, [Report("here", 0, 0, 0, Done(used=weight))]),
         lambda: queue.blocks.report(block, [Report("here", 0, 0, 0, Overweight(weight))]),
     ):
-        refused(queue, call, InvalidWeight, ConfigRefused)
+        assert_rejected(queue, call, InvalidWeight, ConfigRefused)
 
 
-def test_the_largest_weights_add_up_to_no_more(queue: MessageQueue) -> None:
+def test_sums_of_the_largest_weights_are_capped(queue: MessageQueue) -> None:
     largest = Weight((1 << 64) - 1, (1 << 64) - 1)
     queue.admin.change_ring(service_weight=largest)
     queue.enqueue_messages("w", [Message(b"a", weight=largest), Message(b"b", weight=largest)])
@@ -250,8 +252,8 @@ def test_the_largest_weights_add_up_to_no_more(queue: MessageQueue) -> None:
     assert {footprint.count for _, footprint in queue.footprints()} <= {0}
 
 
-def test_answers_with_weights_that_are_none(queue: MessageQueue) -> None:
-    """What a processor answers is judged like what it raises: the message is tried again."""
+def test_answer_with_invalid_weight_is_retried(queue: MessageQueue) -> None:
+    """An invalid answer is handled like an exception: the message is retried."""
     for weight in WEIGHTS:
         for answer in (Done(used=weight), Overweight(weight)):
             assert queue.service_queues(lambda delivery, answer=answer: answer).processed == 0
@@ -267,7 +269,7 @@ def test_answers_with_weights_that_are_none(queue: MessageQueue) -> None:
 @pytest.mark.parametrize(
     "number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=without_address
 )
-def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
+def test_invalid_numbers_and_times_are_rejected(queue: MessageQueue, number: Any) -> None:
     block = queue.blocks.plan()
     calls: list[Callable[[], object]] = [
         lambda: queue.blocks.plan(lease=number),
@@ -287,7 +289,7 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
         lambda: queue.admin.change_ring(nonsense=number),
     ]
     if number != -1:
-        # A moment may be in the past, and in tables the pages of high messages are below zero.
+        # Times may be in the past, and pages of high messages have negative numbers in tables.
         calls += [
             lambda: queue.blocks.report(block, [Report("here", number, 0, 0)]),
             lambda: queue.enqueue_message("a", b"x", not_before=number),
@@ -295,10 +297,10 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
             lambda: queue.admin.pause("a", until=number),
         ]
     for call in calls:
-        refused(queue, call)
+        assert_rejected(queue, call)
 
 
-# B6: what is JSON, or looks like it, is bytes like any other.
+# B6: payloads that look like JSON are plain bytes.
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_numbers_and_times(queue: MessageQueue, number: Any) -> None:
     ],
     ids=lambda payload: payload[:12],
 )  # fmt: skip
-def test_json_in_a_payload_is_bytes(queue: MessageQueue, payload: bytes) -> None:
+def test_payload_with_json_is_kept_as_bytes(queue: MessageQueue, payload: bytes) -> None:
     text = payload.decode()[:900]
     queue.enqueue_message("json", payload, key=text, headers={"h": text})
     block = queue.blocks.plan()
@@ -336,19 +338,19 @@ ANSWERS: list[Any] = [
 @pytest.mark.parametrize(
     "report", [*PLACES, *(Report("here", 0, 0, 0, answer) for answer in ANSWERS)], ids=lambda report: repr(report)[:90]
 )
-def test_reports(queue: MessageQueue, report: Any) -> None:
-    """None of them is taken, and the block can still be settled."""
+def test_invalid_reports_are_rejected(queue: MessageQueue, report: Any) -> None:
+    """No part of the call is stored, and the block can still be settled."""
     block = queue.blocks.plan()
-    refused(queue, lambda: queue.blocks.report(block, [report]))
-    refused(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0), report]))
+    assert_rejected(queue, lambda: queue.blocks.report(block, [report]))
+    assert_rejected(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0), report]))
     queue.blocks.report(block, [Report("here", 0, 0, 1)])
     assert queue.blocks.settle(block).processed == 2
     assert queue.check() == []
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: without_address(answer)[:70])
-def test_answers(queue: MessageQueue, answer: Any) -> None:
-    """What makes no sense is no outcome: the message is tried again, and nothing odd is stored."""
+def test_invalid_answer_is_retried(queue: MessageQueue, answer: Any) -> None:
+    """An invalid answer is no outcome: the message is retried, and nothing is stored."""
     assert queue.service_queues(lambda delivery: answer).processed == 0
     assert queue.service_queues(batch_processor(lambda batch: [answer] * len(batch))).processed == 0
     assert queue.footprint("here").count == 2
@@ -357,7 +359,7 @@ def test_answers(queue: MessageQueue, answer: Any) -> None:
     assert queue.service_queues(lambda delivery: None).processed == 2
 
 
-def test_a_processor_that_sends_nonsense(queue: MessageQueue) -> None:
+def test_processor_cannot_send_invalid_messages(queue: MessageQueue) -> None:
     for sent in [("", b"x"), ("a", b""), ("a", "text"), ("a\n", b"x"), ("a", b"x" * 70_000), (None, None)]:
 
         def processor(delivery: Delivery, sent: Any = sent) -> None:
@@ -369,8 +371,8 @@ def test_a_processor_that_sends_nonsense(queue: MessageQueue) -> None:
     assert queue.check() == []
 
 
-def test_what_a_batch_sends_goes_with_the_batch(queue: MessageQueue) -> None:
-    """Sent while a batch is processed: with it when all of it is done, not at all otherwise."""
+def test_messages_of_a_batch_commit_with_the_whole_batch(queue: MessageQueue) -> None:
+    """Messages sent during a batch are kept only if all of the batch is done."""
 
     def sending(batch: Batch) -> list[Any] | None:
         if batch.origin == "here":
@@ -389,8 +391,8 @@ def test_what_a_batch_sends_goes_with_the_batch(queue: MessageQueue) -> None:
     assert queue.check() == []
 
 
-def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
-    """They count for nothing; what it holds is settled all the same."""
+def test_reports_on_unclaimed_messages_are_ignored(queue: MessageQueue) -> None:
+    """The claimed messages are settled regardless."""
     block = queue.blocks.plan()
     queue.blocks.report(
         block,
@@ -410,7 +412,7 @@ def test_reports_on_what_the_block_does_not_hold(queue: MessageQueue) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "zz", "00", "0" * 32, "0" * 4_000, None, 5, b"0" * 16, "é" * 16, "'; DROP"])
-def test_tokens_that_are_none(queue: MessageQueue, token: Any) -> None:
+def test_invalid_tokens_are_rejected(queue: MessageQueue, token: Any) -> None:
     for call in (
         lambda: queue.blocks.settle(token),
         lambda: queue.blocks.release(token),
@@ -418,11 +420,11 @@ def test_tokens_that_are_none(queue: MessageQueue, token: Any) -> None:
         lambda: queue.blocks.report(token, [Report("here", 0, 0, 0)]),
         lambda: queue.blocks.get(token),
     ):
-        refused(queue, call, UnknownBlock)
+        assert_rejected(queue, call, UnknownBlock)
 
 
-def test_tokens_of_other_blocks(queue: MessageQueue) -> None:
-    """Of another ring, of a block that has ended, of one whose time is over."""
+def test_tokens_of_other_or_ended_blocks_are_rejected(queue: MessageQueue) -> None:
+    """The block belongs to another ring, has ended, or has expired."""
     queue.admin.create_ring("other")
     other = MessageQueue(queue.store, "other")
     other.enqueue_message("here", b"of the other ring")
@@ -433,27 +435,29 @@ def test_tokens_of_other_blocks(queue: MessageQueue) -> None:
         lambda: queue.blocks.renew(foreign),
         lambda: queue.blocks.report(foreign, [Report("here", 0, 0, 0)]),
     ):
-        refused(queue, call, UnknownBlock)
+        assert_rejected(queue, call, UnknownBlock)
     assert other.blocks.settle(foreign).went_back == 1
 
     block = queue.blocks.plan()
     queue.blocks.release(block)
-    assert "released" in refused(queue, lambda: queue.blocks.settle(block), TokenRefused)
-    refused(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0)]), TokenRefused)
-    refused(queue, lambda: queue.blocks.renew(block), TokenRefused)
+    assert "released" in assert_rejected(queue, lambda: queue.blocks.settle(block), TokenRefused)
+    assert_rejected(queue, lambda: queue.blocks.report(block, [Report("here", 0, 0, 0)]), TokenRefused)
+    assert_rejected(queue, lambda: queue.blocks.renew(block), TokenRefused)
     again = queue.blocks.plan()
     assert again.token != block.token
     queue.blocks.settle(again)
-    assert "settled" in refused(queue, lambda: queue.blocks.release(again), TokenRefused)
+    assert "settled" in assert_rejected(queue, lambda: queue.blocks.release(again), TokenRefused)
 
     late = queue.blocks.plan(lease=0)
-    assert "deadline" in refused(queue, lambda: queue.blocks.report(late, [Report("here", 0, 0, 0)]), TokenRefused)
-    refused(queue, lambda: queue.blocks.renew(late), TokenRefused)
+    assert "deadline" in assert_rejected(
+        queue, lambda: queue.blocks.report(late, [Report("here", 0, 0, 0)]), TokenRefused
+    )
+    assert_rejected(queue, lambda: queue.blocks.renew(late), TokenRefused)
 
 
 @pytest.mark.parametrize("outcome", [Yield(), Overweight(Weight(9_000_000, 9)), BadFormat()], ids=repr)
-def test_a_block_by_hand_ends_whatever_was_reported(queue: MessageQueue, outcome: Any) -> None:
-    """A message that could not be executed stays set aside, and its block ends: it never holds up anybody."""
+def test_execution_block_ends_with_any_outcome(queue: MessageQueue, outcome: Any) -> None:
+    """A message that was not executed stays set aside, and its block ends."""
     queue.enqueue_message("a", b"heavy", weight=Weight(1 << 40, 0))
     queue.service_queues(lambda delivery: None)
     (aside,) = queue.set_aside.list()
@@ -467,9 +471,9 @@ def test_a_block_by_hand_ends_whatever_was_reported(queue: MessageQueue, outcome
     assert queue.check() == []
 
 
-def test_rings_that_are_not_there(queue: MessageQueue) -> None:
+def test_unknown_rings_are_rejected(queue: MessageQueue) -> None:
     for name in ("nowhere", "", "Default", "default ", "x" * 500, "' OR 1=1 --"):
         with pytest.raises(UnknownRing, match="default"):
             MessageQueue(queue.store, name)
     for name in ("", "with space", "1", "x" * 64, "ünïcode", "a;b", "a\nb"):
-        refused(queue, lambda name=name: queue.admin.create_ring(name), ConfigRefused, InvalidInput)
+        assert_rejected(queue, lambda name=name: queue.admin.create_ring(name), ConfigRefused, InvalidInput)

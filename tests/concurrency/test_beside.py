@@ -1,4 +1,4 @@
-"""Blocks that end while somebody else holds the ring: a service in place, a message executed by hand."""
+"""Blocks that end while another process holds the ring, during a service or an execution."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ pytestmark = pytest.mark.concurrency
 
 @pytest.fixture
 def pair(store_uri: str) -> Iterator[tuple[MessageQueue, MessageQueue]]:
-    """Two clients of one ring."""
+    """Yield two clients of one ring."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         first.admin.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
-    with MessageQueue(store_uri, "small") as one, MessageQueue(store_uri, "small") as other:
-        yield one, other
+    with MessageQueue(store_uri, "small") as first, MessageQueue(store_uri, "small") as second:
+        yield first, second
 
 
-def once(queue: MessageQueue, what: Callable[[], object], at: int = 1) -> Callable[[Delivery], None]:
-    """A processor during whose n-th message something else happens, elsewhere."""
+def during_message(queue: MessageQueue, action: Callable[[], object], position: int = 1) -> Callable[[Delivery], None]:
+    """Return a processor that runs an action in another thread during its n-th message."""
     count = 0
 
     def processor(delivery: Delivery) -> None:
         nonlocal count
         count += 1
-        if count == at:
+        if count == position:
             problems: list[BaseException] = []
 
             def run() -> None:
                 try:
-                    what()
+                    action()
                 except BaseException as error:
                     problems.append(error)
 
@@ -59,10 +59,10 @@ def assert_all_processed(queue: MessageQueue, count: int) -> None:
     assert all(footprint.count == 0 for _, footprint in queue.footprints())
 
 
-@pytest.mark.parametrize("at", [1, 4, 7, 10, 12])
+@pytest.mark.parametrize("position", [1, 4, 7, 10, 12])
 @pytest.mark.parametrize("target", ["held", "served", "later", "new"])
-def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue], at: int, target: str) -> None:
-    """What the service did to other queues in the same slice stays, wherever the block's messages go."""
+def test_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue], position: int, target: str) -> None:
+    """The service's changes to other queues in the same slice persist, for any target of the block."""
     queue, other = pair
     queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
     block = queue.blocks.plan(limit=Weight(4, 1 << 20))
@@ -78,15 +78,15 @@ def test_a_block_settles_during_a_service(pair: tuple[MessageQueue, MessageQueue
         other.blocks.report(block, reports)
         other.blocks.settle(block)
 
-    queue.service_queues(once(queue, settle, at))
+    queue.service_queues(during_message(queue, settle, position))
     assert queue.check() == []
     assert_all_processed(queue, 6 + 3 * 4 + 4)
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit", "shuffle", "paths"])
 @pytest.mark.parametrize("how", ["post", "send", "yield"])
-def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, how: str) -> None:
-    """The queue left the ring. What a processor posts to it knits it in again."""
+def test_emptied_queue_rejoins_the_ring_during_a_service(store_uri: str, order: str, how: str) -> None:
+    """The queue left the ring; messages from a processor add it again."""
     upgrade(parse(store_uri))
     settings = {"order": "deficit", "paths": True} if order == "paths" else {"order": order}
     with MessageQueue(store_uri) as first:
@@ -102,7 +102,7 @@ def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, ho
             other.blocks.report(block, [batch.answer() for batch in block.batches()])
             other.blocks.settle(block)
 
-        beside = once(queue, settle)
+        beside = during_message(queue, settle)
 
         def processor(delivery: Delivery) -> Done | Yield | None:
             beside(delivery)
@@ -111,7 +111,7 @@ def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, ho
             if delivery.payload == b"a2" and how == "post":
                 return Done(enqueue=[("b", b"child 1"), ("b", b"child 2")])
             if delivery.payload == b"a2" and how == "send":
-                once(other, lambda: other.enqueue_messages("b", [b"child 1", b"child 2"]))(delivery)
+                during_message(other, lambda: other.enqueue_messages("b", [b"child 1", b"child 2"]))(delivery)
             return None
 
         queue.service_queues(processor, slice_messages=1, slice_seconds=0, seed=b"2")
@@ -119,19 +119,19 @@ def test_a_block_empties_a_queue_during_a_service(store_uri: str, order: str, ho
         assert_all_processed(queue, 1 + 8 + (0 if how == "yield" else 2))
 
 
-def test_a_block_is_released_during_a_service(pair: tuple[MessageQueue, MessageQueue]) -> None:
+def test_block_is_released_during_a_service(pair: tuple[MessageQueue, MessageQueue]) -> None:
     queue, other = pair
     queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
     block = queue.blocks.plan()
     for origin in ("a", "b"):
         queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), n) for n in range(6)])
-    queue.service_queues(once(queue, lambda: other.blocks.release(block), 9))
+    queue.service_queues(during_message(queue, lambda: other.blocks.release(block), 9))
     assert_all_processed(queue, 18)
 
 
 @pytest.mark.parametrize("how", ["settle", "release"])
-def test_a_block_ends_while_a_message_is_executed_by_hand(pair: tuple[MessageQueue, MessageQueue], how: str) -> None:
-    """Both are of the same queue: each keeps what the other did."""
+def test_block_ends_during_an_execution(pair: tuple[MessageQueue, MessageQueue], how: str) -> None:
+    """Block and execution belong to one queue; each keeps the other's changes."""
     queue, other = pair
     queue.enqueue_message("a", b"heavy", weight=Weight(5_000, 0))
     queue.enqueue_messages("a", [b"light %d" % n for n in range(2)])
@@ -145,7 +145,7 @@ def test_a_block_ends_while_a_message_is_executed_by_hand(pair: tuple[MessageQue
         other.blocks.report(block, [batch.answer() for batch in block.batches()])
         other.blocks.settle(block) if how == "settle" else other.blocks.release(block)
 
-    inner = once(queue, end)
+    inner = during_message(queue, end)
 
     def processor(delivery: Delivery) -> None:
         delivery.enqueue("sent", b"by hand")

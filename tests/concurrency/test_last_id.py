@@ -1,4 +1,4 @@
-"""The last id drawn: no reading of it is ever ahead of the ids that were drawn by then."""
+"""Last drawn id: no read of it is ahead of the ids drawn so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_mq.store.postgres import PostgresStore
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 
-#: Reads in a loop on the server and counts how often a value is smaller than the one before.
+#: A loop on the server that counts how often a value is smaller than the previous one.
 COUNT_STEPS_BACK = """
 DO $$
 DECLARE
@@ -34,7 +34,7 @@ END $$
 
 @contextmanager
 def drawing(uri: str, sequence: str) -> Iterator[None]:
-    """Draw ids beside, as fast as the server gives them."""
+    """Draw ids in another thread, as fast as the server allows."""
     stop = threading.Event()
 
     def draw() -> None:
@@ -51,8 +51,8 @@ def drawing(uri: str, sequence: str) -> Iterator[None]:
         thread.join()
 
 
-def test_no_reading_is_ahead_of_the_ids_drawn(pg_uri: str) -> None:
-    """`nextval` puts a value up to 32 ahead into the sequence for a moment, while it writes its log."""
+def test_last_id_is_never_ahead_of_drawn_ids(pg_uri: str) -> None:
+    """While it writes its log, `nextval` briefly sets the sequence up to 32 values ahead."""
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         assert isinstance(queue.store, PostgresStore)
@@ -63,7 +63,7 @@ def test_no_reading_is_ahead_of_the_ids_drawn(pg_uri: str) -> None:
     assert steps_back == 0
 
 
-def test_no_statement_reads_the_row_of_the_sequence() -> None:
+def test_no_statement_reads_the_sequence_row() -> None:
     code = {name: statements.statement("postgres", name, "{s}") for name in statements.names("postgres")}
     assert len(code) > 100
     assert [name for name, text in code.items() if "FROM {s}id_seq" in text or "is_called" in text] == []

@@ -1,4 +1,4 @@
-"""Mail of transactions that commit late: it has a smaller id than mail that was cut long before."""
+"""Late commits: inbox rows with smaller ids than rows that are already cut into pages."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def send_in(unit: Unit, queue: MessageQueue, origin: str, *payloads: bytes) -> N
 
 
 @pytest.mark.parametrize("ready", ["never seen", "seen", "ready"])
-def test_a_sender_that_nobody_overtook(queues: tuple[MessageQueue, MessageQueue], ready: str) -> None:
-    """The transaction is the latest that has begun, and all before it have ended, while the ring is looked at."""
+def test_late_commit_of_the_latest_transaction_is_read(queues: tuple[MessageQueue, MessageQueue], ready: str) -> None:
+    """During the reads, the open transaction is the latest one, and all earlier ones have ended."""
     queue, sender = queues
     if ready != "never seen":
         queue.enqueue_message("a", b"before")
@@ -52,8 +52,8 @@ def test_a_sender_that_nobody_overtook(queues: tuple[MessageQueue, MessageQueue]
     assert queue.check() == []
 
 
-def test_pages_over_mail_in_any_order(queues: tuple[MessageQueue, MessageQueue]) -> None:
-    """Late mail shares pages with earlier mail; what lies across two pages stays until both are gone."""
+def test_late_rows_share_pages_with_earlier_ones(queues: tuple[MessageQueue, MessageQueue]) -> None:
+    """A row that spans two pages stays until both are deleted."""
     queue, sender = queues
     with ExitStack() as stack:
         send(sender, stack, "a", b"late 1", b"late 2", b"late 3")
@@ -76,10 +76,10 @@ def test_pages_over_mail_in_any_order(queues: tuple[MessageQueue, MessageQueue])
 
 @pytest.mark.parametrize("waiting", [0, 5, 40])
 @pytest.mark.parametrize("look", range(1, 5))
-def test_a_sender_commits_between_two_looks(
+def test_late_commit_between_two_reads_keeps_order(
     queues: tuple[MessageQueue, MessageQueue], waiting: int, look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first message has a smaller id than what was read before, its last a larger one: still first is first."""
+    """The late transaction has ids before and after the rows read so far; its order is kept."""
     queue, sender = queues
     queue.enqueue_messages("a", [b"waiting"] * waiting)
     looks = 0

@@ -1,4 +1,4 @@
-"""Many real processes on one ring: none lost, none twice, in order, without a deadlock."""
+"""Many processes on one ring: no message is lost or repeated, order is kept, nothing deadlocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SENDERS = 8
 
 
 class Log:
-    """What processes did, in files that outlive them: a line per message, written only after a commit."""
+    """Files that record the work of processes and outlive them: a line per message, after its commit."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,16 +45,16 @@ def log(tmp_path: Path) -> Log:
 
 def send_many(uri: str, sender: int, count: int, log: Log) -> None:
     """Send `count` messages in calls of mixed sizes, half of them to the hot origin."""
-    chance, sent = random.Random(sender), 0
+    rng, sent = random.Random(sender), 0
     out = log.open(f"sent-{sender}")
     with MessageQueue(uri, "busy", busy_timeout=60) as queue:
         while sent < count:
-            size = min(chance.choice([1, 1, 10, 100, 1000]), count - sent)
-            origin = "hot" if chance.random() < 0.5 else f"cold {chance.randrange(50)}"
+            size = min(rng.choice([1, 1, 10, 100, 1000]), count - sent)
+            origin = "hot" if rng.random() < 0.5 else f"cold {rng.randrange(50)}"
             payloads = [f"{sender}:{number}".encode() for number in range(sent, sent + size)]
             if size == 1:
                 queue.enqueue_message(origin, payloads[0])
-            elif chance.random() < 0.2:
+            elif rng.random() < 0.2:
                 queue.enqueue_messages((origin, payload) for payload in payloads)
             else:
                 queue.enqueue_messages(origin, payloads)
@@ -63,7 +63,7 @@ def send_many(uri: str, sender: int, count: int, log: Log) -> None:
 
 
 def send_late(uri: str, sender: int, count: int, log: Log) -> None:
-    """Send in transactions that stay open for long, so that they commit after many that began later."""
+    """Send in long transactions, which commit after many that began later."""
     out, sent = log.open(f"sent-{sender}"), 0
     with MessageQueue(uri, "busy") as queue:
         while sent < count:
@@ -79,11 +79,11 @@ def send_late(uri: str, sender: int, count: int, log: Log) -> None:
             os.write(out, b"".join(calls))
 
 
-def serve(uri: str, over: Path, batches: bool) -> None:
-    """Service in place until told to stop, and there is nothing left."""
+def serve(uri: str, stop_file: Path, batches: bool) -> None:
+    """Service until the stop file exists and no message is left."""
     with MessageQueue(uri, "busy", busy_timeout=60) as queue:
         while True:
-            last = over.exists()
+            last = stop_file.exists()
             processor = batch_processor(lambda batch: None) if batches else lambda delivery: None
             done = queue.service_queues(processor, Weight(20_000, 1 << 40))
             if last and not done.processed:
@@ -91,11 +91,11 @@ def serve(uri: str, over: Path, batches: bool) -> None:
             time.sleep(0.005)
 
 
-def settle(uri: str, over: Path) -> None:
-    """Plan, report and settle until told to stop, and there is nothing left."""
+def settle(uri: str, stop_file: Path) -> None:
+    """Plan, report and settle until the stop file exists and no message is left."""
     with MessageQueue(uri, "busy", busy_timeout=60) as queue:
         while True:
-            last = over.exists()
+            last = stop_file.exists()
             block = queue.blocks.plan(limit=Weight(5_000, 1 << 40))
             queue.blocks.report(block, [batch.answer() for batch in block.batches()])
             queue.blocks.settle(block)
@@ -115,7 +115,7 @@ def await_all(children: list[tuple[int, int]]) -> None:
 
 
 def assert_all_in_order(queue: MessageQueue, log: Log) -> int:
-    """Every message that was sent was processed once, and those of one sender to one origin in order."""
+    """Check that each sent message was processed once, in order per sender and origin."""
     names = {}
     sent: dict[tuple[str, str], list[bytes]] = {}
     for lines in log.lines("sent-"):
@@ -139,11 +139,11 @@ def assert_all_in_order(queue: MessageQueue, log: Log) -> int:
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("reader", [False, True], ids=["alone", "beside-a-long-reader"])
-def test_many_processes_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, reader: bool) -> None:
+def test_many_processes_lose_no_message_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, reader: bool) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         queue.admin.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
-    total, over = (30_000 if reader else 100_000), tmp_path / "over"
+    total, stop_file = (30_000 if reader else 100_000), tmp_path / "over"
     long_reader = psycopg.connect(pg_uri) if reader else None
     if long_reader:
         long_reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -153,13 +153,13 @@ def test_many_processes_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, rea
     senders = [start_child(lambda n=n: send_many(pg_uri, n, each, log)) for n in range(SENDERS)]
     senders.append(start_child(lambda: send_late(pg_uri, 99, 30, log)))
     workers = [
-        start_child(lambda: serve(pg_uri, over, False)),
-        start_child(lambda: serve(pg_uri, over, True)),
-        start_child(lambda: settle(pg_uri, over)),
-        start_child(lambda: settle(pg_uri, over)),
+        start_child(lambda: serve(pg_uri, stop_file, False)),
+        start_child(lambda: serve(pg_uri, stop_file, True)),
+        start_child(lambda: settle(pg_uri, stop_file)),
+        start_child(lambda: settle(pg_uri, stop_file)),
     ]
     await_all(senders)
-    over.touch()
+    stop_file.touch()
     await_all(workers)
     print(f"\n{total:,} messages through {len(senders) + len(workers)} processes in {time.monotonic() - began:.1f} s")
     with MessageQueue(pg_uri, "busy") as queue:
@@ -172,22 +172,22 @@ def test_many_processes_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, rea
 
 
 @pytest.mark.slow
-def test_four_processes_on_sqlite(tmp_path: Path, log: Log) -> None:
-    """No `database is locked` reaches a user: whoever waits, waits, or is told by name."""
-    uri, over = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "over"
+def test_four_processes_lose_no_message_on_sqlite(tmp_path: Path, log: Log) -> None:
+    """Callers never get `database is locked`; they wait, or get a named error."""
+    uri, stop_file = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "over"
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:
         queue.admin.create_ring("busy", RingConfig(heap_size=8_192, service_weight=Weight(1 << 40, 1 << 50)))
     senders = [start_child(lambda n=n: send_many(uri, n, 10_000, log)) for n in range(2)]
-    workers = [start_child(lambda: serve(uri, over, False)), start_child(lambda: settle(uri, over))]
+    workers = [start_child(lambda: serve(uri, stop_file, False)), start_child(lambda: settle(uri, stop_file))]
     await_all(senders)
-    over.touch()
+    stop_file.touch()
     await_all(workers)
     with MessageQueue(uri, "busy") as queue:
         assert assert_all_in_order(queue, log) == 20_000
 
 
-def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
+def test_locked_sqlite_file_raises_store_busy(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     upgrade(parse(uri))
     with MessageQueue(uri) as holder, MessageQueue(uri, busy_timeout=0.2) as queue, holder.store.writing() as unit:
@@ -198,12 +198,12 @@ def test_a_sqlite_file_locked_for_too_long_is_named(tmp_path: Path) -> None:
             with pytest.raises((StoreBusy, Busy), match=r"nothing was changed|try again") as caught:
                 call()
             assert "database is locked" not in str(caught.value)
-        # Readers never wait.
+        # Readers do not wait.
         assert queue.footprint("a").count == 0
         assert queue.check() == []
 
 
-def test_the_second_service_waits_and_then_is_busy(store_uri: str) -> None:
+def test_second_service_waits_and_then_raises_busy(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri, actor="first") as first, MessageQueue(store_uri, busy_timeout=0.3) as second:
         first.enqueue_messages("a", [b"1", b"2"])
@@ -219,7 +219,7 @@ def test_the_second_service_waits_and_then_is_busy(store_uri: str) -> None:
             return Done()
 
         def second_call() -> None:
-            # In a thread of its own: inside the processor's own it would be nested.
+            # Use another thread: in the processor's own thread, the call would be nested.
             caught: list[BaseException] = []
 
             def run() -> None:
@@ -237,18 +237,18 @@ def test_the_second_service_waits_and_then_is_busy(store_uri: str) -> None:
         assert first.service_queues(processor).processed == 2
         assert [type(error) for error in refused] == [Busy, Busy]
         assert "serviced by first" in str(refused[0]) and "try again" in str(refused[0])
-        # A patient one gets its turn.
+        # A later call succeeds.
         assert second.service_queues(lambda delivery: None).processed == 0
 
 
-def test_a_service_waits_for_another_process(store_uri: str) -> None:
+def test_service_waits_for_another_process(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_messages("a", [b"%d" % n for n in range(5)])
 
     def slowly() -> None:
         with MessageQueue(store_uri) as queue:
-            # What is sent meanwhile may be seen, too.
+            # The service may also see the message that is sent meanwhile.
             assert queue.service_queues(lambda delivery: time.sleep(0.1)).processed in (5, 6)
 
     child = start_child(slowly)
@@ -257,7 +257,7 @@ def test_a_service_waits_for_another_process(store_uri: str) -> None:
             time.sleep(0.005)
         queue.enqueue_message("a", b"meanwhile")
         assert queue.service_queues(lambda delivery: None).processed <= 1
-        # It came after the other one had ended.
+        # The second service ran after the first one had ended.
         assert len(list(queue.inspect.events(name="Processed"))) == 6
         end_child(child)
         assert queue.footprint("a").count == 0
@@ -269,8 +269,8 @@ def _held(queue: MessageQueue) -> bool:
         return unit.rows("lock_ring", ring=queue.session.ring_id)[0][4] is not None
 
 
-def test_threads_share_a_queue(store_uri: str) -> None:
-    """One object, many threads: senders, services, planners, readers."""
+def test_threads_share_a_queue_object(store_uri: str) -> None:
+    """Senders, services, planners and readers use one object in many threads."""
     upgrade(parse(store_uri))
     problems: list[BaseException] = []
     with MessageQueue(store_uri, busy_timeout=30) as queue:
@@ -318,8 +318,8 @@ def test_threads_share_a_queue(store_uri: str) -> None:
         assert queue.check() == []
 
 
-def test_a_forked_child_and_its_parent_go_on(store_uri: str) -> None:
-    """A child must not touch its parent's connections, not even by ending."""
+def test_forked_child_and_parent_continue(store_uri: str) -> None:
+    """A child does not touch its parent's connections, even when it ends."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         queue.enqueue_message("a", b"from the parent")
@@ -341,8 +341,8 @@ def test_a_forked_child_and_its_parent_go_on(store_uri: str) -> None:
         assert queue.check() == []
 
 
-def test_keys_sent_by_many_at_once(store_uri: str) -> None:
-    """The same keys in different orders: nobody deadlocks, each is accepted once."""
+def test_concurrent_senders_of_the_same_keys_do_not_deadlock(store_uri: str) -> None:
+    """Senders use the same keys in different orders; each key is accepted once."""
     upgrade(parse(store_uri))
 
     def send(seed: int) -> None:
@@ -360,16 +360,16 @@ def test_keys_sent_by_many_at_once(store_uri: str) -> None:
         assert queue.check() == []
 
 
-def test_a_block_holds_its_queue_against_everybody(store_uri: str) -> None:
-    """Two planners at once never hold the same ordered queue."""
+def test_concurrent_planners_claim_different_queues(store_uri: str) -> None:
+    """Two concurrent planners never claim the same ordered queue."""
     upgrade(parse(store_uri))
-    with MessageQueue(store_uri) as one, MessageQueue(store_uri) as other:
-        one.enqueue_messages((f"o{n % 4}", b"m%d" % n) for n in range(40))
-        block = one.blocks.plan(limit=Weight(5, 1 << 30))
-        rest = other.blocks.plan()
+    with MessageQueue(store_uri) as first, MessageQueue(store_uri) as second:
+        first.enqueue_messages((f"o{n % 4}", b"m%d" % n) for n in range(40))
+        block = first.blocks.plan(limit=Weight(5, 1 << 30))
+        rest = second.blocks.plan()
         assert not set(block.origins) & set(rest.origins)
         assert block.messages and rest.messages
         with pytest.raises(InFlight):
-            other.sweep_queue(block.origins[0])
-        assert other.blocks.plan().messages == 0
-        assert one.check() == []
+            second.sweep_queue(block.origins[0])
+        assert second.blocks.plan().messages == 0
+        assert first.check() == []

@@ -1,4 +1,4 @@
-"""A service that commits slice by slice is one service: nothing that comes between its commits is passed by."""
+"""Slices of a service: messages that arrive between its commits are not skipped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.concurrency.test_late import send
 pytestmark = pytest.mark.concurrency
 
 
-@pytest.mark.parametrize("left", [0, 1], ids=["all of it", "all but the last"])
-def test_what_a_processor_sends_is_serviced_as_in_one_slice(store_uri: str, left: int) -> None:
-    """It goes behind mail that was fetched before a commit, and after it."""
+@pytest.mark.parametrize("remaining", [0, 1], ids=["all of it", "all but the last"])
+def test_messages_of_a_processor_are_independent_of_slices(store_uri: str, remaining: int) -> None:
+    """They follow rows that were read before or after a commit."""
     upgrade(parse(store_uri))
-    found: list[Any] = []
+    books: list[Any] = []
     for slices in (1000, 1, 2, 3, 4, 5):
         with MessageQueue(store_uri) as first:
             first.admin.create_ring(f"by-{slices}", RingConfig(heap_size=64, order="rotation"))
@@ -30,17 +30,20 @@ def test_what_a_processor_sends_is_serviced_as_in_one_slice(store_uri: str, left
                 queue.enqueue_message("2", payload)
             queue.service_queues(
                 lambda delivery: Done(enqueue=[("2", b"sent")] if delivery.payload == b"send" else []),
-                Weight(9 - left, 1 << 30), slice_messages=slices,
+                Weight(9 - remaining, 1 << 30), slice_messages=slices,
             )  # fmt: skip
-            assert queue.footprint("2").count == left
-            found.append(observe(queue)["books"])
+            assert queue.footprint("2").count == remaining
+            books.append(observe(queue)["books"])
             assert queue.check() == []
-    assert found == [found[0]] * len(found)
+    assert books == [books[0]] * len(books)
 
 
 @pytest.mark.postgres
-def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mail is older than what was looked at before; whoever services next comes to it, also after an end in the middle."""
+def test_late_commit_between_two_slices_is_serviced(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The late row is older than the rows read so far.
+
+    The next operation services it, even after an interrupted service.
+    """
     monkeypatch.setattr(ring_of_working_set, "RING_SLICE", 2)
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as sender:
@@ -65,7 +68,7 @@ def test_a_sender_commits_between_two_slices(pg_uri: str, monkeypatch: pytest.Mo
         assert queue.check() == []
 
 
-def test_what_a_service_looked_at_nobody_looks_at_again(store_uri: str) -> None:
+def test_service_advances_the_look_floor(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
         for payload in (b"1", b"2", b"3"):

@@ -1,4 +1,4 @@
-"""All recorded runs of the pallet replay without a difference, on every store and in every way."""
+"""Replay of all recorded runs of the pallet, on each store and in each mode."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ SEED = 20_260
 WAYS = {"plain": {}, "blocks": {"blocks": True}, "sparse": {"sparse": SEED}}
 
 
-def replay(said: list[str], traces: Path = TRACES, **how: Any) -> tuple[int, int]:
+def replay(differences: list[str], traces: Path = TRACES, **options: Any) -> tuple[int, int]:
     began = time.monotonic()
-    counts = replay_files([traces], report=said.append, **how)
-    print(f"{counts[0]} runs in {time.monotonic() - began:.1f} s ({how})")
+    counts = replay_files([traces], report=differences.append, **options)
+    print(f"{counts[0]} runs in {time.monotonic() - began:.1f} s ({options})")
     return counts
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("way", WAYS)
-def test_all_runs_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_replay_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
-    said: list[str] = []
-    assert (replay(said, **WAYS[way]), said) == ((300, 0), [])
+    differences: list[str] = []
+    assert (replay(differences, **WAYS[way]), differences) == ((300, 0), [])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_few_runs_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_runs_replay_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
-    said: list[str] = []
-    assert (replay(said, limit=15, **WAYS[way]), said) == ((15, 0), [])
+    differences: list[str] = []
+    assert (replay(differences, limit=15, **WAYS[way]), differences) == ((15, 0), [])
 
 
 @pytest.mark.slow
-def test_long_runs_on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_replay_on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
-    said: list[str] = []
-    assert (replay(said, LONG), said) == ((40, 0), [])
+    differences: list[str] = []
+    assert (replay(differences, LONG), differences) == ((40, 0), [])
 
 
-# In parts, so that the test processes can share them: every run as recorded, and a sixth of the other two ways, all of
-# which run on SQLite. `make soak` runs every part.
+# The parts let test processes share the runs: each run as recorded, and a sixth of the other modes, which all run on
+# SQLite. `make soak` runs each part.
 PLAIN_PARTS = [("plain", first) for first in range(1, 301, 50)]
 OTHER_PARTS = [
     pytest.param(way, first, marks=[] if first == kept else pytest.mark.soak)
@@ -61,25 +61,25 @@ OTHER_PARTS = [
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize(("way", "first"), [*PLAIN_PARTS, *OTHER_PARTS])
-def test_runs_on_postgresql(pg_uri: str, way: str, first: int) -> None:
-    said: list[str] = []
-    assert (replay(said, store=pg_uri, first=first, limit=50, **WAYS[way]), said) == ((50, 0), [])
+def test_runs_replay_on_postgresql(pg_uri: str, way: str, first: int) -> None:
+    differences: list[str] = []
+    assert (replay(differences, store=pg_uri, first=first, limit=50, **WAYS[way]), differences) == ((50, 0), [])
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.soak) for first in (11, 21, 31))])
-def test_long_runs_on_postgresql(pg_uri: str, first: int) -> None:
-    said: list[str] = []
-    assert (replay(said, LONG, store=pg_uri, first=first, limit=10), said) == ((10, 0), [])
+def test_long_runs_replay_on_postgresql(pg_uri: str, first: int) -> None:
+    differences: list[str] = []
+    assert (replay(differences, LONG, store=pg_uri, first=first, limit=10), differences) == ((10, 0), [])
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("way", WAYS)
-def test_runs_on_another_postgresql(postgres_servers: Servers, way: str) -> None:
+def test_runs_replay_on_installed_postgresql(postgres_servers: Servers, way: str) -> None:
     if "system" not in postgres_servers:
-        pytest.skip("there is no other PostgreSQL on this machine; the embedded one replays them all")
-    said: list[str] = []
+        pytest.skip("no PostgreSQL is installed; the embedded one replays all runs")
+    differences: list[str] = []
     with postgres_servers["system"].database() as uri:
-        assert (replay(said, store=uri, limit=20, **WAYS[way]), said) == ((20, 0), [])
+        assert (replay(differences, store=uri, limit=20, **WAYS[way]), differences) == ((20, 0), [])

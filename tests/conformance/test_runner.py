@@ -1,4 +1,4 @@
-"""The runner finds whatever is wrong, says where, and can be used from scripts."""
+"""Conformance runner: it finds and locates differences, and works in scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from airflow_mq.testing.conformance import main
 from tests.conformance.traces import TRACES, Example, examples, otherwise, recorded_runs, write_runs
 
-#: What must be among the kinds of values that are changed below, so that none is lost unnoticed.
+#: Kinds of values that the tests below must change.
 EXPECTED_KINDS = {
     "result.ok", "result.err", "result.ok[0]", "result.ok[1]", "result.weight[0]", "result.weight[1]",
     "result.ok.first_page_position", "result.ok.footprints[].messages", "result.ok.footprints[].new_pages",
@@ -42,14 +42,12 @@ def replay(tmp_path: Path, capsys: pytest.CaptureFixture[str], *runs: dict[str, 
     return code, capsys.readouterr().out
 
 
-def test_every_part_of_a_step_is_among_the_kinds() -> None:
+def test_examples_cover_each_part_of_a_step() -> None:
     assert set(examples()) >= EXPECTED_KINDS
 
 
 @pytest.mark.parametrize("kind", sorted(examples()))
-def test_a_changed_value_is_found_and_its_place_told(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runner_locates_a_changed_value(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = examples()[kind]
     code, out = replay(tmp_path, capsys, example.changed(otherwise))
     assert (code, out.splitlines()[-1]) == (1, "1 runs, 1 diverge")
@@ -79,7 +77,7 @@ def _add_one(value: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", [_drop_first, _repeat_first])
 @pytest.mark.parametrize("part", ["events", "queue_changed", "nested", "state.ring", "state.books.N.pages.N.items"])
-def test_one_more_or_one_fewer_is_found(
+def test_runner_finds_extra_and_missing_items(
     part: str, change: Callable[[Any], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = _around(part)
@@ -90,7 +88,7 @@ def test_one_more_or_one_fewer_is_found(
 
 @pytest.mark.parametrize("change", [_drop_one, _add_one])
 @pytest.mark.parametrize("part", ["state.books", "state.books.N.pages"])
-def test_a_missing_or_invented_book_or_page_is_found(
+def test_runner_finds_missing_and_extra_books_and_pages(
     part: str, change: Callable[[Any], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = _around(part)
@@ -99,11 +97,11 @@ def test_a_missing_or_invented_book_or_page_is_found(
     assert f"    {example.path}." in out
 
 
-def test_another_order_of_the_ring_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runner_finds_another_ring_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, step = next(
-        (number, at)
+        (number, index)
         for number, run in enumerate(recorded_runs())
-        for at, step in enumerate(run["steps"])
+        for index, step in enumerate(run["steps"])
         if len(step["state"]["ring"]) > 2
     )
     code, out = replay(tmp_path, capsys, Example(run, step, ("state", "ring")).changed(_turn))
@@ -111,76 +109,76 @@ def test_another_order_of_the_ring_is_found(tmp_path: Path, capsys: pytest.Captu
     assert "    state.ring[0]: expected " in out
 
 
-def test_the_other_runs_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runner_continues_after_a_divergent_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = examples()["state.ring[]"].changed(otherwise)
     right = examples()["state.ring[]"].cut_out()
     code, out = replay(tmp_path, capsys, right, wrong, right)
     assert (code, out.splitlines()[-1]) == (1, "3 runs, 1 diverge")
 
 
-def test_without_a_difference_only_the_count_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runner_prints_only_the_count_without_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right = examples()["state.ring[]"].cut_out()
     assert replay(tmp_path, capsys, right) == (0, "1 runs, 0 diverge\n")
 
 
 def _around(part: str) -> Example:
-    """The innermost thing of this name around the first example of anything in it."""
+    """Return the innermost value of this name around the first example in it."""
     kind = next(kind for kind in examples() if kind.startswith(part))
     example = examples()[kind]
     return example._replace(place=example.place[: len(part.split("."))])
 
 
-# As a program.
+# Command line.
 
 
-def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "airflow_mq.testing.conformance", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.xz"])
-def test_the_program_reads_plain_and_packed_files(ending: str, tmp_path: Path) -> None:
+def test_program_reads_plain_and_compressed_files(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"some.{ending}"
     text = gzip.decompress(TRACES.read_bytes())
-    pack = {"jsonl": bytes, "jsonl.gz": gzip.compress, "jsonl.xz": lzma.compress}[ending]
-    path.write_bytes(pack(text))
-    done = program("--limit", "3", path)
+    compress = {"jsonl": bytes, "jsonl.gz": gzip.compress, "jsonl.xz": lzma.compress}[ending]
+    path.write_bytes(compress(text))
+    done = run_program("--limit", "3", path)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 runs, 0 diverge")
 
 
-@pytest.mark.parametrize("how", [["--blocks"], ["--sparse", "7"]])
-def test_the_program_observes_in_other_ways(how: list[str]) -> None:
-    done = program("--limit", "3", *how, TRACES)
+@pytest.mark.parametrize("options", [["--blocks"], ["--sparse", "7"]])
+def test_program_supports_blocks_and_sparse(options: list[str]) -> None:
+    done = run_program("--limit", "3", *options, TRACES)
     assert (done.returncode, done.stdout) == (0, "3 runs, 0 diverge\n")
 
 
-def test_the_program_fails_when_a_run_diverges(tmp_path: Path) -> None:
+def test_program_fails_if_a_run_diverges(tmp_path: Path) -> None:
     example = examples()["events[](Processed).success"]
     run = copy.deepcopy(example.changed(otherwise))
-    done = program(write_runs(tmp_path / "wrong.jsonl", [run]))
+    done = run_program(write_runs(tmp_path / "wrong.jsonl", [run]))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 runs, 1 diverge")
     assert f"wrong.jsonl, seed {run['seed']}: step {example.step}, " in done.stdout
 
 
-def test_the_program_counts_over_several_files(tmp_path: Path) -> None:
+def test_program_counts_runs_of_several_files(tmp_path: Path) -> None:
     run = examples()["state.ring[]"].cut_out()
     files = [write_runs(tmp_path / f"{name}.jsonl", [run, run]) for name in "ab"]
-    done = program(*files)
+    done = run_program(*files)
     assert (done.returncode, done.stdout) == (0, "4 runs, 0 diverge\n")
 
 
 @pytest.mark.postgres
-def test_the_program_leaves_nothing_in_a_database(pg_uri: str) -> None:
+def test_program_removes_its_schema(pg_uri: str) -> None:
     import psycopg
 
-    done = program("--store", pg_uri, "--limit", "2", TRACES)
+    done = run_program("--store", pg_uri, "--limit", "2", TRACES)
     assert (done.returncode, done.stdout) == (0, "2 runs, 0 diverge\n")
     with psycopg.connect(pg_uri) as connection:
         schemas = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mq_scratch%'").fetchall()
     assert schemas == []
 
 
-def test_the_program_explains_itself() -> None:
-    done = program("--help")
+def test_program_prints_help() -> None:
+    done = run_program("--help")
     assert done.returncode == 0
     assert {"--store", "--limit", "--blocks", "--sparse", "FILE"} <= set(done.stdout.replace("[", " ").split())

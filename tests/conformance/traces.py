@@ -1,4 +1,4 @@
-"""The recorded runs, and copies of them in which one value is wrong."""
+"""Recorded runs, and copies of them with one wrong value."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TRACES = Path(__file__).parent / "traces.jsonl.gz"
-#: Fewer runs of twice as many steps.
+#: Fewer runs with twice as many steps.
 LONG = Path(__file__).parent / "long.jsonl.gz"
 PARTS = ("result", "events", "queue_changed", "nested", "footprints", "state")
-#: A value within a step: names and numbers, from the step down.
+#: The position of a value in a step: names and numbers, from the step down.
 Place = tuple[str | int, ...]
 
 
 @cache
 def recorded_runs() -> list[dict[str, Any]]:
-    """All runs. Whoever changes one copies it first."""
+    """Return all recorded runs, which the caller must not modify."""
     with gzip.open(TRACES, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 class Example(NamedTuple):
-    """Where a kind of value was met first, at a step as early as there is one."""
+    """The earliest occurrence of a kind of value."""
 
     run: int
     step: int
@@ -34,16 +34,16 @@ class Example(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place, as the runner writes it."""
+        """Return the position in the runner's notation."""
         return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
 
     def cut_out(self) -> dict[str, Any]:
-        """The run up to and with this step, to be changed at will."""
+        """Return a copy of the run up to and including this step."""
         run = recorded_runs()[self.run]
         return copy.deepcopy({**run, "steps": run["steps"][: self.step + 1]})
 
     def changed(self, change: Callable[[Any], Any]) -> dict[str, Any]:
-        """The same with a wrong value in this place."""
+        """Return the copy with a wrong value in this position."""
         run = self.cut_out()
         inner = run["steps"][-1]
         for part in self.place[:-1]:
@@ -54,27 +54,27 @@ class Example(NamedTuple):
 
 @cache
 def examples() -> dict[str, Example]:
-    """Every kind of value that a step has, by its name, with the earliest example of it."""
-    found: dict[str, Example] = {}
+    """Return the earliest example of each kind of value in a step, by name."""
+    examples_by_kind: dict[str, Example] = {}
     for number, run in enumerate(recorded_runs()):
-        for at, step in enumerate(run["steps"]):
+        for index, step in enumerate(run["steps"]):
             for part in PARTS:
                 for kind, place in _leaves(part, (part,), step[part]):
-                    known = found.get(kind)
-                    if known is None or at < known.step:
-                        found[kind] = Example(number, at, place)
-    return found
+                    known = examples_by_kind.get(kind)
+                    if known is None or index < known.step:
+                        examples_by_kind[kind] = Example(number, index, place)
+    return examples_by_kind
 
 
 def _leaves(kind: str, place: Place, value: Any) -> Iterator[tuple[str, Place]]:
-    """Single values, in kinds: an event's by its name, a page's whatever its number."""
+    """Yield single values by kind: events by their name, pages regardless of number."""
     if isinstance(value, dict):
         kind += f"({value['event']})" if "event" in value else ""
         for name, inner in value.items():
             yield from _leaves(f"{kind}.{'N' if name.isdigit() else name}", (*place, name), inner)
     elif isinstance(value, list) and value:
         for at, inner in enumerate(value[:4]):
-            # An item is a pair and a weight has two parts: each is a kind of its own.
+            # Items are pairs and weights have two parts; each part is its own kind.
             pair = len(value) == 2 and not isinstance(inner, (dict, list))
             yield from _leaves(f"{kind}[{at}]" if pair else f"{kind}[]", (*place, at), inner)
     elif not isinstance(value, list):
@@ -82,7 +82,7 @@ def _leaves(kind: str, place: Place, value: Any) -> Iterator[tuple[str, Place]]:
 
 
 def otherwise(value: Any) -> Any:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -93,6 +93,6 @@ def otherwise(value: Any) -> Any:
 
 
 def write_runs(path: Path, runs: list[dict[str, Any]]) -> Path:
-    """A trace file of these runs, not packed."""
+    """Write a trace file of these runs, uncompressed."""
     path.write_text("".join(json.dumps(run) + "\n" for run in runs), encoding="utf-8")
     return path

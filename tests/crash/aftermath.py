@@ -1,4 +1,4 @@
-"""What must be true after a crash: nothing is lost, nothing is settled twice, nobody waits for the dead."""
+"""Invariants after a crash: no message is lost, none is settled twice, and no lease blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_mq.core.message import message_id
 from airflow_mq.queue.session import SERVICE_LEASE
 from airflow_mq.queue.values import Delivery
 
-#: How a message can leave for good.
+#: Fates that end a message.
 FINAL = {
     Fate.PROCESSED, Fate.DECLINED, Fate.BAD_FORMAT, Fate.CORRUPT, Fate.UNSUPPORTED, Fate.STACK_LIMIT,
     Fate.DISCARDED, Fate.EXPIRED,
@@ -19,20 +19,20 @@ FINAL = {
 
 
 def processor(delivery: Delivery) -> Done:
-    """Done; and a message that begins with `parent` sends one more, in the same commit."""
+    """Complete the message; if it begins with `parent`, enqueue a child in the same commit."""
     if delivery.payload.startswith(b"parent"):
         delivery.enqueue("children", child_of(delivery.payload))
     return Done()
 
 
 def child_of(payload: bytes) -> bytes:
-    """What a parent sends."""
+    """Return the payload that a parent enqueues."""
     return b"child of " + payload
 
 
 def finish(queue: MessageQueue) -> None:
-    """Recover, as an operator would, and service everything that is left."""
-    # Who waited for a dead holder of the ring would be told Busy, long before the lease of the dead runs out.
+    """Recover as an operator would, and service all remaining messages."""
+    # A caller that waits for a dead holder of the ring gets Busy long before the dead lease expires.
     assert queue.session.busy_timeout < SERVICE_LEASE / 2
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
@@ -42,39 +42,39 @@ def finish(queue: MessageQueue) -> None:
         if not queue.service_queues(processor).processed:
             break
     for _ in range(50):
-        left = queue.set_aside.list(limit=1000)
-        for one in left:
-            queue.execute_overweight(one.address, processor)
+        asides = queue.set_aside.list(limit=1000)
+        for aside in asides:
+            queue.execute_overweight(aside.address, processor)
         queue.service_queues(processor)
-        if not left:
+        if not asides:
             break
 
 
 def fates(queue: MessageQueue) -> Counter[bytes]:
-    """How often each message left for good, by its id."""
+    """Count the final fates of each message by id."""
     return Counter(event.id for event in queue.inspect.events() if event.fate in FINAL and event.id)
 
 
-def assert_conserved(queue: MessageQueue, *, sent: Iterable[bytes], perhaps: Iterable[Iterable[bytes]] = ()) -> None:
-    """Each message that was sent left exactly once; of each doubtful call, all did or none.
+def assert_conserved(queue: MessageQueue, *, sent: Iterable[bytes], doubtful: Iterable[Iterable[bytes]] = ()) -> None:
+    """Check that each sent message ended exactly once; for each doubtful call, all of them or none.
 
-    What a parent sent is there if the parent was processed, and only then.
+    A parent's child exists if and only if the parent was processed.
     """
-    found = fates(queue)
+    fate_counts = fates(queue)
     expected = {message_id(payload): payload for payload in sent}
-    for call in perhaps:
+    for call in doubtful:
         names = {message_id(payload): payload for payload in call}
-        there = [name for name in names if name in found]
-        assert len(there) in (0, len(names)), f"{len(there)} of a call of {len(names)} messages were stored"
-        if there:
+        stored = [name for name in names if name in fate_counts]
+        assert len(stored) in (0, len(names)), f"{len(stored)} of a call of {len(names)} messages were stored"
+        if stored:
             expected.update(names)
     done = {event.id for event in queue.inspect.events(name="Processed")}
     parents = [payload for name, payload in expected.items() if payload.startswith(b"parent") and name in done]
     expected.update({message_id(child_of(payload)): child_of(payload) for payload in parents})
-    lost = [payload for name, payload in expected.items() if name not in found]
-    twice = [expected.get(name, name) for name, count in found.items() if count != 1]
-    unknown = [name for name in found if name not in expected]
+    lost = [payload for name, payload in expected.items() if name not in fate_counts]
+    twice = [expected.get(name, name) for name, count in fate_counts.items() if count != 1]
+    unknown = [name for name in fate_counts if name not in expected]
     assert not lost, f"lost: {lost}"
     assert not twice, f"settled twice: {twice}"
-    assert not unknown, f"nobody sent: {unknown}"
+    assert not unknown, f"never sent: {unknown}"
     assert [entry for entry in queue.footprints(limit=1000) if entry[1].count] == []

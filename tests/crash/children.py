@@ -1,7 +1,7 @@
-"""Work done by a real child process, that may be killed at any named point of it.
+"""Child processes that can be killed at any named point of their work.
 
-A child is forked from the warm test process, which takes milliseconds; it never returns into the
-test. What it does is told through a pipe: the points it passed, and what went wrong.
+A child is forked from the warm test process, which takes milliseconds. It never returns into the
+test. It reports the points it passed, and its errors, through a pipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Ended:
-    """How a child ended, and which points it passed before."""
+    """The end of a child: whether it was killed, the points it passed, and its error."""
 
     killed: bool
     points: list[str]
@@ -30,7 +30,7 @@ class Ended:
 
 
 def run_child(work: Callable[[Callable[[str], None]], None], *, kill_at: int | None = None) -> Ended:
-    """Run `work` in a child. It is handed a probe, which kills the child at point number `kill_at`."""
+    """Run `work` in a child; its probe kills the child at point number `kill_at`."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -41,7 +41,7 @@ def run_child(work: Callable[[Callable[[str], None]], None], *, kill_at: int | N
 
 
 def start_child(work: Callable[[], None]) -> tuple[int, int]:
-    """Start a child that nobody waits for yet: its id, and the end of the pipe that tells its errors."""
+    """Start a child without waiting; return its pid and the pipe that carries its errors."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -52,7 +52,7 @@ def start_child(work: Callable[[], None]) -> tuple[int, int]:
 
 
 def end_child(child: tuple[int, int], *, kill: bool = False) -> Ended:
-    """Wait for a child that was started; with `kill`, kill it first."""
+    """Wait for a started child; with `kill`, kill it first."""
     if kill:
         os.kill(child[0], signal.SIGKILL)
     return _await_child(*child)
@@ -80,17 +80,17 @@ def _be_child(work: Callable[[Callable[[str], None]], None], writer: int, kill_a
 
 
 def _await_child(pid: int, reader: int) -> Ended:
-    text, give_up = b"", time.monotonic() + PATIENCE
+    text, deadline = b"", time.monotonic() + PATIENCE
     os.set_blocking(reader, False)
-    # Where the system tells of an end by itself, nobody has to look for it again and again beside the child.
+    # A pid file descriptor reports the end of the child without polling.
     end = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     try:
         while True:
-            found, status = os.waitpid(pid, os.WNOHANG)
+            ended_pid, status = os.waitpid(pid, os.WNOHANG)
             text += _drained(reader)
-            if found:
+            if ended_pid:
                 break
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 raise AssertionError(f"the child hangs; its last points were {text[-200:]!r}")
@@ -112,16 +112,16 @@ def _await_child(pid: int, reader: int) -> Ended:
 
 
 def _drained(reader: int) -> bytes:
-    found = b""
+    data = b""
     try:
-        while part := os.read(reader, 65_536):
-            found += part
+        while chunk := os.read(reader, 65_536):
+            data += chunk
     except BlockingIOError:
         pass
-    return found
+    return data
 
 
 def probed(queue: MessageQueue, probe: Callable[[str], None] | None) -> MessageQueue:
-    """The same queue, telling a probe what it does from now on."""
+    """Return the same queue with a probe on its statements."""
     queue.store.probe = probe
     return queue

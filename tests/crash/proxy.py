@@ -1,4 +1,4 @@
-"""A wire between a client and its server that can be cut right before or right after a word was passed on."""
+"""A TCP proxy that cuts the connection before or after a given word."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from types import TracebackType
 
 
 def error_response(severity: str, state: str, text: str) -> bytes:
-    """The message by which a server reports an error."""
+    """Return the protocol message by which a server reports an error."""
     fields = {"S": severity, "V": severity, "C": state, "M": text}
     body = b"".join(f"{name}{value}\0".encode() for name, value in fields.items()) + b"\0"
     return b"E" + (len(body) + 4).to_bytes(4, "big") + body
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on, until it is told to cut."""
+    """A proxy that forwards data on its own port until it is set to cut."""
 
     def __init__(self, uri: str) -> None:
-        found = re.match(r"(postgresql://[^@]+@)127\.0\.0\.1:(\d+)(/.*)", uri)
-        assert found
-        self._target = int(found[2])
+        match = re.match(r"(postgresql://[^@]+@)127\.0\.0\.1:(\d+)(/.*)", uri)
+        assert match
+        self._target = int(match[2])
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.uri = f"{found[1]}127.0.0.1:{self._listener.getsockname()[1]}{found[3]}"
+        self.uri = f"{match[1]}127.0.0.1:{self._listener.getsockname()[1]}{match[3]}"
         self._word: bytes | None = None
         self._after = True
         self._instead: bytes | None = None
@@ -36,21 +36,21 @@ class Proxy:
         self._threads: list[threading.Thread] = []
 
     def cut_after(self, word: bytes = b"") -> None:
-        """Once the client says `word` (or anything): pass it on, wait for the answer, and keep it."""
+        """When the client sends `word` (or anything), forward it, wait for the answer, and drop the answer."""
         self._after, self._word = True, word
 
     def cut_before(self, word: bytes = b"") -> None:
-        """Once the client says `word` (or anything): do not pass it on."""
+        """When the client sends `word` (or anything), drop it."""
         self._after, self._word = False, word
 
     def answer(self, word: bytes, answer: bytes) -> None:
-        """Once the client sends `word`: pass it on, and answer this instead of the server."""
+        """When the client sends `word`, forward it, and reply with this answer instead of the server's."""
         self._after, self._word, self._instead = True, word, answer
 
     def fall_silent(self, word: bytes = b"", *, midway: bool = False) -> None:
-        """Once the client sends `word` (or anything): pass it on, and nothing more for anybody; cut no connection.
+        """When the client sends `word` (or anything), forward it, then forward nothing more, but keep connections open.
 
-        :param midway: pass half of the answer on before.
+        :param midway: forward half of the answer first.
         """
         self._silence, self._midway = word, midway
 
@@ -88,18 +88,18 @@ class Proxy:
                 self._start(self._pass_on, self._listener.accept()[0])
 
     def _pass_on(self, client: socket.socket) -> None:
-        # Where one end is gone with words still on their way, the wire is cut, too.
+        # If one end closes with data in transit, close the other one, too.
         with suppress(ConnectionError), client, socket.create_connection(("127.0.0.1", self._target)) as server:
             while not self._over.is_set():
                 if self.is_silent.is_set():
                     self._over.wait(0.05)
                     continue
                 ready = select.select([client, server], [], [], 0.05)[0]
-                for one in ready:
-                    data = one.recv(65_536)
+                for end in ready:
+                    data = end.recv(65_536)
                     if not data:
                         return
-                    if one is server:
+                    if end is server:
                         client.sendall(data)
                         continue
                     if self._is_silenced(data, client, server):

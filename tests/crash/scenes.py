@@ -1,4 +1,4 @@
-"""What a child is doing when it is killed: one scene per thing that the queue can do."""
+"""Scenes: the operation that a child performs when it is killed."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ ORIGINS = ("a", "b", "c")
 
 @dataclass
 class State:
-    """What a scene begins with: what was sent, and what the child is to be told."""
+    """Initial state of a scene: sent messages, and a value for the child."""
 
     sent: list[bytes] = field(default_factory=list)
-    told: Any = None
+    handle: Any = None
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One thing that the queue does, what comes before it, and what a caller does who heard no answer."""
+    """One operation, its preparation, and the retry of a caller that got no answer."""
 
     name: str
     act: Callable[[MessageQueue, State], object]
     prepare: Callable[[MessageQueue, State], object] = lambda queue, state: None
     repeat: Callable[[MessageQueue, State], object] = lambda queue, state: None
-    #: What `act` sends, all or nothing.
+    #: Payloads that `act` sends, all or none.
     sends: Sequence[bytes] = ()
     listens: bool = False
     config: RingConfig = CONFIG
@@ -55,7 +55,7 @@ def names(word: str, count: int) -> list[bytes]:
 
 
 def mixed(queue: MessageQueue, state: State) -> None:
-    """Three queues: light, heavy, expired and parental messages, in calls of several sizes."""
+    """Fill three queues with light, heavy, expired and parent messages, in calls of several sizes."""
     for origin in ORIGINS:
         first, many, parents = names(f"one {origin}", 2), names(f"many {origin}", 9), names(f"parent {origin}", 3)
         for payload in first:
@@ -69,7 +69,7 @@ def mixed(queue: MessageQueue, state: State) -> None:
 
 
 def in_groups(queue: MessageQueue, state: State) -> None:
-    """Queues in groups, at three levels, one of them of a group's own name."""
+    """Fill queues of groups at three levels; one queue has the name of a group."""
     queue.admin.set_origin("a", share=2)
     for origin in ("a", "a/x/1", "a/x/2", "b/1", "c"):
         payloads = names(f"one {origin}", 8)
@@ -82,7 +82,7 @@ def planned_in_groups(queue: MessageQueue, state: State) -> None:
     in_groups(queue, state)
     block = queue.blocks.plan(limit=Weight(9, 10_000))
     queue.blocks.report(block, [batch.answer(Done(used=Weight(20, 20))) for batch in block.batches()])
-    state.told = block.token
+    state.handle = block.token
 
 
 def paused_and_served(queue: MessageQueue, state: State) -> None:
@@ -91,35 +91,35 @@ def paused_and_served(queue: MessageQueue, state: State) -> None:
 
 
 def set_aside(queue: MessageQueue, state: State) -> None:
-    """Heavy messages that wait for a person, in pages behind the window."""
+    """Set heavy messages aside in pages behind the window."""
     payloads = names("heavy", 6)
     queue.enqueue_messages("a", payloads, weight=HEAVY)
     queue.enqueue_messages("a", names("light", 5))
     state.sent += [*payloads, *names("light", 5)]
     queue.service_queues(processor)
-    state.told = [one.address for one in queue.set_aside.list()]
-    assert len(state.told) == 6
+    state.handle = [aside.address for aside in queue.set_aside.list()]
+    assert len(state.handle) == 6
 
 
 def limit_raised(queue: MessageQueue, state: State) -> None:
-    """What was set aside fits by now."""
+    """Raise the limit above the set-aside messages."""
     set_aside(queue, state)
     queue.admin.change_ring(service_weight=Weight(6_000, 100_000))
 
 
 def expiring(queue: MessageQueue, state: State) -> None:
-    """What was set aside has waited for too long."""
+    """Let set-aside messages exceed their maximum age."""
     set_aside(queue, state)
     queue.admin.change_ring(set_aside_expires=1e-6)
 
 
 def planned(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
-    state.told = queue.blocks.plan().token
+    state.handle = queue.blocks.plan().token
 
 
 def urgent(queue: MessageQueue, state: State) -> None:
-    """Both priorities, of which a block takes a part."""
+    """Enqueue messages of both priorities; a block takes only a part."""
     mixed(queue, state)
     for origin in ORIGINS:
         high = [*names(f"high {origin}", 6), f"parent high {origin}".encode()]
@@ -134,16 +134,16 @@ def urgent_reported(queue: MessageQueue, state: State) -> None:
     urgent(queue, state)
     block = queue.blocks.plan(limit=Weight(20, 9_000))
     reports = [batch.answers([Yield("not now"), *[Done()] * (len(batch) - 1)]) for batch in block.batches(["a"])]
-    queue.blocks.report(block, [one for told in reports for one in told])
+    queue.blocks.report(block, [one for handle in reports for one in handle])
     queue.blocks.report(block, [batch.answer() for batch in block.batches(["b"])])
-    state.told = block.token
+    state.handle = block.token
 
 
 def answers(queue: MessageQueue, token: str) -> list[Report]:
-    """One of each outcome for the messages of a block; nothing for the last queue."""
-    found: list[Report] = []
+    """Return one report of each outcome for a block, and none for its last queue."""
+    reports: list[Report] = []
     for batch in queue.blocks.get(token).batches(["a", "b"]):
-        for at, payload in enumerate(batch.payloads):
+        for index, payload in enumerate(batch.payloads):
             outcome: Any = Done(used=Weight(2, 2))
             if payload.startswith(b"parent"):
                 outcome = Done(enqueue=[("children", child_of(payload))])
@@ -153,13 +153,13 @@ def answers(queue: MessageQueue, token: str) -> list[Report]:
                 outcome = Overweight(HEAVY)
             elif payload == b"many b 5":
                 outcome = Yield("not now")
-            found.append(Report(batch.origin, batch.page, batch.first + at, batch.first + at, outcome))
-    return found
+            reports.append(Report(batch.origin, batch.page, batch.first + index, batch.first + index, outcome))
+    return reports
 
 
 def reported(queue: MessageQueue, state: State) -> None:
     planned(queue, state)
-    queue.blocks.report(state.told, answers(queue, state.told))
+    queue.blocks.report(state.handle, answers(queue, state.handle))
 
 
 def swept(queue: MessageQueue, state: State) -> None:
@@ -169,13 +169,13 @@ def swept(queue: MessageQueue, state: State) -> None:
 
 def claimed_by_hand(queue: MessageQueue, state: State) -> None:
     set_aside(queue, state)
-    block = queue.blocks.plan_overweight(state.told[0], Weight(9_000, 9_000))
+    block = queue.blocks.plan_overweight(state.handle[0], Weight(9_000, 9_000))
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
-    state.told = block.token
+    state.handle = block.token
 
 
 def fickle(delivery: Delivery) -> Any:
-    """A processor that says everything there is to say once."""
+    """Answer with each kind of outcome once."""
     if delivery.payload == b"many a 1":
         return BadFormat()
     if delivery.payload == b"many b 4":
@@ -197,35 +197,35 @@ def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
 def leased(queue: MessageQueue, state: State) -> None:
     mixed(queue, state)
     tokens = [queue.leases.view(origin).try_next() for origin in ("a", "b", "a")]
-    state.told = [str(token) for token in tokens if token is not None]
-    assert len(state.told) == 2
+    state.handle = [str(token) for token in tokens if token is not None]
+    assert len(state.handle) == 2
 
 
 def leased_urgent(queue: MessageQueue, state: State) -> None:
-    """The high messages of two queues are taken first."""
+    """Lease the high messages of two queues, which come first."""
     urgent(queue, state)
     tokens = [queue.leases.view(origin).try_next() for origin in ("a", "b")]
     assert all(token is not None and token.address.priority == "high" for token in tokens)
-    state.told = [str(token) for token in tokens]
+    state.handle = [str(token) for token in tokens]
 
 
 def bounded(queue: MessageQueue, state: State) -> None:
-    """The ring allows less for one message than what waits in it."""
+    """Allow less for one message than the waiting messages need."""
     mixed(queue, state)
     queue.admin.change_ring(max_message_size=7, most_of_limit=0.5)
 
 
-def handed_on(queue: MessageQueue, state: State) -> None:
-    """Handed on in a transaction of somebody else's, and not settled yet."""
+def transferred(queue: MessageQueue, state: State) -> None:
+    """Transfer messages in a caller's transaction, without settling them."""
     leased(queue, state)
-    push = queue.commands(None).transfer(state.told, "onward")
+    push = queue.commands(None).transfer(state.handle, "onward")
     with queue.store.writing() as unit:
         push.within(unit)
 
 
 def borrowed(queue: MessageQueue, state: State) -> None:
-    """The lenders' pages are gone, and the last borrowers are on lease."""
-    handed_on(queue, state)
+    """Delete the lenders' pages while the last borrowers are leased."""
+    transferred(queue, state)
     queue.service_queues(processor)
     queue.admin.housekeep()
     queue.service_queues(processor)
@@ -238,11 +238,11 @@ def enqueue_keyed(queue: MessageQueue, state: State) -> None:
 
 
 def chosen(points: Sequence[str]) -> list[int]:
-    """Every name: where it comes first, and where it comes last."""
+    """Return the first and last position of each name."""
     places: dict[str, list[int]] = {}
     for number, name in enumerate(points):
         places.setdefault(name, []).append(number)
-    return sorted({at for found in places.values() for at in (found[0], found[-1])})
+    return sorted({position for positions in places.values() for position in (positions[0], positions[-1])})
 
 
 AT_ONCE = Inline(processor, Weight(50, 1_000))
@@ -258,7 +258,7 @@ SCENES = [
     Scene("enqueue high", lambda q, s: q.enqueue_messages(PAIRS, priority="high"), mixed, sends=BULK),
     Scene("enqueue inline", lambda q, s: q.enqueue_message("a", SINGLE[0], inline=AT_ONCE), sends=SINGLE),
     Scene("plan urgent", lambda q, s: q.blocks.plan(limit=Weight(20, 9_000)), urgent),
-    Scene("settle urgent", lambda q, s: q.blocks.settle(s.told), urgent_reported, lambda q, s: q.blocks.settle(s.told)),
+    Scene("settle urgent", lambda q, s: q.blocks.settle(s.handle), urgent_reported, lambda q, s: q.blocks.settle(s.handle)),
     Scene("service urgent", lambda q, s: q.service_queues(fickle, slice_messages=7), urgent, listens=True),
     Scene("sweep urgent", lambda q, s: q.sweep_queue("b"), urgent),
     Scene("enqueue delayed", lambda q, s: q.enqueue_messages("a", BULK, not_before=0), sends=BULK),
@@ -266,25 +266,25 @@ SCENES = [
     Scene("plan", lambda q, s: q.blocks.plan(key="k"), mixed, lambda q, s: q.blocks.plan(key="k")),
     Scene("plan in rotation", lambda q, s: q.blocks.plan(), mixed, config=replace(CONFIG, order="rotation")),
     Scene("plan in groups", lambda q, s: q.blocks.plan(limit=Weight(9, 10_000)), in_groups, config=GROUPED),
-    Scene("settle in groups", lambda q, s: q.blocks.settle(s.told), planned_in_groups,
-          lambda q, s: q.blocks.settle(s.told), config=GROUPED),
+    Scene("settle in groups", lambda q, s: q.blocks.settle(s.handle), planned_in_groups,
+          lambda q, s: q.blocks.settle(s.handle), config=GROUPED),
     Scene("pause a group and service", paused_and_served, in_groups, config=GROUPED),
     Scene("plan relaxed", lambda q, s: q.blocks.plan(limit=Weight(9, 9_000)), planned, config=replace(CONFIG, ordered=False)),
     Scene("plan with a weigher", lambda q, s: q.blocks.plan(weigher=weigh), mixed),
-    Scene("plan what may be too large", lambda q, s: q.blocks.plan(), bounded),
-    Scene("report", lambda q, s: q.blocks.report(s.told, answers(q, s.told)), planned),
-    Scene("settle", lambda q, s: q.blocks.settle(s.told), reported, lambda q, s: q.blocks.settle(s.told)),
-    Scene("release", lambda q, s: q.blocks.release(s.told), reported, lambda q, s: q.blocks.release(s.told)),
-    Scene("renew", lambda q, s: q.blocks.renew(s.told, 60), planned),
+    Scene("plan with size limits", lambda q, s: q.blocks.plan(), bounded),
+    Scene("report", lambda q, s: q.blocks.report(s.handle, answers(q, s.handle)), planned),
+    Scene("settle", lambda q, s: q.blocks.settle(s.handle), reported, lambda q, s: q.blocks.settle(s.handle)),
+    Scene("release", lambda q, s: q.blocks.release(s.handle), reported, lambda q, s: q.blocks.release(s.handle)),
+    Scene("renew", lambda q, s: q.blocks.renew(s.handle, 60), planned),
     Scene("service", lambda q, s: q.service_queues(fickle, slice_messages=7), mixed),
     Scene("service batches", lambda q, s: q.service_queues(batch_processor(in_batches), slice_messages=9), mixed),
     Scene("service and cut", lambda q, s: q.service_queues(fickle, slice_messages=12), mixed, listens=True),
-    Scene("execute", lambda q, s: q.execute_overweight(s.told[1], processor), set_aside),
-    Scene("plan by hand", lambda q, s: q.blocks.plan_overweight(s.told[2], Weight(9_000, 9_000)), set_aside),
-    Scene("settle by hand", lambda q, s: q.blocks.settle(s.told), claimed_by_hand, lambda q, s: q.blocks.settle(s.told)),
-    Scene("discard", lambda q, s: q.set_aside.discard(s.told[:3], "not wanted"), set_aside),
-    Scene("judge again", lambda q, s: q.set_aside.requeue(s.told[:3], "raised"), limit_raised),
-    Scene("judge all again", lambda q, s: q.set_aside.requeue_all("raised"), limit_raised),
+    Scene("execute", lambda q, s: q.execute_overweight(s.handle[1], processor), set_aside),
+    Scene("plan by hand", lambda q, s: q.blocks.plan_overweight(s.handle[2], Weight(9_000, 9_000)), set_aside),
+    Scene("settle by hand", lambda q, s: q.blocks.settle(s.handle), claimed_by_hand, lambda q, s: q.blocks.settle(s.handle)),
+    Scene("discard", lambda q, s: q.set_aside.discard(s.handle[:3], "not wanted"), set_aside),
+    Scene("requeue", lambda q, s: q.set_aside.requeue(s.handle[:3], "raised"), limit_raised),
+    Scene("requeue all", lambda q, s: q.set_aside.requeue_all("raised"), limit_raised),
     Scene("discard all", lambda q, s: q.set_aside.discard_all("not wanted", origin="a"), set_aside),
     Scene("expire", lambda q, s: q.admin.housekeep(), expiring),
     Scene("reap", lambda q, s: q.reap_page("a", 0, "old"), swept),
@@ -293,13 +293,13 @@ SCENES = [
     Scene("force head", lambda q, s: q.admin.force_set_head("b"), mixed),
     Scene("pause", lambda q, s: q.admin.pause("a", "for now"), mixed),
     Scene("take", lambda q, s: q.leases.next(), mixed),
-    Scene("complete", lambda q, s: q.leases.complete(s.told), leased),
-    Scene("give back", lambda q, s: q.leases.give_back(s.told[0]), leased),
-    Scene("complete urgent", lambda q, s: q.leases.complete(s.told), leased_urgent),
-    Scene("hand on urgent", lambda q, s: q.leases.transfer(s.told, "onward"), leased_urgent),
-    Scene("hand on", lambda q, s: q.leases.transfer(s.told, "onward"), leased),
-    Scene("settle what was handed on", lambda q, s: q.admin.housekeep(), handed_on),
-    Scene("take what was handed on", lambda q, s: q.leases.view("onward").try_next(), handed_on),
-    Scene("service what was handed on", lambda q, s: q.service_queues(fickle, slice_messages=2), borrowed),
+    Scene("complete", lambda q, s: q.leases.complete(s.handle), leased),
+    Scene("give back", lambda q, s: q.leases.give_back(s.handle[0]), leased),
+    Scene("complete urgent", lambda q, s: q.leases.complete(s.handle), leased_urgent),
+    Scene("transfer urgent", lambda q, s: q.leases.transfer(s.handle, "onward"), leased_urgent),
+    Scene("transfer", lambda q, s: q.leases.transfer(s.handle, "onward"), leased),
+    Scene("settle transferred", lambda q, s: q.admin.housekeep(), transferred),
+    Scene("take transferred", lambda q, s: q.leases.view("onward").try_next(), transferred),
+    Scene("service transferred", lambda q, s: q.service_queues(fickle, slice_messages=2), borrowed),
     Scene("change ring", lambda q, s: q.admin.change_ring(heap_size=512), mixed),
 ]  # fmt: skip

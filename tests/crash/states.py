@@ -1,4 +1,4 @@
-"""All that a store holds of one ring, to be compared before and after."""
+"""All stored rows of a ring, for comparison before and after an operation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TABLES = {
     "pause": "origin", "standing": "origin", "branch": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key, origin",
     "measure": "processor, origin", "state": "ring", "loan": "origin, mail",
 }  # fmt: skip
-#: What a ring that was held and let go may show of it: floors and marks are hints, and grow.
+#: Columns that may change when a ring is locked and released: floors and marks are hints that grow.
 HINTS = ("marks", "lease_until")
 
 
 def everything(queue: MessageQueue) -> dict[str, Any]:
-    """Every row of the ring; claims and outcomes by their blocks."""
-    found: dict[str, Any] = {}
+    """Return all rows of the ring; claims and outcomes by their blocks."""
+    rows_by_table: dict[str, Any] = {}
     prefix = queue.store.prefix
     with queue.store.reading() as unit:
         connection = unit.connection
@@ -27,21 +27,21 @@ def everything(queue: MessageQueue) -> dict[str, Any]:
                 f"SELECT * FROM {prefix}{table} WHERE ring = {queue.session.ring_id} ORDER BY {order}"
             )
             names = [column[0] for column in cursor.description]
-            found[table] = [
+            rows_by_table[table] = [
                 {name: value for name, value in zip(names, row) if name not in HINTS} for row in cursor.fetchall()
             ]
         blocks = f"SELECT id FROM {prefix}block WHERE ring = {queue.session.ring_id}"
         for table, order in {"claim": "block, seq", "outcome": "id"}.items():
             cursor = connection.execute(f"SELECT * FROM {prefix}{table} WHERE block IN ({blocks}) ORDER BY {order}")
-            found[table] = cursor.fetchall()
+            rows_by_table[table] = cursor.fetchall()
         names = ("id", "name", "config")
-        found["ring"] = connection.execute(
+        rows_by_table["ring"] = connection.execute(
             f"SELECT {', '.join(names)} FROM {prefix}ring WHERE id = {queue.session.ring_id}"
         ).fetchall()
-    return found
+    return rows_by_table
 
 
-#: What is drawn anew in each ring: numbers, names and times, and what these are packed into.
+#: Columns that differ in each ring: numbers, names and times; then columns that pack them.
 DRAWN = {
     "ring", "id", "block", "first_mail", "last_mail", "ticket", "floor", "ticket_floor", "look_floor", "arrived_block",
     "token", "lease_token", "lease_holder", "version",
@@ -52,16 +52,16 @@ TIME = re.compile(rb"\d{13,}")
 
 
 def alike(queue: MessageQueue) -> str:
-    """What the rows of two rings have in common that went through the same: all but what is drawn anew."""
-    found = everything(queue)
-    config = [row[2] for row in found.pop("ring")]
-    counts = {table: len(found.pop(table)) for table in ("claim", "outcome")}
+    """Return the rows of a ring as text, without the columns that differ in each ring."""
+    rows_by_table = everything(queue)
+    config = [row[2] for row in rows_by_table.pop("ring")]
+    counts = {table: len(rows_by_table.pop(table)) for table in ("claim", "outcome")}
     rows = {
         table: [
             {name: _alike(name, value) for name, value in row.items() if name not in DRAWN}
-            for row in found[table]
+            for row in rows_by_table[table]
         ]
-        for table in found
+        for table in rows_by_table
     }  # fmt: skip
     return repr((config, counts, rows))
 

@@ -1,4 +1,4 @@
-"""Kill -9 while payloads are uploaded, referred to and let go: there while needed, and nothing left after."""
+"""SIGKILL during uploads, references and deletions of payloads: needed ones stay, no other is left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .test_kill import Place, acting, place  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.crash
 
-#: Of seven chunks, while chunks are as small as here.
+#: Seven chunks with the small chunk size of these tests.
 LARGE, OTHER = b"large, " * 9_000, b"other: " * 2_000
 
 
@@ -34,7 +34,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def send(queue: MessageQueue, state: State) -> None:
-    """Three messages, two payloads: one of them twice, beside a plain one."""
+    """Enqueue three external payloads, one of them repeated, and a plain message."""
     queue.payloads.enqueue("a", LARGE)
     with queue.payloads.put(OTHER) as blob:
         queue.enqueue_messages([("a", blob.message()), ("a", b"plain"), ("b", blob.message())])
@@ -42,7 +42,7 @@ def send(queue: MessageQueue, state: State) -> None:
 
 
 def answer(delivery: Delivery) -> Any:
-    """One passes its payload on, one is bad, one is set aside."""
+    """Forward one payload, fail one, and set one aside."""
     if delivery.origin == "a" and delivery.id == message_id(LARGE):
         return Done(enqueue=[("c", delivery.payload)])
     if delivery.origin == "b" and delivery.id == message_id(LARGE):
@@ -53,54 +53,54 @@ def answer(delivery: Delivery) -> Any:
 def planned(queue: MessageQueue, state: State) -> None:
     send(queue, state)
     block = queue.blocks.plan()
-    state.told = block.token
+    state.handle = block.token
     for batch in block.batches():
-        answers = [answer(Delivery(batch.origin, one, None, 0, None)) for one in batch.payloads]  # type: ignore[arg-type]
-        queue.blocks.report(block, batch.answers([one or Done() for one in answers]))
+        answers = [answer(Delivery(batch.origin, payload, None, 0, None)) for payload in batch.payloads]  # type: ignore[arg-type]
+        queue.blocks.report(block, batch.answers([outcome or Done() for outcome in answers]))
 
 
 def served(queue: MessageQueue, state: State) -> None:
     send(queue, state)
     queue.service_queues(answer)
-    state.told = [one.address for one in queue.set_aside.list()]
+    state.handle = [aside.address for aside in queue.set_aside.list()]
 
 
-def given_up(queue: MessageQueue, state: State) -> None:
-    """Uploads that nobody ended, and one that nobody sent."""
+def abandon_uploads(queue: MessageQueue, state: State) -> None:
+    """Leave two unfinished uploads and an unsent one."""
     send(queue, state)
     for _ in range(2):
         upload = kept.Upload(queue.store, 60, queue.config.blob_path)
         upload.write(LARGE)
         if upload._file and upload._file._stream:
             upload._file._stream.close()
-    queue.payloads.put(b"nobody sent it" * 3_000)
-    let_time_pass(queue)
+    queue.payloads.put(b"never sent" * 3_000)
+    expire_holds(queue)
 
 
 SCENES = [
     Scene("upload and send", lambda q, s: q.payloads.enqueue("a", iter([LARGE]))),
-    Scene("send what is there", lambda q, s: q.payloads.enqueue("a", LARGE), send),
-    Scene("upload what is there", lambda q, s: q.payloads.enqueue("a", iter([LARGE])), send),
+    Scene("send stored payload", lambda q, s: q.payloads.enqueue("a", LARGE), send),
+    Scene("upload stored payload", lambda q, s: q.payloads.enqueue("a", iter([LARGE])), send),
     Scene("send many", send),
     Scene("service", lambda q, s: q.service_queues(answer, slice_messages=2), send),
     Scene("plan", lambda q, s: q.blocks.plan(), send),
-    Scene("settle", lambda q, s: q.blocks.settle(s.told), planned, lambda q, s: q.blocks.settle(s.told)),
-    Scene("discard", lambda q, s: q.set_aside.discard(s.told, "not wanted"), served),
-    Scene("execute", lambda q, s: q.execute_overweight(s.told[0], lambda d: None), served),
-    Scene("housekeep", lambda q, s: q.admin.housekeep(), given_up),
+    Scene("settle", lambda q, s: q.blocks.settle(s.handle), planned, lambda q, s: q.blocks.settle(s.handle)),
+    Scene("discard", lambda q, s: q.set_aside.discard(s.handle, "not wanted"), served),
+    Scene("execute", lambda q, s: q.execute_overweight(s.handle[0], lambda d: None), served),
+    Scene("housekeep", lambda q, s: q.admin.housekeep(), abandon_uploads),
 ]  # fmt: skip
 WIDE = CONFIG.changed(heap_size=200, service_weight=Weight(1_000, 1 << 30))
 
 
-def let_time_pass(queue: MessageQueue) -> None:
-    """Until everything that is held for a while is held no longer."""
+def expire_holds(queue: MessageQueue) -> None:
+    """Let all time-limited holds expire."""
     prefix = queue.store.prefix
     with queue.store.writing() as unit:
         for table in ("upload", "blob_use"):
             unit.connection.execute(f"UPDATE {prefix}{table} SET until = 1 WHERE until IS NOT NULL")
 
 
-def left(queue: MessageQueue) -> dict[str, int]:
+def count_stored(queue: MessageQueue) -> dict[str, int]:
     prefix = queue.store.prefix
     with queue.store.reading() as unit:
         count = {
@@ -119,36 +119,36 @@ def read_and_drop(delivery: Delivery) -> None:
 
 
 def recover(queue: MessageQueue) -> None:
-    """Every payload that a message needs is there; when the last message has gone, none is."""
+    """Check that each needed payload is stored, and that none is left after the last message."""
     assert_sound(queue)
-    let_time_pass(queue)
+    expire_holds(queue)
     queue.admin.housekeep()
     assert_sound(queue)
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
     while queue.service_queues(read_and_drop).processed:
         pass
-    for one in queue.set_aside.list(limit=1_000):
-        queue.execute_overweight(one.address, read_and_drop)
+    for aside in queue.set_aside.list(limit=1_000):
+        queue.execute_overweight(aside.address, read_and_drop)
     assert not [event for event in queue.inspect.events(name="ProcessingFailed") if event.fate.name == "UNSUPPORTED"]
     assert [entry for entry in queue.footprints(limit=1_000) if entry[1].count] == []
-    let_time_pass(queue)
+    expire_holds(queue)
     queue.admin.housekeep()
-    assert left(queue) == {}
+    assert count_stored(queue) == {}
     assert_sound(queue)
 
 
-#: What differs where payloads are files; the same beside every database.
-FILES = ("upload and send", "upload what is there", "housekeep")
+#: Scenes that differ if payloads are files; they are the same with each database.
+FILES = ("upload and send", "upload stored payload", "housekeep")
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
-def test_killed_at_every_point(place: Place, scene: Scene, tmp_path: Path) -> None:  # noqa: F811
+def test_payloads_survive_a_kill_at_each_point(place: Place, scene: Scene, tmp_path: Path) -> None:  # noqa: F811
     _kill_everywhere(place, scene, tmp_path, "database")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_killed_at_every_point_of_files(sqlite_uri: str, name: str, tmp_path: Path) -> None:
+def test_payload_files_survive_a_kill_at_each_point(sqlite_uri: str, name: str, tmp_path: Path) -> None:
     _kill_everywhere(Place(sqlite_uri), next(scene for scene in SCENES if scene.name == name), tmp_path, "files")
 
 
@@ -177,44 +177,44 @@ MESSAGES, PAYLOADS = 10_000, [number.to_bytes(2, "big") * 6_000 for number in ra
 
 
 @pytest.mark.slow
-def test_ten_thousand_messages_to_a_hundred_payloads(place: Place, seed: int = 4) -> None:  # noqa: F811
-    """Senders and servants are killed again and again: every payload is there while needed, none is left after."""
-    chance = random.Random(seed)
+def test_payloads_survive_repeated_kills(place: Place, seed: int = 4) -> None:  # noqa: F811
+    """Senders and processors are killed repeatedly while 10,000 messages refer to 100 payloads."""
+    rng = random.Random(seed)
     config = WIDE.changed(heap_size=2_048, ordered=False, max_attempts=4)
     ring, _ = place.begin(Scene("many", lambda queue, state: None, config=config))
 
     def send(turn: int) -> None:
-        its = random.Random(f"{seed} {turn}")
+        turn_rng = random.Random(f"{seed} {turn}")
         with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
             for _ in range(40):
-                numbers = its.sample(range(100), 20)
+                numbers = turn_rng.sample(range(100), 20)
                 held = [queue.payloads.put(PAYLOADS[number]) for number in numbers[:3]]
                 known = [blob.message() for blob in held for _ in range(7)]
-                its.shuffle(known)
-                queue.enqueue_messages([(f"o{its.randrange(9)}", message) for message in known])
+                turn_rng.shuffle(known)
+                queue.enqueue_messages([(f"o{turn_rng.randrange(9)}", message) for message in known])
                 for blob in held:
                     blob.release()
 
     def serve(turn: int) -> None:
-        its = random.Random(f"{seed} {turn} served")
+        turn_rng = random.Random(f"{seed} {turn} served")
 
         def process(delivery: Delivery) -> Any:
-            if its.random() < 0.1:
+            if turn_rng.random() < 0.1:
                 read_and_drop(delivery)
-            return Yield() if its.random() < 0.05 else BadFormat() if its.random() < 0.05 else None
+            return Yield() if turn_rng.random() < 0.05 else BadFormat() if turn_rng.random() < 0.05 else None
 
         with MessageQueue(place.uri, ring, busy_timeout=20) as queue:
             while True:
                 queue.service_queues(process, Weight(200, 1 << 40), slice_messages=30)
-                for one in queue.set_aside.list(limit=5):
-                    queue.set_aside.discard(one.address, "tried too often")
+                for aside in queue.set_aside.list(limit=5):
+                    queue.set_aside.discard(aside.address, "tried too often")
 
     turn = 0
     while _sent(place, ring) < MESSAGES:
         turn += 1
         children = [start_child(lambda turn=turn: send(turn)), start_child(lambda turn=turn: serve(turn))]  # type: ignore[misc]
-        for child in chance.sample(children, 2):
-            time.sleep(chance.random() * 0.5)
+        for child in rng.sample(children, 2):
+            time.sleep(rng.random() * 0.5)
             end_child(child, kill=True)
         with place.open(ring) as queue:
             assert_sound(queue)

@@ -1,4 +1,4 @@
-"""Commands in transactions of the caller's, killed: business rows and messages go together, whatever happens."""
+"""Commands in the caller's transaction under SIGKILL: rows and messages commit together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .children import end_child, run_child, start_child
 
 pytestmark = pytest.mark.crash
 
-#: Transactions of one kind of caller; the two kinds make ten thousand for each store.
+#: Transactions per kind of caller; both kinds make ten thousand per store.
 TRANSACTIONS = 5_000
-#: How many of them one client does, if it lives.
+#: Transactions of a client that is not killed.
 LIFE = 1_000
 
 
 def begin(caller: Caller) -> None:
-    """Nothing here has to reach a disk."""
+    """Turn off synchronous writes, which the test does not need."""
     if caller.sqlite:
         raw = caller.connection if caller.style == "driver" else caller.connection.connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
@@ -37,18 +37,21 @@ def begin(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
-    """Ten thousand transactions on each store, some rolled back, their clients killed: one message for each row."""
+def test_committed_pushes_match_committed_rows(store_uri: str, style: str) -> None:
+    """Of ten thousand transactions on each store, some roll back and some clients are killed.
+
+    Each committed row has exactly one message.
+    """
     upgrade(parse(store_uri))
     with calling(store_uri, style) as caller:
         caller.rows()
-    chance = random.Random(f"outbox {style}")
+    rng = random.Random(f"outbox {style}")
 
     def send(first: int, seed: int, killed: bool) -> Callable[[], None]:
         def work() -> None:
-            lot = random.Random(seed)
-            # However quick the machine is, the kill comes amid the work: somewhere soon after this transaction.
-            last, soon = first + lot.randrange(50, 350), lot.random() * 0.002
+            rng_of_client = random.Random(seed)
+            # The kill comes soon after this transaction, amid the work, on a machine of any speed.
+            last, soon = first + rng_of_client.randrange(50, 350), rng_of_client.random() * 0.002
             with MessageQueue(store_uri) as queue, closing(Caller(store_uri, style)) as mine:
                 begin(mine)
                 commands = queue.commands(mine.connection)
@@ -57,7 +60,7 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
                         threading.Timer(soon, os.kill, (os.getpid(), signal.SIGKILL)).start()
                     mine.run(f"INSERT INTO business VALUES ('{number}')")
                     commands.push(f"tenant {number % 3}", b"%d" % number).execute()
-                    if lot.random() < 0.2:
+                    if rng_of_client.random() < 0.2:
                         mine.rollback()
                     else:
                         mine.commit()
@@ -66,7 +69,7 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
 
     first = kills = 0
     while first < TRANSACTIONS:
-        ended = end_child(start_child(send(first, chance.randrange(1 << 30), kills < 12)))
+        ended = end_child(start_child(send(first, rng.randrange(1 << 30), kills < 12)))
         kills += ended.killed
         with calling(store_uri, style) as caller:
             rows = [int(number) for number in caller.rows()]
@@ -76,17 +79,17 @@ def test_an_outbox_holds_what_was_committed(store_uri: str, style: str) -> None:
         assert_sound(queue)
         sent: list[int] = []
         for tenant in range(3):
-            its = [int(one.payload) for one in queue.inspect.peek(f"tenant {tenant}", limit=TRANSACTIONS)]
-            assert its == sorted(its), "in the order of the transactions"
-            sent += its
+            numbers = [int(message.payload) for message in queue.inspect.peek(f"tenant {tenant}", limit=TRANSACTIONS)]
+            assert numbers == sorted(numbers), "messages are in the order of the transactions"
+            sent += numbers
     print(f"\n{len(rows)} rows, {kills} kills")
     assert len(rows) > TRANSACTIONS // 2
     assert sorted(sent) == sorted(rows)
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> None:
-    """The message is in exactly one place, with the row that says so; and nothing of a loan is left behind."""
+def test_transfer_survives_a_kill_at_each_statement(store_uri: str, style: str) -> None:
+    """The message is in exactly one queue, as its row states, and no loan is left."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         first.admin.create_ring("other")
@@ -116,7 +119,7 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
         nonlocal count
         count += 1
         with MessageQueue(store_uri) as queue:
-            # One of two messages of one call: its mail outlives it.
+            # The inbox row of two messages outlives the transferred one.
             queue.enqueue_messages(f"in {count}", [b"moved", b"stays"])
         ended = run_child(act(count), kill_at=kill_at)
         assert ended.killed == (kill_at is not None)
@@ -125,7 +128,9 @@ def test_a_transfer_is_killed_at_every_statement(store_uri: str, style: str) -> 
                 assert_sound(here)
                 assert_sound(there)
                 places = [
-                    [one.payload for one in queue.inspect.peek(origin) if one.state != "reported"].count(b"moved")
+                    [message.payload for message in queue.inspect.peek(origin) if message.state != "reported"].count(
+                        b"moved"
+                    )
                     for queue, origin in ((here, f"in {count}"), (there, f"out {count}"))
                 ]
                 with calling(store_uri, style) as caller:

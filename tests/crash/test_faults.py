@@ -1,4 +1,4 @@
-"""An error at every statement of plan, settle and servicing; servers that go away; answers that are lost."""
+"""Errors at each statement of plan, settle and service; disconnected servers; lost answers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .states import everything
 pytestmark = pytest.mark.crash
 
 BY_NAME = {scene.name: scene for scene in SCENES}
-#: One transaction each: whatever fails, nothing at all may have changed.
+#: Scenes of one transaction: after an error, no row has changed.
 WHOLE = ["plan", "plan in rotation", "plan with a weigher", "report", "settle", "release", "execute", "plan by hand",
          "settle by hand", "discard", "reap", "sweep", "force head", "change ring", "enqueue bulk", "enqueue keyed",
          "enqueue high", "plan urgent", "settle urgent"]  # fmt: skip
 
 
 class Injected:
-    """A probe that counts points, and raises what the driver would raise at one of them."""
+    """A probe that counts points, and raises the driver's error at one of them."""
 
     def __init__(self, uri: str) -> None:
         self.sqlite = uri.startswith("sqlite")
@@ -50,7 +50,7 @@ class Injected:
 
 @pytest.fixture
 def rings(store_uri: str) -> Iterator[Callable[[Scene], tuple[MessageQueue, State]]]:
-    """A fresh ring per call, over one store."""
+    """Return a function that creates a new ring in one store."""
     upgrade(parse(store_uri))
     count = 0
     with MessageQueue(store_uri) as first:
@@ -85,15 +85,17 @@ def points_of(rings: Callable[[Scene], tuple[MessageQueue, State]], scene: Scene
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_an_error_at_every_statement(rings: Callable[[Scene], tuple[MessageQueue, State]], name: str) -> None:
-    """A clear error, nothing changed, and the same call again succeeds."""
+def test_error_at_each_statement_changes_nothing(
+    rings: Callable[[Scene], tuple[MessageQueue, State]], name: str
+) -> None:
+    """The error is clear, no row has changed, and a retry succeeds."""
     scene = BY_NAME[name]
     points = points_of(rings, scene)
-    # One statement that commits itself has no other point.
+    # A statement that commits itself has no other point.
     last = len(points) - 1 - points[::-1].index("commit") if "commit" in points else 0
     if name in ("plan with a weigher", "execute"):
-        # The hold on the ring is taken and dropped in transactions of their own.
-        last = [at for at, point in enumerate(points) if point == "commit"][-2]
+        # The lease on the ring is taken and dropped in separate transactions.
+        last = [index for index, point in enumerate(points) if point == "commit"][-2]
     for number in range(last + 1) if name in ("plan", "settle") else chosen(points[: last + 1]):
         if points[number] == "committed":
             continue
@@ -116,10 +118,10 @@ def test_an_error_at_every_statement(rings: Callable[[Scene], tuple[MessageQueue
 
 
 @pytest.mark.parametrize("name", ["service", "service batches", "service and cut"])
-def test_an_error_at_every_statement_of_a_slice(
+def test_error_at_each_statement_of_a_slice_keeps_earlier_slices(
     rings: Callable[[Scene], tuple[MessageQueue, State]], name: str
 ) -> None:
-    """What was committed before stays; what was not is tried again; the books are sound at once."""
+    """Committed results stay, others are retried, and the check passes at once."""
     scene = BY_NAME[name]
     points = points_of(rings, scene)
     for number in chosen(points[:-1]):
@@ -135,14 +137,14 @@ def test_an_error_at_every_statement_of_a_slice(
         where = f"failed at {number}, {points[number]}, of {points[: number + 3]}"
         assert queue.check() == [], where
         with queue.store.loose() as unit:
-            # The service could still write that it stopped: nobody has to wait for it.
+            # The service still released its lease, so no other operation waits for it.
             assert unit.rows("lock_ring", ring=queue.session.ring_id)[0][4] is None, where
         finish(queue)
         assert_sound(queue)
         assert_conserved(queue, sent=state.sent)
 
 
-# PostgreSQL: the server goes away.
+# PostgreSQL: the server disconnects.
 
 
 @pytest.fixture
@@ -152,8 +154,8 @@ def own_server() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def at_commit(queue: MessageQueue, after: str, what: Callable[[], object]) -> Iterator[None]:
-    """Let something happen right before the commit of the transaction in which `after` is run."""
+def at_commit(queue: MessageQueue, after: str, action: Callable[[], object]) -> Iterator[None]:
+    """Run an action right before the commit of the transaction that executes `after`."""
     armed = False
 
     def probe(name: str) -> None:
@@ -161,7 +163,7 @@ def at_commit(queue: MessageQueue, after: str, what: Callable[[], object]) -> It
         armed = armed or name == after
         if armed and name == "commit":
             armed = False
-            what()
+            action()
 
     queue.store.probe = probe
     try:
@@ -170,7 +172,7 @@ def at_commit(queue: MessageQueue, after: str, what: Callable[[], object]) -> It
         queue.store.probe = None
 
 
-def begun(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[MessageQueue, State]:
+def start_ring(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[MessageQueue, State]:
     upgrade(parse(uri))
     with MessageQueue(uri) as first:
         first.admin.create_ring("r", CONFIG)
@@ -182,22 +184,22 @@ def begun(uri: str, prepare: Callable[[MessageQueue, State], object]) -> tuple[M
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_the_server_restarts_during_plan_and_settle(own_server: Server, how: str) -> None:
+def test_plan_and_settle_survive_a_server_restart(own_server: Server, how: str) -> None:
     uri = own_server.create_database()
-    for at, prepare, act in [
+    for statement, prepare, act in [
         ("insert_claim", mixed, lambda q, s: q.blocks.plan()),
-        ("save_book", reported, lambda q, s: q.blocks.settle(s.told)),
+        ("save_book", reported, lambda q, s: q.blocks.settle(s.handle)),
     ]:  # fmt: skip
         own_server.drop_database(uri)
         uri = own_server.create_database()
-        queue, state = begun(uri, prepare)
+        queue, state = start_ring(uri, prepare)
         before = everything(queue)
 
         def go_away() -> None:
             own_server.kill() if how == "kill" else own_server.stop()
             own_server.start()
 
-        before_statement(queue, at, go_away)
+        before_statement(queue, statement, go_away)
         with pytest.raises(StoreUnreachable):
             act(queue, state)
         queue.store.probe = None
@@ -210,12 +212,12 @@ def test_the_server_restarts_during_plan_and_settle(own_server: Server, how: str
 
 
 @pytest.mark.postgres
-def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
-    """`pg_terminate_backend` during plan and settle: a named error, and the same call again works."""
+def test_terminated_connection_raises_and_a_retry_succeeds(pg_uri: str) -> None:
+    """After `pg_terminate_backend` during plan or settle, a named error is raised and a retry succeeds."""
     upgrade(parse(pg_uri))
     with psycopg.connect(pg_uri, autocommit=True) as killer, MessageQueue(pg_uri) as first:
         for scene in (BY_NAME["plan"], BY_NAME["settle"]):
-            points = points_of(lambda its: ring_of(first, its), scene)
+            points = points_of(lambda chosen_scene: ring_of(first, chosen_scene), scene)
             for number in sorted({points.index(name) for name in points}):
                 ring = f"{scene.name}{number}"
                 first.admin.create_ring(ring, scene.config)
@@ -235,7 +237,7 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
                     scene.act(queue, state)
                     finished = True
                 except CommitInDoubt:
-                    # A dead connection cannot tell what became of a commit.
+                    # A dead connection leaves the result of a commit unknown.
                     assert passed[-1] == "commit"
                     finished = False
                 except StoreUnreachable:
@@ -245,7 +247,7 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
                 if not finished:
                     assert everything(queue) == before, passed
                 else:
-                    # It had its answer before the connection went; the next call finds it gone.
+                    # The answer arrived before the connection was terminated; the next call finds it closed.
                     with contextlib.suppress(StoreUnreachable):
                         queue.admin.rings()
                 scene.repeat(queue, state)
@@ -256,8 +258,8 @@ def test_the_connection_is_terminated_at_every_statement(pg_uri: str) -> None:
 
 
 @pytest.mark.postgres
-def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
-    """Two a second for a while: every error has a name, and everything is there at the end."""
+def test_queue_survives_repeatedly_terminated_connections(pg_uri: str) -> None:
+    """With two terminations a second, each error has a name, and no message is lost."""
     upgrade(parse(pg_uri))
     over, sent, errors = threading.Event(), [], []
 
@@ -294,7 +296,7 @@ def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
                 errors.append(error)
         over.set()
         thread.join()
-        # The last one may have been terminated after its last answer; the next call finds it gone.
+        # The last connection may be terminated after its last answer; the next call finds it closed.
         with contextlib.suppress(StoreUnreachable):
             queue.admin.rings()
         finish(queue)
@@ -306,8 +308,8 @@ def test_connections_are_terminated_all_the_time(pg_uri: str) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("single", [True, False], ids=["single", "bulk"])
-def test_a_commit_whose_answer_was_lost(pg_uri: str, single: bool) -> None:
-    """Whether it happened is not known; repeated with its key it is accepted once."""
+def test_lost_answer_of_a_commit_raises_commit_in_doubt(pg_uri: str, single: bool) -> None:
+    """The result is unknown; a retry with the same key is accepted once."""
     upgrade(parse(pg_uri))
     with Proxy(pg_uri) as proxy, MessageQueue(proxy.uri) as queue:
         for cut in (proxy.cut_after, proxy.cut_before):
@@ -332,9 +334,9 @@ def test_a_commit_whose_answer_was_lost(pg_uri: str, single: bool) -> None:
 
 
 @pytest.mark.postgres
-def test_a_plan_and_a_settle_whose_answers_were_lost(pg_uri: str) -> None:
+def test_plan_and_settle_can_be_repeated_after_lost_answers(pg_uri: str) -> None:
     with Proxy(pg_uri) as proxy:
-        queue, state = begun(proxy.uri, mixed)
+        queue, state = start_ring(proxy.uri, mixed)
         with pytest.raises(CommitInDoubt), at_commit(queue, "insert_block", proxy.cut_after):
             queue.blocks.plan(key="run 1")
         block = queue.blocks.plan(key="run 1")
@@ -349,19 +351,19 @@ def test_a_plan_and_a_settle_whose_answers_were_lost(pg_uri: str) -> None:
 
 
 @pytest.mark.postgres
-def test_reading_is_never_in_doubt(pg_uri: str) -> None:
-    """Nothing is committed by a look, so nothing can be in doubt."""
+def test_lost_answer_of_a_read_raises_store_unreachable(pg_uri: str) -> None:
+    """A read commits nothing, so its result is never in doubt."""
     with Proxy(pg_uri) as proxy:
-        queue, _ = begun(proxy.uri, mixed)
+        queue, _ = start_ring(proxy.uri, mixed)
         with pytest.raises(StoreUnreachable), at_commit(queue, "begin", proxy.cut_after):
             queue.footprint("a")
         assert queue.footprint("a").count > 0
         queue.close()
 
 
-@pytest.mark.parametrize("lost", ["the lease's commit", "giving it back"])
-def test_a_lease_that_could_not_be_given_back(store_uri: str, lost: str) -> None:
-    """Whoever lost the store in the middle may begin again at once; others wait for the lease to run out."""
+@pytest.mark.parametrize("lost", ["the lease's commit", "its release"])
+def test_unreleased_lease_blocks_only_other_queues(store_uri: str, lost: str) -> None:
+    """The queue that lost the store can start again at once; others wait until the lease expires."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri, busy_timeout=0.1) as queue, MessageQueue(store_uri, busy_timeout=0.1) as other:
         queue.enqueue_message("a", b"one")
@@ -369,7 +371,7 @@ def test_a_lease_that_could_not_be_given_back(store_uri: str, lost: str) -> None
         def lose(statement: str) -> None:
             if lost == "the lease's commit" and statement == "committed":
                 raise CommitInDoubt()
-            if lost == "giving it back" and statement in ("save_state", "drop_lease"):
+            if lost == "its release" and statement in ("save_state", "drop_lease"):
                 raise StoreUnreachable("the store is gone")
 
         queue.store.probe = lose

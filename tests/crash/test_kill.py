@@ -1,4 +1,4 @@
-"""Kill -9 of a real process: at every named point of everything the queue does, and at random moments."""
+"""SIGKILL of a real process: at each named point of each operation, and at random moments."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ pytestmark = pytest.mark.crash
 
 
 class Place:
-    """A store in which each run has a ring to itself."""
+    """A store in which each run has its own ring."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.count = 0
         upgrade(parse(uri))
-        # Connections to a server outlive a fork unharmed, and cost more than all the rest. A SQLite file is
-        # opened anew each time, as after a crash.
+        # Connections to a server survive a fork unharmed, and are the largest cost. A SQLite file is opened anew each
+        # time, as after a crash.
         self.store = None if uri.startswith("sqlite") else open_store(uri, 5.0)
 
     @contextmanager
     def open(self, ring: str = "default") -> Iterator[MessageQueue]:
-        """A queue for a while, patient for five seconds."""
+        """Open a queue with a busy timeout of five seconds."""
         queue = MessageQueue(self.store or self.uri, ring, busy_timeout=5)
         try:
             yield queue
@@ -43,7 +43,10 @@ class Place:
                 queue.close()
 
     def begin(self, scene: Scene) -> tuple[str, State]:
-        """A fresh ring, as the scene wants it. Nothing stays open, so that a child can be forked."""
+        """Make a new ring for the scene.
+
+        All connections are closed, so that a child can be forked.
+        """
         self.count += 1
         ring, state = f"r{self.count}", State()
         with self.open() as queue:
@@ -73,29 +76,29 @@ def acting(place: Place, scene: Scene, ring: str, state: State) -> Callable[[Cal
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name.replace(" ", "-"))
-def test_killed_at_every_point(place: Place, scene: Scene) -> None:
-    """Killed there, the store is sound at once, and after recovery each message has left exactly once."""
+def test_operation_survives_a_kill_at_each_point(place: Place, scene: Scene) -> None:
+    """After the kill the store is sound, and after recovery each message has ended exactly once."""
     ring, state = place.begin(scene)
     points = run_child(acting(place, scene, ring, state)).points
     assert points[0] == "called" and points[-1] == "returned"
     acknowledged = points.index("committed") if "committed" in points else len(points) - 1
-    commits = [points[: at + 1].count("committed") for at in range(len(points))]
+    commits = [points[: index + 1].count("committed") for index in range(len(points))]
     numbers, seen = chosen(points), set()
     for number, following in zip(numbers, [*numbers[1:], len(points) - 1], strict=True):
         name = points[number]
         ring, state = place.begin(scene)
         ended = run_child(acting(place, scene, ring, state), kill_at=number)
-        assert ended.killed, f"the child did not come to {name} at {number}"
+        assert ended.killed, f"the child did not reach {name} at {number}"
         try:
             with place.open(ring) as queue:
                 assert_sound(queue)
                 if place.store:
-                    # On a server recovery is what takes long. Of all kills in one transaction that left the same
-                    # rows it is gone through after the first, and after the last, when the dead held most locks.
-                    left = (commits[number], number >= acknowledged, alike(queue))
-                    if left in seen and commits[following] == commits[number] and following != number:
+                    # Recovery on a server is slow. Of all kills in a transaction that left the same rows, recover after
+                    # the first one and after the last one, when the dead process held the most locks.
+                    rows_and_commits = (commits[number], number >= acknowledged, alike(queue))
+                    if rows_and_commits in seen and commits[following] == commits[number] and following != number:
                         continue
-                    seen.add(left)
+                    seen.add(rows_and_commits)
                 scene.repeat(queue, state)
                 assert_sound(queue)
                 finish(queue)
@@ -103,28 +106,28 @@ def test_killed_at_every_point(place: Place, scene: Scene) -> None:
                 if number >= acknowledged or scene.name == "enqueue keyed":
                     assert_conserved(queue, sent=[*state.sent, *scene.sends])
                 else:
-                    assert_conserved(queue, sent=state.sent, perhaps=[scene.sends] if scene.sends else [])
+                    assert_conserved(queue, sent=state.sent, doubtful=[scene.sends] if scene.sends else [])
         except BaseException as error:
             error.add_note(f"killed at point {number}, {name}, of {points}") if hasattr(error, "add_note") else None
             raise
 
 
-def test_rings_are_alike_that_went_through_the_same(place: Place) -> None:
-    """And a single message more or less, or in another state, is a difference."""
+def test_rings_with_the_same_past_are_alike(place: Place) -> None:
+    """A message more or less, or in another state, makes a difference."""
     scene = next(scene for scene in SCENES if scene.name == "plan")
-    found = []
+    states = []
     for act in (lambda queue: None, lambda queue: None, lambda queue: queue.enqueue_message("a", b"one more"),
                 lambda queue: queue.blocks.plan(), lambda queue: queue.blocks.plan(limit=Weight(3, 1_000)),
                 lambda queue: queue.admin.pause("a")):  # fmt: skip
         with place.open(place.begin(scene)[0]) as queue:
             act(queue)
-            found.append(alike(queue))
-    assert found[0] == found[1]
-    assert len(set(found)) == len(found) - 1
+            states.append(alike(queue))
+    assert states[0] == states[1]
+    assert len(set(states)) == len(states) - 1
 
 
-def test_there_are_enough_points(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The points that a child is killed at have more than thirty names, over all the things that a queue does."""
+def test_scenes_cover_enough_points(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The scenes have at least thirty named points."""
     place = Place(f"sqlite:///{tmp_path_factory.mktemp('points') / 'store.db'}")
     seen: set[str] = set()
     total = 0
@@ -139,15 +142,15 @@ def test_there_are_enough_points(tmp_path_factory: pytest.TempPathFactory) -> No
 
 
 @pytest.mark.parametrize("seed", [3, 14, 15, 92])
-def test_killed_at_random_moments(place: Place, seed: int) -> None:
-    """A sender, a service and a planner are killed whenever it happens to be, again and again."""
-    chance = random.Random(seed)
+def test_messages_survive_kills_at_random_moments(place: Place, seed: int) -> None:
+    """A sender, a service and a planner are killed repeatedly at random moments."""
+    rng = random.Random(seed)
     scene = Scene("random", lambda queue, state: None, mixed)
     ring, state = place.begin(scene)
-    perhaps: list[list[bytes]] = []
+    doubtful: list[list[bytes]] = []
     for turn in range(12):
         calls = [
-            [f"turn {turn} call {call} {n}".encode() for n in range(chance.choice([1, 3, 30]))] for call in range(200)
+            [f"turn {turn} call {call} {n}".encode() for n in range(rng.choice([1, 3, 30]))] for call in range(200)
         ]
 
         def send(calls: list[list[bytes]] = calls) -> None:
@@ -167,14 +170,14 @@ def test_killed_at_random_moments(place: Place, seed: int) -> None:
                     queue.blocks.report(block, [batch.answer() for batch in block.batches() if batch.origin != "c"])
                     queue.blocks.settle(block)
 
-        # A plan with a processor that sends nothing would lose the children of parents; so only one of the two.
+        # The planner's blocks send no children, so parents are only in the queue of the service.
         children = [start_child(send), start_child(serve)]
-        if turn and chance.random() < 0.7:
+        if turn and rng.random() < 0.7:
             children.append(start_child(plan))
-        for child in chance.sample(children, len(children)):
-            time.sleep(chance.random() * 0.06)
+        for child in rng.sample(children, len(children)):
+            time.sleep(rng.random() * 0.06)
             end_child(child, kill=True)
-        perhaps += calls
+        doubtful += calls
         with place.open(ring) as queue:
             assert_sound(queue)
             if turn % 3 == 0:
@@ -183,4 +186,4 @@ def test_killed_at_random_moments(place: Place, seed: int) -> None:
         finish(queue)
         finish(queue)
         assert_sound(queue)
-        assert_conserved(queue, sent=state.sent, perhaps=perhaps)
+        assert_conserved(queue, sent=state.sent, doubtful=doubtful)

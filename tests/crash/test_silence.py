@@ -1,4 +1,4 @@
-"""Processes and servers that stop without a word: whoever waits for them goes on within a bound."""
+"""Stopped processes and silent servers: calls that wait for them end within a bound."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PLENTY = Weight(1 << 40, 1 << 40)
 pytestmark = pytest.mark.postgres
 
 
-def stop_at(queue: MessageQueue, at: str) -> None:
-    """Stop this process before a statement, as a debugger or a full machine would."""
+def stop_at(queue: MessageQueue, statement: str) -> None:
+    """Stop this process before a statement, as a debugger or an overloaded machine would."""
 
     def probe(name: str) -> None:
-        if name == at:
+        if name == statement:
             queue.store.probe = None
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -41,7 +41,7 @@ def stop_at(queue: MessageQueue, at: str) -> None:
 
 @contextmanager
 def stopped_planner(uri: str, at: str) -> Iterator[None]:
-    """A process that is stopped while it plans; at the end it goes on, and learns that its transaction was ended."""
+    """Run a process that stops while it plans; it resumes at the end and finds its transaction ended."""
 
     def plan() -> None:
         with MessageQueue(uri) as queue:
@@ -60,7 +60,7 @@ def stopped_planner(uri: str, at: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("at", ["insert_block", "commit"])
-def test_a_stopped_planner_does_not_keep_the_ring_locked(pg_uri: str, at: str) -> None:
+def test_stopped_planner_loses_its_lock(pg_uri: str, at: str) -> None:
     address = replace(parse(pg_uri), idle_in_transaction_session_timeout=1)
     with MessageQueue(pg_uri, busy_timeout=0.2) as queue:
         queue.enqueue_message("a", b"x")
@@ -76,21 +76,21 @@ def test_a_stopped_planner_does_not_keep_the_ring_locked(pg_uri: str, at: str) -
 
             block = eventually(planned)
             assert block.messages == 1
-        assert [one.id for one in queue.blocks.list("planned")] == [block.id]
+        assert [planned_block.id for planned_block in queue.blocks.list("planned")] == [block.id]
         assert queue.check() == []
 
 
-def test_every_session_has_the_time_outs_of_its_address(pg_uri: str) -> None:
-    given = "statement_timeout=11&idle_in_transaction_session_timeout=12&tcp_user_timeout=13"
-    given += "&keepalives_idle=14&keepalives_interval=15&keepalives_count=16"
-    with MessageQueue(f"{pg_uri}?{given}") as queue:
-        names = [*(part.partition("=")[0] for part in given.split("&"))]
+def test_sessions_apply_timeouts_of_the_address(pg_uri: str) -> None:
+    query = "statement_timeout=11&idle_in_transaction_session_timeout=12&tcp_user_timeout=13"
+    query += "&keepalives_idle=14&keepalives_interval=15&keepalives_count=16"
+    with MessageQueue(f"{pg_uri}?{query}") as queue:
+        names = [*(part.partition("=")[0] for part in query.split("&"))]
         names = [f"tcp_{name}" if name.startswith("keepalives") else name for name in names]
         shown = [queue.store.connection().execute(f"SHOW {name}").fetchone()[0] for name in names]
     assert shown == ["11s", "12s", "13000", "14", "15", "16"]
 
 
-def test_a_statement_is_cancelled_after_its_time_out(pg_uri: str) -> None:
+def test_statement_is_cancelled_after_its_timeout(pg_uri: str) -> None:
     with MessageQueue(f"{pg_uri}?statement_timeout=1", busy_timeout=30) as queue, psycopg.connect(pg_uri) as other:
         other.execute(b"LOCK TABLE airflow_mq.state IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreBusy) as caught:
@@ -100,8 +100,8 @@ def test_a_statement_is_cancelled_after_its_time_out(pg_uri: str) -> None:
         assert queue.check() == []
 
 
-def test_a_stream_of_messages_has_no_statement_time_out(pg_uri: str) -> None:
-    """The caller may take its time between two messages; so does what else a transaction writes have its time-out."""
+def test_stream_of_messages_has_no_statement_timeout(pg_uri: str) -> None:
+    """The sender may pause between messages; other statements of the transaction keep the timeout."""
     with MessageQueue(f"{pg_uri}?statement_timeout=1") as queue, psycopg.connect(pg_uri, autocommit=True) as other:
 
         def messages() -> Iterator[Message]:
@@ -115,9 +115,9 @@ def test_a_stream_of_messages_has_no_statement_time_out(pg_uri: str) -> None:
             assert unit.connection.execute("SHOW statement_timeout").fetchone()[0] == "1s"  # type: ignore[attr-defined]
 
 
-# A server that is silent.
+# Silent servers.
 
-#: A statement may take a second, its answer two more, and a cancel that nobody answers one; a busy machine needs its own.
+#: One second for a statement, two for its answer, one for an unanswered cancel, and time for a busy machine.
 SOON = 15.0
 
 
@@ -137,34 +137,34 @@ def soon() -> Iterator[None]:
     assert time.monotonic() - began < SOON
 
 
-def test_a_server_that_lets_one_in_and_says_nothing(wire: Proxy) -> None:
+def test_server_silent_after_connecting_raises_store_unreachable(wire: Proxy) -> None:
     wire.fall_silent(b"search_path")
     with soon(), pytest.raises(StoreUnreachable) as caught:
         MessageQueue(wire.uri)
     assert str(caught.value) == known.NO_REPLY.text
-    # It accepts connections still, and does not even ask for a password.
+    # The server still accepts connections, but does not ask for a password.
     with soon(), pytest.raises(StoreUnreachable) as refused:
         MessageQueue(wire.uri)
     assert str(refused.value) == known.NO_CONNECTION.text
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["before the answer", "in mid-row"])
-@pytest.mark.parametrize("what", ["look", "plan", "send"])
-def test_a_server_that_falls_silent(wire: Proxy, what: str, midway: bool) -> None:
+@pytest.mark.parametrize("operation", ["look", "plan", "send"])
+def test_server_silent_during_a_call_raises_store_unreachable(wire: Proxy, operation: str, midway: bool) -> None:
     with MessageQueue(wire.uri) as queue:
         calls: dict[str, tuple[bytes, Callable[[], object]]] = {
             "look": (b"SELECT", lambda: list(queue.inspect.peek("a"))),
             "plan": (b"SELECT", lambda: queue.blocks.plan(limit=PLENTY)),
             "send": (b"INSERT", lambda: queue.enqueue_message("a", b"y", key="k")),
         }
-        word, call = calls[what]
+        word, call = calls[operation]
         wire.fall_silent(word, midway=midway)
         with soon(), pytest.raises(StoreUnreachable) as caught:
             call()
         assert wire.is_silent.is_set() and str(caught.value) == known.NO_REPLY.text
 
 
-def test_a_server_that_falls_silent_at_a_commit(wire: Proxy, pg_uri: str) -> None:
+def test_server_silent_at_a_commit_raises_commit_in_doubt(wire: Proxy, pg_uri: str) -> None:
     with MessageQueue(wire.uri) as queue:
         wire.fall_silent(b"COMMIT")
         with soon(), pytest.raises(CommitInDoubt):
@@ -173,7 +173,7 @@ def test_a_server_that_falls_silent_at_a_commit(wire: Proxy, pg_uri: str) -> Non
         assert queue.enqueue_message("b", b"y", key="k").repeated + queue.footprint("b").count >= 1
 
 
-def test_a_bound_on_all_that_a_thread_asks(wire: Proxy) -> None:
+def test_within_bounds_all_calls_of_a_thread(wire: Proxy) -> None:
     with MessageQueue(wire.uri.replace("statement_timeout=1", "statement_timeout=300")) as queue:
         wire.fall_silent()
         with soon(), within(0.5), pytest.raises(StoreUnreachable):
@@ -182,17 +182,17 @@ def test_a_bound_on_all_that_a_thread_asks(wire: Proxy) -> None:
             MessageQueue(wire.uri)
 
 
-def test_what_a_client_gives_up_the_server_cancels(pg_uri: str) -> None:
-    """A server that is only slow is asked to stop: nobody waits for its answer any more."""
+def test_server_cancels_an_abandoned_statement(pg_uri: str) -> None:
+    """A slow server is asked to cancel the statement."""
     with MessageQueue(pg_uri) as queue, psycopg.connect(pg_uri, autocommit=True) as other:
         with within(0.3), pytest.raises(StoreUnreachable), queue.store.loose() as unit:
             unit.connection.execute("SELECT pg_sleep(600)")  # type: ignore[attr-defined]
-        asked = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()"
-        eventually(lambda: not other.execute(asked).fetchone())
+        running = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()"
+        eventually(lambda: not other.execute(running).fetchone())
         assert queue.footprint("a").count == 0
 
 
-def test_an_answer_that_came_while_the_client_was_stopped_counts(pg_uri: str) -> None:
+def test_answer_received_while_the_client_was_stopped_counts(pg_uri: str) -> None:
     address = replace(parse(pg_uri), statement_timeout=3)
 
     def look() -> None:
@@ -206,12 +206,12 @@ def test_an_answer_that_came_while_the_client_was_stopped_counts(pg_uri: str) ->
         os.kill(child[0], signal.SIGSTOP)
         assert os.WIFSTOPPED(os.waitpid(child[0], os.WUNTRACED)[1])
         eventually(lambda: other.execute(running).fetchone() == (0,))
-    time.sleep(4)  # longer than the client waits for the answer beyond the time-out
+    time.sleep(4)  # longer than the client waits for an answer after the timeout
     os.kill(child[0], signal.SIGCONT)
     assert not end_child(child).error
 
 
-def test_the_command_line_gives_up_a_silent_server(wire: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_exits_on_a_silent_server(wire: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     wire.fall_silent(b"SELECT")
     with soon():
         assert main(["--store", wire.uri, "queue", "footprint"]) == 4

@@ -23,7 +23,7 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "acme:0:0 goes on at acme:1:0" in told and "more than the 600,000" in told
     with MessageQueue(store) as queue:
         assert [step.what for step in queue.inspect.history(queue.inspect.peek("acme")[0].address).steps] == [
-            "enqueued", "planned", "set aside", "judged again"
+            "enqueued", "planned", "set aside", "requeued"
         ]  # fmt: skip
         assert [event.name for event in queue.inspect.events()] == [
             "OverweightEnqueued", "OverweightEnqueued", "Rejudged", "Discarded"

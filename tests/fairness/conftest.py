@@ -1,4 +1,4 @@
-"""What the fairness tests measured, told at the end."""
+"""Fairness fixtures: the measured figures are printed at the end."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-Tell = Callable[[str, str, str, str], None]
+Record = Callable[[str, str, str, str], None]
 _ROWS: list[tuple[str, str, str, str]] = []
 
 
 @pytest.fixture(params=["deficit", "rotation"])
 def order(request: pytest.FixtureRequest) -> str:
-    """The order that must be fair, and the contract's beside it for comparison."""
+    """Return the fair order, or the contract's rotation for comparison."""
     return str(request.param)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A fresh store; fairness is the rules' business, so one PostgreSQL is enough."""
+    """Yield a new store; fairness does not depend on the store, so one PostgreSQL suffices."""
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_uri")
         return
@@ -26,19 +26,19 @@ def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def tell(store_uri: str) -> Iterator[Tell]:
-    """Note a figure: what was asked, in which order, what came out, what must."""
+def record(store_uri: str) -> Iterator[Record]:
+    """Return a function that records a figure: name, order, measured and wanted value."""
     store = store_uri.partition(":")[0]
 
-    def note(what: str, order: str, found: str, wanted: str) -> None:
-        _ROWS.append((what, f"{order}, {store}", found, wanted if order != "rotation" else f"({wanted})"))
+    def add_row(name: str, order: str, measured: str, wanted: str) -> None:
+        _ROWS.append((name, f"{order}, {store}", measured, wanted if order != "rotation" else f"({wanted})"))
 
-    yield note
+    yield add_row
 
 
 @pytest.fixture(scope="session", autouse=True)
 def table(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Print everything that was noted, once, below the results."""
+    """Print the recorded figures once, below the results."""
     yield
     if not _ROWS:
         return

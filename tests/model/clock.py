@@ -1,4 +1,4 @@
-"""A database clock that stands still until a test moves it: leases and delays without waiting."""
+"""A database clock that tests advance by hand: leases and delays without waiting."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Clock:
         self.now = 1_800_000_000 * SECOND
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, for the database and everybody who asks it."""
+        """Advance the time of the database and its clients."""
         self.now += int(seconds * SECOND)
 
 
 @contextmanager
 def stopped_clock() -> Iterator[Clock]:
-    """Both databases tell this time."""
+    """Replace the clocks of both databases."""
     clock, lock, ring = Clock(), PostgresUnit._locked, Rings.named
 
     def locked(unit: PostgresUnit, *seen: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The machine's assertions tell what they compared."""
+"""Assertion rewriting for the modules of the model."""
 
 from __future__ import annotations
 

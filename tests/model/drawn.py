@@ -1,4 +1,4 @@
-"""What the machine draws: settings, weights, outcomes."""
+"""Hypothesis strategies: settings, weights, limits and outcomes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from airflow_mq import (
 
 ORIGINS = ("0", "1", "2", "3")
 origins = st.sampled_from(ORIGINS)
-#: Those that are paused and swept: not all, or little else would happen.
+#: Origins that are paused and swept; a few, so that other rules apply, too.
 troubled = st.sampled_from(ORIGINS[2:])
 weights = st.tuples(st.integers(0, 6), st.integers(0, 6))
 declarations = weights | st.sampled_from([(9, 2), (13, 1), (40, 40)])
 limits = st.sampled_from([(3, 3), (6, 8), (12, 12), (25, 40), (200, 200)])
 parts = st.integers(0, 2)
-#: What a ring allows for one message: in bytes, and of a block. Mostly whatever fits.
+#: Limits of a ring for one message, in bytes and as a fraction of a block; mostly none.
 sizes = st.sampled_from([None, None, None, 12, 40])
 fractions = st.sampled_from([None, None, 0.25, 0.25, 0.6])
 
@@ -59,7 +59,7 @@ configs = st.builds(
     key_window=st.just(100.0),
     weigher=st.sampled_from([LinearWeigher(Weight(1, 1), Weight(0, 0)), LinearWeigher(Weight(1, 0), Weight(0, 100))]),
 )
-#: What is set for an origin.
+#: Settings of an origin.
 standings = st.fixed_dictionaries({
     "share": st.none() | st.integers(1, 4), "most": st.none() | st.just((5, 6)), "least": st.none() | st.just((4, 4)),
     "ordered": st.none() | st.booleans(),

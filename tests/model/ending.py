@@ -1,4 +1,4 @@
-"""Rules that report on blocks, settle, release and renew them."""
+"""Rules that report on, settle, release and renew blocks."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ALL = Processors([Processor("all", "airflow_mq:Done")])
 WHOLE = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="in place")
 
 
-#: What stops an ordered queue, unless a limit of its origin or of the ring sets the message aside.
+#: Outcomes that stop an ordered queue, unless a limit of its origin or of the ring sets the message aside.
 STOPPING = [Yield("later"), Overweight(Weight(2, 2)), Overweight(Weight(6, 7))]
 
 
 def answer_to(payload: bytes, chance: int) -> Outcome:
-    """What the message says, or for one of three something that stops its queue."""
+    """Return the scripted outcome, or for one payload of three an outcome that stops its queue."""
     lot = sum(payload) * chance
     return Script.read(payload).outcome() if lot % 3 != 1 else STOPPING[sum(payload) % len(STOPPING)]
 
 
 def process_in_pieces(side: Side, number: int, width: int, chance: int) -> list[tuple[str, bytes]]:
-    """Call a processor for a block's messages, as jobs do; return what it was called for."""
+    """Process a block in shares, as jobs do, and return the processed messages."""
     block, tried = live_block(side.queue, side.blocks[number].token), []
 
     def process(payload: bytes, origin: str) -> object:
@@ -52,12 +52,12 @@ def process_in_pieces(side: Side, number: int, width: int, chance: int) -> list[
 
 
 class Ending(Planning):
-    """In time, late, in part, twice, and after the other."""
+    """Rules that end blocks in time, late, in part, twice, and after each other."""
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def report(self, data: st.DataObject) -> None:
-        """Some, all, or none; twice, late, and about messages that are nobody's."""
+        """Report on some, all or no messages; twice, late, and on unclaimed messages."""
         self.report_on(data, data.draw(st.sampled_from(self.held), "block"))
 
     def report_on(self, data: st.DataObject, block: Held) -> None:
@@ -73,7 +73,7 @@ class Ending(Planning):
         if handed and data.draw(st.booleans()):
             origin, page, first, _ = data.draw(st.sampled_from(handed), "from")
             last = first
-            while any(one[:3] == (origin, page, last + 1) for one in handed):
+            while any(item[:3] == (origin, page, last + 1) for item in handed):
                 last += 1
             reports.append(Report(origin, page, first, last, data.draw(outcomes)))
 
@@ -82,16 +82,16 @@ class Ending(Planning):
                 return
             if not self.living(block):
                 raise Refusal("TokenRefused")
-            for one in reports:
-                for at in range(one.first, one.last + 1):
-                    block.answer(one.origin, one.page, at, one.outcome)
+            for report in reports:
+                for at in range(report.first, report.last + 1):
+                    block.answer(report.origin, report.page, at, report.outcome)
 
         self.both(lambda side: side.queue.blocks.report(side.blocks[block.number], reports), plain)
 
     @precondition(lambda self: any(block.state == "planned" for block in self.held))
     @rule(data=st.data())
     def settle_living(self, data: st.DataObject) -> None:
-        """Everything reported, or some of it, then settled."""
+        """Report on a live block, or on a part of it, and settle it."""
         self.settle_one(
             data, data.draw(st.sampled_from([block for block in self.held if block.state == "planned"]), "block")
         )
@@ -99,18 +99,18 @@ class Ending(Planning):
     @precondition(lambda self: self.plain.ring)
     @rule(data=st.data(), scripted=st.booleans())
     def work(self, data: st.DataObject, scripted: bool) -> None:
-        """A block from its plan to its end; steps drawn one by one seldom come to that."""
+        """Run a block from its plan to its end, which single drawn steps seldom reach."""
         self.plan_one(None, None, scripted, None)
         self.settle_one(data, self.held[-1])
 
-    @rule(data=st.data(), origin=origins, said=standings, count=st.integers(3, 6),
+    @rule(data=st.data(), origin=origins, settings=standings, count=st.integers(3, 6),
           width=st.sampled_from([1, 2, 8]), begun=st.sampled_from([False, False, True]), chance=st.integers(0, 6))  # fmt: skip
     def process(
-        self, data: st.DataObject, origin: str, said: dict[str, Any], count: int, width: int, begun: bool,
+        self, data: st.DataObject, origin: str, settings: dict[str, Any], count: int, width: int, begun: bool,
         chance: int,
     ) -> None:  # fmt: skip
-        """Processors are called for a block's messages, in pieces; perhaps somebody reported on some before."""
-        self.set_origin_at(origin, **said)
+        """Process a block in shares, perhaps after a report on some of its messages."""
+        self.set_origin_at(origin, **settings)
         self.send_row(origin, count)
         self.plan_one((200, 200), None, False, None)
         block = self.held[-1]
@@ -119,9 +119,9 @@ class Ending(Planning):
         self.interleave(data)
         if self.living(block):
             tried = self.sides.do(lambda side: process_in_pieces(side, block.number, width, chance))
-            found = processed(self.plain, block, lambda payload: answer_to(payload, chance))
-            assert tried == sorted((run.origin, item.payload) for run, _, item, _ in found)
-            for run, at, _, outcome in found:
+            outcomes_by_run = processed(self.plain, block, lambda payload: answer_to(payload, chance))
+            assert tried == sorted((run.origin, item.payload) for run, _, item, _ in outcomes_by_run)
+            for run, at, _, outcome in outcomes_by_run:
                 block.answer(run.origin, run.page, at, outcome)
             self.met["processed, ordered alone"] += any(run.ordered != self.plain.config.ordered for run in block.runs)
         self.end_one(block, False)
@@ -142,7 +142,7 @@ class Ending(Planning):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        """Settle or release: in time, late, twice, or after the other."""
+        """Settle or release a block in time, late, twice, or after the other operation."""
         block = data.draw(st.sampled_from(self.held), "block")
         if block.state == "planned" and not block.meanwhile:
             self.interleave(data)
@@ -152,8 +152,8 @@ class Ending(Planning):
     def report_all(self, block: Held, outcome: Callable[[], Any]) -> None:
         reports = [Report(origin, page, at, at, outcome()) for origin, page, at, _ in block.handed_out()]
         assert self.sides.do(lambda side: side.queue.blocks.report(side.blocks[block.number], reports)) is None
-        for one in reports:
-            block.answer(one.origin, one.page, one.first, one.outcome)
+        for report in reports:
+            block.answer(report.origin, report.page, report.first, report.outcome)
 
     def end_one(self, block: Held, release: bool) -> None:
         before = list(self.plain.ring)
@@ -203,7 +203,7 @@ class Ending(Planning):
 
     @rule(seconds=st.sampled_from([1.0, 1.0, 12.0, 30.0, 120.0]))
     def wait(self, seconds: float) -> None:
-        """Leases run out, delays and pauses end, messages expire."""
+        """Advance the clock: leases, delays and pauses end, and messages expire."""
         before = list(self.plain.ring)
         late = bool(self.plain.delayed)
         self.clock.advance(seconds)

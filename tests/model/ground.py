@@ -1,4 +1,4 @@
-"""What all rules stand on: the stores, the plain model, and how they are compared."""
+"""Base of all rules: the stores, the plain model, and their comparison."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from .settling import Held
 
 
 class Ground(RuleBasedStateMachine):
-    """One ring on each store, the plain model beside it, and how the two are compared."""
+    """A ring on each store, the plain model, and their comparison."""
 
     uris: ClassVar[Sequence[str]]
     clock: ClassVar[Clock]
-    #: What was met so far, by name: a machine that never gets anywhere proves nothing.
+    #: Reached situations by name; tests require some, so that the machine covers them.
     met: ClassVar[Counter[str]]
 
     def teardown(self) -> None:
         if hasattr(self, "sides"):
             self.sides.close()
 
-    # How things are compared.
+    # Comparison.
 
     def expect(self, act: Any) -> Any:
-        """What the plain model answers: a value, or the name of a refusal."""
+        """Return the answer of the plain model: a value, or the name of a refusal."""
         try:
             return act()
         except Refusal as refusal:
             return str(refusal)
 
     def both(self, real: Any, plain: Any) -> Any:
-        found, expected = self.sides.do(real), self.expect(plain)
-        assert found == expected, f"{found!r} is not {expected!r}"
-        if isinstance(found, str):
-            self.met[found] += 1
-        return found
+        answer, expected = self.sides.do(real), self.expect(plain)
+        assert answer == expected, f"{answer!r} is not {expected!r}"
+        if isinstance(answer, str):
+            self.met[answer] += 1
+        return answer
 
     def joins(self) -> None:
-        """What is due joins its queue before anything else happens."""
+        """Let due messages join their queues before other changes."""
         self.sides.do(lambda side: side.queue.admin.force_set_head("nobody"))
 
     def happened(self) -> None:
@@ -51,27 +51,30 @@ class Ground(RuleBasedStateMachine):
             block.meanwhile += 1
 
     def adopt_newcomers(self, before: list[str]) -> None:
-        """In which order one call's new queues enter the ring is not said: take it as it is."""
-        found = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
-        if found == self.plain.ring:
-            # Also where a queue left the ring within the call, and came back behind a newcomer.
+        """Adopt the stored ring order, because the order of one call's new queues is not specified."""
+        order = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
+        if order == self.plain.ring:
+            # This includes a queue that left the ring within the call and came back behind a newcomer.
             return
-        assert found[: len(before)] == before == self.plain.ring[: len(before)]
-        assert sorted(found) == sorted(self.plain.ring)
-        self.plain.ring = found
+        assert order[: len(before)] == before == self.plain.ring[: len(before)]
+        assert sorted(order) == sorted(self.plain.ring)
+        self.plain.ring = order
 
-    def told(self) -> set[Event]:
-        """The events since the last look, without taking note of them."""
-        return set(self.told_in_order())
+    def new_events(self) -> set[Event]:
+        """Return the events since the last read as a set, without marking them as read."""
+        return set(self.new_events_in_order())
 
-    def told_in_order(self) -> list[Event]:
-        """The same, as they came about."""
+    def new_events_in_order(self) -> list[Event]:
+        """Return the events since the last read in order, without marking them as read."""
         side = self.sides.all[0]
-        return [Event(one.name, one.origin, one.page, one.index) for one in side.queue.inspect.events(after=side.seen)]
+        return [
+            Event(event.name, event.origin, event.page, event.index)
+            for event in side.queue.inspect.events(after=side.seen)
+        ]
 
     def living(self, block: Held) -> bool:
         return block.state == "planned" and block.deadline > self.clock.now
 
     def interleave(self, data: st.DataObject) -> None:
-        """At least one other thing happens between a plan and its settling."""
+        """Apply at least one other rule between a plan and its settlement."""
         raise NotImplementedError

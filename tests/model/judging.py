@@ -1,4 +1,4 @@
-"""Rules for set-aside messages that are judged again, dropped in bulk, or expire."""
+"""Rules that requeue set-aside messages, discard them in bulk, or let them expire."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from .drawn import origins
 from .plain import ASIDE, GONE, WAITING, Item, Pair, Refusal
 from .sides import Side
 
-#: What a block may cost in a ring that does not say.
+#: The limit of a block in a ring without a service weight.
 GIVEN = (50, 50)
 
 
 class Judging(Deciding):
-    """What goes back, or goes for good, without being executed."""
+    """Rules that end a set-aside state without an execution."""
 
     @precondition(lambda self: self.plain.set_aside())
     @rule(data=st.data())
     def judge_again(self, data: st.DataObject) -> None:
-        """By what it weighs now, or by the weight that it was set aside for."""
+        """Requeue by the current weight, or by the weight for which the message was set aside."""
         weigh = data.draw(st.booleans(), "weigh anew")
         origin, page, at = self.address(data)
         self.happened()
         before = list(self.plain.ring)
 
         def real(side: Side) -> Pair | None:
-            found = side.queue.set_aside.requeue(Address(origin, page, at), limit=Weight(*GIVEN), weigh=weigh)
-            (moved,) = [one.moved for one in (*found.moved, *found.stayed)]
+            requeued = side.queue.set_aside.requeue(Address(origin, page, at), limit=Weight(*GIVEN), weigh=weigh)
+            (moved,) = [aside.moved for aside in (*requeued.moved, *requeued.stayed)]
             return (moved.page, moved.index) if moved else None
 
-        self.both(real, lambda: self.judged(origin, page, at, weigh))
-        self.adopt_newcomers([one for one in before if one in self.plain.ring])
+        self.both(real, lambda: self.requeued_place(origin, page, at, weigh))
+        self.adopt_newcomers([name for name in before if name in self.plain.ring])
 
-    def judged(self, origin: str, page: int, at: int, weigh: bool) -> Pair | None:
+    def requeued_place(self, origin: str, page: int, at: int, weigh: bool) -> Pair | None:
         plain, book = self.plain, self.plain.book(origin)
-        its = book.pages.get(page)
-        if its and at < len(its.items) and its.items[at].held is not None:
+        stored_page = book.pages.get(page)
+        if stored_page and at < len(stored_page.items) and stored_page.items[at].held is not None:
             raise Refusal("InFlight")
         item, most = plain.find(origin, page, at), plain.config.max_attempts
-        now = plain.weight(item)
-        weight = now if weigh or item.state != ASIDE or item.weighed is None else item.weighed
-        if plain.whys(origin, weight, GIVEN, len(item.payload)):
+        current_weight = plain.weight(item)
+        weight = current_weight if weigh or item.state != ASIDE or item.weighed is None else item.weighed
+        if plain.reasons(origin, weight, GIVEN, len(item.payload)):
             return None
         if most is not None and item.attempts >= most:
             return None
         plain.emit("Rejudged", origin, page, at)
-        # Its old place is as good as processed; the message itself goes on at the end.
+        # The old place counts as processed; the message continues at the end.
         book.pages[page].items[at] = ghost = Item(item.payload, origin, state=GONE)
-        item.state, item.declared = WAITING, item.declared if weight == now else weight
+        item.state, item.declared = WAITING, item.declared if weight == current_weight else weight
         plain.append(item)
         last = book.pages[book.end - 1]
         plain.take_away(ghost, page)
@@ -63,16 +63,20 @@ class Judging(Deciding):
     @rule(origin=st.none() | origins, weigh=st.booleans(),
           reason=st.sampled_from([None, None, "size", "fraction", "overweight", "swept"]))  # fmt: skip
     def judge_all_again(self, origin: str | None, weigh: bool, reason: str | None) -> None:
-        """All that are meant, one after the other; what was swept only if that is said."""
+        """Requeue all matching messages in turn; swept ones only if the reason is given."""
         self.happened()
         before = list(self.plain.ring)
-        found = self.sides.do(lambda side: [(one.address, one.reason) for one in side.queue.set_aside.list(limit=500)])
-        wanted = [one for one in found if origin in (None, one[0].origin) and reason in (None, one[1])]
+        asides = self.sides.do(
+            lambda side: [(aside.address, aside.reason) for aside in side.queue.set_aside.list(limit=500)]
+        )
+        wanted = [pair for pair in asides if origin in (None, pair[0].origin) and reason in (None, pair[1])]
 
         def real(side: Side) -> tuple[Any, ...]:
-            judged = side.queue.set_aside.requeue_all(limit=Weight(*GIVEN), weigh=weigh, origin=origin, reason=reason)
-            moved = [(str(one.address), (one.moved.page, one.moved.index)) for one in judged.moved if one.moved]
-            return moved, sorted(str(one.address) for one in judged.stayed)
+            requeued = side.queue.set_aside.requeue_all(limit=Weight(*GIVEN), weigh=weigh, origin=origin, reason=reason)
+            moved = [
+                (str(aside.address), (aside.moved.page, aside.moved.index)) for aside in requeued.moved if aside.moved
+            ]
+            return moved, sorted(str(aside.address) for aside in requeued.stayed)
 
         def plain() -> tuple[Any, ...]:
             moved, stayed = [], []
@@ -80,14 +84,14 @@ class Judging(Deciding):
                 if why == "swept" and reason != "swept":
                     continue
                 try:
-                    place = self.judged(address.origin, address.page, address.index, weigh)
+                    place = self.requeued_place(address.origin, address.page, address.index, weigh)
                 except Refusal:
                     place = None
                 stayed.append(str(address)) if place is None else moved.append((str(address), place))
             return moved, sorted(stayed)
 
         self.both(real, plain)
-        self.adopt_newcomers([one for one in before if one in self.plain.ring])
+        self.adopt_newcomers([name for name in before if name in self.plain.ring])
 
     @precondition(lambda self: self.plain.set_aside())
     @rule(origin=origins)
@@ -95,7 +99,7 @@ class Judging(Deciding):
         self.happened()
         self.both(
             lambda side: side.queue.set_aside.discard_all("not wanted", origin=origin),
-            lambda: self.dropped("Discarded", [one for one in self.plain.set_aside() if one[0] == origin]),
+            lambda: self.dropped("Discarded", [place for place in self.plain.set_aside() if place[0] == origin]),
         )
 
     @precondition(lambda self: self.plain.set_aside())

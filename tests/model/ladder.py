@@ -1,4 +1,4 @@
-"""Servicing as the contract tells it, step by step, over the plain model: in place, and as a plan."""
+"""Servicing step by step as in the contract, over the plain model: in place, and as a plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Meter:
 
 @dataclass
 class Rotation:
-    """One call in the contract's order. What differs between the two ways is in the subclasses."""
+    """A call in the contract's order; subclasses define how messages are tried."""
 
     plain: Plain
     meter: Meter
@@ -67,7 +67,7 @@ class Rotation:
         if not self.meter.pay(self.plain.visit_cost) or origin not in self.ring:
             return False, None
         book = self.plain.book(origin)
-        if self.plain.skipped(book, self.in_place):
+        if self.plain.is_skipped(book, self.in_place):
             return False, self.after(origin)
         processed = self.pages(book)
         successor = self.after(origin)
@@ -105,7 +105,7 @@ class Rotation:
             if status:
                 return processed, status
 
-    # In place, or on paper.
+    # Steps in place, which a plan overrides.
 
     def begin(self, book: Book) -> int:
         return book.begin
@@ -131,7 +131,7 @@ class Rotation:
 
 
 class InPlace(Rotation):
-    """A processor that does what its messages say, meters itself, and yields for some origins."""
+    """A scripted processor that meters itself, and yields for some origins."""
 
     yielding: frozenset[str] = frozenset()
 
@@ -156,7 +156,7 @@ Sent = list[tuple[str, bytes]]
 
 
 def answered(item: Item, meter: Meter, yielding: frozenset[str] = frozenset()) -> tuple[Answer, Sent]:
-    """What the scripted processor answers: a word, and the weight where it is overweight."""
+    """Return the answer of the scripted processor: a word, and the weight if it is overweight."""
     if item.origin in yielding:
         return ("yield", (0, 0)), []
     script = Script.read(item.payload)
@@ -177,21 +177,21 @@ def answered(item: Item, meter: Meter, yielding: frozenset[str] = frozenset()) -
 
 
 def barred_in_place(plain: Plain, item: Item, limit: Pair) -> dict[str, Any]:
-    """Why the ring's own thresholds set a message aside, before a processor that meters itself is asked."""
-    whys = plain.whys(item.origin, plain.weight(item), limit, len(item.payload))
-    return whys if whys.keys() & {"fraction", "size"} else {}
+    """Return the ring's limits that set a message aside before a self-metering processor is called."""
+    reasons = plain.reasons(item.origin, plain.weight(item), limit, len(item.payload))
+    return reasons if reasons.keys() & {"fraction", "size"} else {}
 
 
 def apply(
     plain: Plain, page: Page, at: int, item: Item, answer: Answer, sent: list[tuple[str, bytes]], limit: Pair
 ) -> tuple[int, str | None]:
-    """What an answer does to a message that is tried in place."""
+    """Apply an answer to a message that is tried in place."""
     word, weight = answer
     if word == "over":
-        whys = plain.whys(item.origin, weight, limit)
-        if not whys:
+        reasons = plain.reasons(item.origin, weight, limit)
+        if not reasons:
             return 0, BAILED
-        plain.aside("OverweightEnqueued", page.index, at, item, whys, weight)
+        plain.aside("OverweightEnqueued", page.index, at, item, reasons, weight)
         return 0, None
     if word == "yield":
         return 0, STUCK if plain.went_back(page.index, at, item) else None
@@ -204,7 +204,7 @@ def apply(
 
 
 class OnPaper(Rotation):
-    """A plan: nothing moves but the head; messages are claimed, or it is decided what becomes of them."""
+    """A plan: only the head moves; messages are claimed or decided."""
 
     def __init__(self, plain: Plain, meter: Meter, weigh: Callable[[Item], Pair]) -> None:
         super().__init__(plain, meter, in_place=False)
@@ -235,7 +235,7 @@ class OnPaper(Rotation):
         return item.state == WAITING and item.held is None and item not in self.taken
 
     def leave(self, book: Book, page: Page, status: str) -> None:
-        """Nothing moves."""
+        """Move nothing."""
 
     def move_on(self, book: Book) -> None:
         self.begins[book.origin] += 1
@@ -248,7 +248,7 @@ class OnPaper(Rotation):
         weight = self.weigh(item)
         if item.expires is not None and item.expires <= self.plain.now():
             return self.take(page, at, item, "expired", 1)
-        if self.plain.whys_now(item, weight, self.meter.limit, self.meter.fits(weight)):
+        if self.plain.reasons_now(item, weight, self.meter.limit, self.meter.fits(weight)):
             return self.take(page, at, item, "aside", 0)
         if not self.meter.pay(weight):
             return 0, BAILED

@@ -1,4 +1,4 @@
-"""A machine that does everything one can do to a ring, in any order, beside the plain model."""
+"""The state machine: all operations on a ring, in any order, compared with the plain model."""
 
 from __future__ import annotations
 
@@ -78,36 +78,48 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
         if not hasattr(self, "plain"):
             return
         plain, expected = self.plain, self.plain.state()
-        ids, whys = Counter(item.id for item in plain.all), plain.whys_aside()
+        ids, reasons = Counter(item.id for item in plain.all), plain.reasons_aside()
         for side in self.sides.all:
             queue = side.queue
             assert queue.check() == []
-            found = side.state()
-            assert found == expected
+            state = side.state()
+            assert state == expected
             assert queue.inspect.ring_order(100) == plain.ring
             assert [tuple(vars(queue.footprint(origin)).values()) for origin in ORIGINS] == [
                 plain.footprint(origin) for origin in ORIGINS
             ]
             aside = queue.set_aside.list()
             assert (
-                sorted((one.address.origin, one.address.page, one.address.index) for one in aside) == plain.set_aside()
+                sorted(
+                    (message_aside.address.origin, message_aside.address.page, message_aside.address.index)
+                    for message_aside in aside
+                )
+                == plain.set_aside()
             )
-            for one in aside:
-                limits = whys[one.address.origin, one.address.page, one.address.index]
-                limit = one.most_bytes if one.reason == "size" else one.limit and tuple(one.limit)
-                assert one.reason in limits and limits[one.reason] == limit, f"{one} is set aside, for {limits}"
-                self.met[f"set aside: {one.reason}"] += 1
+            for message_aside in aside:
+                limits = reasons[message_aside.address.origin, message_aside.address.page, message_aside.address.index]
+                limit = (
+                    message_aside.most_bytes
+                    if message_aside.reason == "size"
+                    else message_aside.limit and tuple(message_aside.limit)
+                )
+                assert message_aside.reason in limits and limits[message_aside.reason] == limit, (
+                    f"{message_aside} is set aside, for {limits}"
+                )
+                self.met[f"set aside: {message_aside.reason}"] += 1
             for origin in ORIGINS:
                 peeked = [
                     (p.address.page, p.address.index, p.payload, p.state, p.attempts)
                     for p in queue.inspect.peek(origin, limit=100)
                 ]
                 assert peeked == plain.looks(origin)
-            fresh = side.fresh_events()
-            told, expected_events = Counter(event for event, _ in fresh), Counter(plain.events)
-            assert told == expected_events, f"too many: {told - expected_events}, too few: {expected_events - told}"
-            self.met.update(event.name for event, _ in fresh)
-            assert {id_ for _, id_ in fresh if id_} <= set(ids)
+            new_events = side.fresh_events()
+            events, expected_events = Counter(event for event, _ in new_events), Counter(plain.events)
+            assert events == expected_events, (
+                f"too many: {events - expected_events}, too few: {expected_events - events}"
+            )
+            self.met.update(event.name for event, _ in new_events)
+            assert {id_ for _, id_ in new_events if id_} <= set(ids)
         plain.events.clear()
 
     @invariant()

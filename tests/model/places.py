@@ -1,7 +1,7 @@
-"""Where each message is, over the rings of one store: a model in lists, told of by events, and what all machines over it share.
+"""Places of messages in the rings of one store: a model in lists, driven by events, and the base of its machines.
 
-Whoever holds messages (a token, a block) says what becomes of them; everything else the events tell. So a message that
-is held is nobody else's, what was said comes about once, and what nobody speaks of stays where it is.
+The holder of messages (a token or a block) decides their fate; events report all other changes. So a held message
+has one holder, a decided fate happens once, and a message without events stays in its place.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ FINAL = {"Processed", "ProcessingFailed", "Transferred", "Discarded", "Expired"}
 TRIED = {"Processed", "ProcessingFailed", "WentBack"}
 BACK = {"WentBack", "AttemptsExhausted"}
 DECIDED = {"Expired", "OverweightEnqueued"}
-#: What events are called in a message's story.
+#: Names of events in a message's history.
 WORDS = {
     "Processed": "processed", "ProcessingFailed": "failed", "Transferred": "transferred", "Discarded": "discarded",
     "Expired": "expired", "WentBack": "went back", "AttemptsExhausted": "set aside",
-    "OverweightEnqueued": "set aside", "Rejudged": "judged again",
+    "OverweightEnqueued": "set aside", "Rejudged": "requeued",
 }  # fmt: skip
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
 books = places | st.tuples(st.sampled_from(RINGS), st.sampled_from(BOOKS))
@@ -61,7 +61,7 @@ Place = tuple[int, str]
 
 
 class _Brief:
-    """Written in one line where steps are printed."""
+    """An object with a one-line representation where steps are printed."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -69,7 +69,7 @@ class _Brief:
 
 @dataclass(eq=False, repr=False)
 class Entry(_Brief):
-    """A message in one place. Handed on, it is another entry there."""
+    """A message in one place; a transferred message is another entry in its new place."""
 
     place: Place
     payload: bytes
@@ -79,10 +79,10 @@ class Entry(_Brief):
     attempts: int = 0
     state: str = WAITING
     holder: Holder | None = None
-    #: The page and the index, once somebody looked.
+    #: Page and index, once they were read.
     at: tuple[int, int] = (-1, -1)
-    #: What became of it so far.
-    story: list[str] = field(default_factory=list)
+    #: Its steps so far.
+    history: list[str] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -106,18 +106,18 @@ class Entry(_Brief):
 
 @dataclass(eq=False, repr=False)
 class Holder(_Brief):
-    """A token or a block: what it holds, and what was said of that."""
+    """A token or a block, its claimed messages, and their fates."""
 
     ring: int
     deadline: int
-    #: What is known of it on each store: the texts of a token, or blocks.
+    #: Its representation on each store: token texts, or blocks.
     real: list[Any]
-    #: What was handed out, and the event that was promised; none, if it may go back.
+    #: Claimed entries and their promised event; `None` if the entry may be requeued.
     fates: dict[Entry, str | None]
-    #: What was decided without being handed out.
+    #: Entries that were decided without being handed out.
     decided: list[Entry] = field(default_factory=list)
     is_token: bool = True
-    #: `said`: somebody will settle it; `over`: somebody has.
+    #: `reported`: waits for its settlement; `over`: settled.
     state: str = "held"
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class Holder(_Brief):
 
 
 class Store:
-    """The rings on one store, and somebody who has a connection to it."""
+    """The rings of one store, and a caller with a connection to it."""
 
     def __init__(self, uri: str, names: list[str], configs: list[RingConfig]) -> None:
         self.queues: list[MessageQueue] = []
@@ -150,12 +150,12 @@ class Store:
         self.caller.commit()
 
     def count(self, table: str, where: str = "true") -> int:
-        """The rows of a table."""
-        (found,) = self.caller.run(
+        """Return the row count of a table."""
+        (rows,) = self.caller.run(
             f"SELECT count(*) FROM {getattr(self.queues[0].store, 'prefix', 'mq_')}{table} WHERE {where}"
         )
         self.caller.rollback()
-        return int(found[0])
+        return int(rows[0])
 
     def close(self) -> None:
         self.caller.close()
@@ -169,11 +169,11 @@ class Places(RuleBasedStateMachine):
     uris: ClassVar[list[str]]
     clock: ClassVar[Clock]
     met: ClassVar[Counter[str]]
-    #: The books that something is sent to.
+    #: Books that receive messages.
     names: ClassVar[tuple[str, ...]] = ORIGINS
 
     def configs(self, draw: Callable[..., Any]) -> list[RingConfig]:
-        """Two rings; the second has smaller pages."""
+        """Return the settings of two rings; the second has smaller pages."""
         common: dict[str, Any] = {
             "order": draw(st.sampled_from(["deficit", "rotation", "shuffle"])), "max_stale": 0, "lease": 60.0,
             "service_weight": Weight(20, 20), "weigher": LinearWeigher(Weight(1, 0), Weight(0, 0)),
@@ -194,8 +194,8 @@ class Places(RuleBasedStateMachine):
         self.here: dict[Place, list[Entry]] = {(ring, book): [] for ring in RINGS for book in self.names}
         self.aside: list[Entry] = []
         self.gone: list[Entry] = []
-        #: Of whom there is news.
-        self.news: list[Entry] = []
+        #: Entries that changed since the last check.
+        self.changed: list[Entry] = []
         self.delayed: list[tuple[int, int, list[Entry]]] = []
         self.paused: set[Place] = set()
         self.holders: list[Holder] = []
@@ -203,20 +203,20 @@ class Places(RuleBasedStateMachine):
         self.send(data)
 
     def do(self, call: Callable[[Store], Any]) -> Any:
-        """What all stores answer: a value, or the name of a refusal."""
-        found = []
+        """Return the common answer of all stores: a value, or the name of a refusal."""
+        answers = []
         for store in self.stores:
             try:
-                found.append(call(store))
+                answers.append(call(store))
             except MessageQueueError as error:
-                found.append(type(error).__name__)
-        assert all(one == found[0] for one in found), f"the stores disagree: {found}"
-        return found[0]
+                answers.append(type(error).__name__)
+        assert all(answer == answers[0] for answer in answers), f"the stores disagree: {answers}"
+        return answers[0]
 
-    # What is where.
+    # State of the model.
 
     def entries(self, place: Place | None = None) -> list[Entry]:
-        """All that is there, set aside or not."""
+        """Return the entries of a place, including set-aside ones."""
         lists = self.here.values() if place is None else [self.here[place]]
         return [entry for some in lists for entry in some] + [e for e in self.aside if place in (None, e.place)]
 
@@ -224,7 +224,7 @@ class Places(RuleBasedStateMachine):
         return holder.state == "held" and holder.deadline > self.clock.now
 
     def holding(self, place: Place) -> set[Holder | None]:
-        """Whoever holds something of an origin, whatever its priority."""
+        """Return the holders of an origin's messages in both priorities."""
         books = [(place[0], book) for book in books_of(origin_of(place[1]))]
         return {entry.holder for book in books for entry in self.here.get(book, ())} - {None}
 
@@ -235,14 +235,14 @@ class Places(RuleBasedStateMachine):
         return (place[0], origin_of(place[1])) in self.paused
 
     def next_of(self, place: Place) -> Entry | None:
-        """The next message that somebody may take."""
+        """Return the next message that can be taken."""
         if self.is_paused(place) or (self.config[place[0]].ordered and self.in_flight(place)):
             return None
         free = (entry for entry in self.here[place] if entry.holder is None)
         return next((entry for entry in free if entry.expires is None or entry.expires > self.clock.now), None)
 
     def put(self, entries: Iterable[Entry], due: int | None = None) -> None:
-        """What was sent is there."""
+        """Store sent entries, at once or when they are due."""
         entries = list(entries)
         if due is not None:
             self.delayed.append((due, next(self.serial), entries))
@@ -251,14 +251,14 @@ class Places(RuleBasedStateMachine):
             self.here[entry.place].append(entry)
 
     def join_due(self) -> None:
-        for late in sorted(self.delayed, key=lambda one: one[:2]):
+        for late in sorted(self.delayed, key=lambda delayed: delayed[:2]):
             if late[0] <= self.clock.now:
                 self.delayed.remove(late)
                 self.put(late[2])
         self.do(lambda store: [queue.admin.force_set_head("nobody") for queue in store.queues])
 
     def tidy(self, ring: int) -> None:
-        """Somebody came who settles what was completed, and releases what is past its deadline."""
+        """Mark holders as over that the next operation settles or releases."""
         for holder in self.holders:
             if holder.ring == ring and not self.lives(holder):
                 holder.state = "over"
@@ -271,11 +271,11 @@ class Places(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def send(self, data: st.DataObject) -> None:
-        """A few messages in one call: one mail, which may lie over three pages."""
+        """Enqueue several messages in one call; their inbox row may span three pages."""
         draw = data.draw
-        ring, one = draw(books.filter(lambda place: place[1] in self.names))
+        ring, book = draw(books.filter(lambda place: place[1] in self.names))
         more: dict[str, Any] = {}
-        if priority_of(one) == HIGH:
+        if priority_of(book) == HIGH:
             more["priority"] = HIGH
         if draw(st.integers(0, 3)) == 0:
             more["expires"] = draw(st.sampled_from([0, 20, 20, 70]))
@@ -286,15 +286,15 @@ class Places(RuleBasedStateMachine):
         if draw(st.integers(0, 3)) == 0:
             more["headers"] = {"trace": str(next(self.serial))}
         payloads = [self.payload(data, self.config[ring].max_message_len) for _ in range(draw(st.integers(1, 6)))]
-        self.do(lambda store: store.queues[ring].enqueue_messages(origin_of(one), payloads, **more).count)
+        self.do(lambda store: store.queues[ring].enqueue_messages(origin_of(book), payloads, **more).count)
         self.put(
-            (self.entry((ring, one), payload, more) for payload in payloads),
+            (self.entry((ring, book), payload, more) for payload in payloads),
             self.clock.now + more["not_before"] * SECOND if "not_before" in more else None,
         )
         self.join_due()
 
     def entry(self, place: Place, payload: bytes, more: dict[str, Any]) -> Entry:
-        """A message that was sent like this."""
+        """Return an entry for a message with these options."""
         expires = self.clock.now + more["expires"] * SECOND if "expires" in more else None
         weight = more["weight"][0] if more.get("weight") else None
         return Entry(place, payload, weight, dict(more.get("headers") or {}), expires)
@@ -304,11 +304,11 @@ class Places(RuleBasedStateMachine):
         self.send(data)
 
     def answer(self, payload: bytes, mood: int) -> Any:
-        """What a processor answers; in a good mood it is done with everything."""
+        """Return the processor's answer; in mood 0 it is always done."""
         return (Done(), Done(), Corrupt(), Yield("later"), Yield("later"))[crc32(payload) % 5] if mood else Done()
 
     def look(self, delivery: Delivery) -> None:
-        """What a processor sees of a message."""
+        """Check a delivery as a processor sees it."""
 
     @precondition(lambda self: self.entries())
     @rule(ring=rings, mood=st.integers(0, 1), limit=st.sampled_from([(5, 5), (20, 20), (60, 60)]))
@@ -327,11 +327,11 @@ class Places(RuleBasedStateMachine):
             return store.queues[ring].service_queues(process, Weight(*limit), seed=b"seed").processed
 
         self.do(service)
-        assert all(one == tried[0] for one in tried)
+        assert all(deliveries == tried[0] for deliveries in tried)
         for origin in self.names:
-            mine = [payload for whose, payload in tried[0] if whose == origin]
+            mine = [payload for book, payload in tried[0] if book == origin]
             assert not (mine and (self.in_flight((ring, origin)) or self.is_paused((ring, origin))))
-            # First in, first out; one that went back comes again, and what is between was decided about on the way.
+            # Order is first in, first out; a requeued message may be repeated, and others may be decided in between.
             mine = [payload for payload, _ in itertools.groupby(mine)]
             line = iter([entry.payload for entry in self.here[ring, origin]])
             assert all(payload in line for payload in mine), f"{mine} were tried, of {self.here[ring, origin]}"
@@ -347,19 +347,19 @@ class Places(RuleBasedStateMachine):
             return block_facts(blocks[-1])
 
         facts = self.do(plan)
-        self.hear()
+        self.read_events()
         holder = Holder(
             ring, self.clock.now + int((60.0 if lease is None else lease) * SECOND), blocks, {}, is_token=False
         )
         self.hold(holder, facts)
 
     def hold(self, holder: Holder, facts: tuple[Any, ...]) -> None:
-        """Take note of what is claimed: each the next that nobody holds."""
+        """Record the claims: each is the next unclaimed message."""
         for origin, runs in facts[4]:
             place = holder.ring, origin
             assert not self.is_paused(place)
             others = self.holding(place) - {holder}
-            assert not (self.config[holder.ring].ordered and others), "two hold an ordered origin"
+            assert not (self.config[holder.ring].ordered and others), "two holders of an ordered origin"
             for page, first, count, _, decisions in runs:
                 for at in range(first, first + count):
                     free = next(entry for entry in self.here[place] if entry.holder is None)
@@ -377,7 +377,7 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: any(not holder.is_token for holder in self.holders))
     @rule(data=st.data(), release=st.sampled_from([False, False, True]), mood=st.integers(0, 1))
     def end_block(self, data: st.DataObject, release: bool, mood: int) -> None:
-        """Report on some of a block, and settle it, in time or not."""
+        """Report on some messages of a block, and settle it in time or late."""
         holder = data.draw(st.sampled_from([holder for holder in self.holders if not holder.is_token]))
         chosen = [entry for entry in holder.fates if data.draw(st.integers(0, 4))]
         answers = {entry: self.answer(entry.payload, mood) for entry in chosen}
@@ -421,22 +421,22 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: self.entries())
     @rule(place=places)
     def sweep(self, place: Place) -> None:
-        told = self.do(lambda store: store.queues[place[0]].sweep_queue(place[1]))
+        swept = self.do(lambda store: store.queues[place[0]].sweep_queue(place[1]))
         if self.in_flight(place):
-            assert told == "InFlight"
+            assert swept == "InFlight"
             return
-        assert isinstance(told, int)
+        assert isinstance(swept, int)
         for book in [book for book in self.names if origin_of(book) == place[1]]:
             line = self.here[place[0], book]
-            self.news += [entry for entry in (*self.aside, *line) if entry.place == (place[0], book)]
+            self.changed += [entry for entry in (*self.aside, *line) if entry.place == (place[0], book)]
             for entry in line:
                 entry.state = ASIDE
-                entry.story.append("swept")
+                entry.history.append("swept")
             self.aside += line
             self.here[place[0], book] = []
 
     @precondition(lambda self: self.aside)
-    @rule(data=st.data(), how=st.sampled_from(["execute", "discard", "judge again", "judge again", "reap"]))
+    @rule(data=st.data(), how=st.sampled_from(["execute", "discard", "requeue", "requeue", "reap"]))
     def decide(self, data: st.DataObject, how: str) -> None:
         entry = data.draw(st.sampled_from(self.aside))
         ring, address = entry.place[0], entry.address
@@ -451,8 +451,8 @@ class Places(RuleBasedStateMachine):
                 return queue.reap_page(address.origin, address.page, "old", priority=address.priority)
             return len(queue.set_aside.requeue(address).moved)
 
-        found = self.do(decide)
-        self.met[how] += not isinstance(found, str) and found != 0
+        result = self.do(decide)
+        self.met[how] += not isinstance(result, str) and result != 0
 
     @precondition(lambda self: self.holders or self.delayed)
     @rule(seconds=st.sampled_from([1.0, 12.0, 30.0, 70.0]))
@@ -466,23 +466,25 @@ class Places(RuleBasedStateMachine):
         self.tidy(ring)
         self.do(lambda store: store.queues[ring].admin.housekeep())
 
-    # What is always true.
+    # Invariants.
 
-    def hear(self) -> None:
-        """Take note of what events tell; nobody else's messages, and nothing twice."""
+    def read_events(self) -> None:
+        """Apply new events to the model; each concerns a known message, once."""
         for ring in RINGS:
-            told: list[list[Any]] = []
+            events_by_store: list[list[Any]] = []
             for store in self.stores:
                 fresh = list(store.queues[ring].inspect.events(after=store.seen[ring]))
                 store.seen[ring] = fresh[-1].seq if fresh else store.seen[ring]
-                told.append([(e.name, book_name(e.origin, e.priority), e.page, e.index, e.id) for e in fresh])
-            assert all(Counter(one) == Counter(told[0]) for one in told)
-            for name, origin, page, index, id_ in told[0]:
+                events_by_store.append(
+                    [(e.name, book_name(e.origin, e.priority), e.page, e.index, e.id) for e in fresh]
+                )
+            assert all(Counter(events) == Counter(events_by_store[0]) for events in events_by_store)
+            for name, origin, page, index, id_ in events_by_store[0]:
                 if name in FINAL | BACK | DECIDED | {"Rejudged"}:
-                    self.become(name, self.found((ring, origin), (page, index), id_))
+                    self.become(name, self.entry_at((ring, origin), (page, index), id_))
         self.see_ended()
 
-    def found(self, place: Place, at: tuple[int, int], id_: bytes) -> Entry:
+    def entry_at(self, place: Place, at: tuple[int, int], id_: bytes) -> Entry:
         mine = [entry for entry in self.entries(place) if entry.at == at]
         assert len(mine) == 1, f"an event about {place} at {at}, where {mine} lies"
         assert mine[0].id == id_
@@ -490,15 +492,15 @@ class Places(RuleBasedStateMachine):
 
     def become(self, name: str, entry: Entry) -> None:
         self.met[name] += 1
-        entry.story.append(WORDS[name])
-        self.news.append(entry)
+        entry.history.append(WORDS[name])
+        self.changed.append(entry)
         holder = entry.holder
         expired = entry.expires is not None and entry.expires <= self.clock.now
         assert expired or name != "Expired"
         if holder is None:
             assert name != "Transferred" and not (expired and entry.state == WAITING and name in TRIED)
         else:
-            assert not self.lives(holder), f"{name} for {entry}, which somebody holds"
+            assert not self.lives(holder), f"{name} for {entry}, which has a live holder"
             promised = holder.fates.get(entry)
             if promised:
                 assert name == promised
@@ -524,7 +526,7 @@ class Places(RuleBasedStateMachine):
             self.aside.append(entry)
 
     def see_ended(self) -> None:
-        """Who holds nothing any more; what was promised has come about by then."""
+        """Remove ended holders; their promised fates have happened."""
         for holder in list(self.holders):
             states = [
                 store.queues[holder.ring].blocks.get(holder.secret(side)).state
@@ -533,106 +535,114 @@ class Places(RuleBasedStateMachine):
             assert len(set(states)) == 1
             assert (states[0] != "planned") == (holder.state == "over") or not self.lives(holder)
             if states[0] == "planned":
-                assert holder.state != "over", "nobody settled it"
+                assert holder.state != "over", "the holder was not settled"
                 continue
             self.holders.remove(holder)
             for entry, promised in holder.fates.items():
                 assert (entry.state == GONE) is (promised is not None), f"{promised} was promised of {entry}"
-                assert promised or not holder.is_token, "a try was not counted"
+                assert promised or not holder.is_token, "an attempt was not counted"
             for entry in (*holder.fates, *holder.decided):
                 entry.holder = None
 
     def seen(self, entry: Entry) -> str:
-        """The state in which somebody who looks finds it."""
+        """Return the state that a reader sees."""
         if entry.holder is None:
             return WAITING
         return "reported" if entry.holder.fates.get(entry) else "in flight"
 
     def count(self, place: Place) -> int:
-        """How many messages are there; what is reported is as good as gone."""
+        """Count the messages of a place without reported ones."""
         return sum(self.seen(entry) != "reported" for entry in self.entries(place))
 
     def size(self, place: Place) -> int:
-        """How many bytes are there, headers included."""
-        left = (entry for entry in self.entries(place) if self.seen(entry) != "reported")
-        return sum(len(entry.payload) + header_bytes(entry.headers) for entry in left)
+        """Return the size of the messages and headers of a place."""
+        visible = (entry for entry in self.entries(place) if self.seen(entry) != "reported")
+        return sum(len(entry.payload) + header_bytes(entry.headers) for entry in visible)
 
-    def look_around(self) -> None:
-        """Each message is in its place, and only there."""
+    def check_places(self) -> None:
+        """Check that each message is in its place, and only there."""
         for place, line in self.here.items():
             ring, book = place
             expected = [(entry.payload, self.seen(entry), entry.attempts) for entry in line]
             for store in self.stores:
                 queue = store.queues[ring]
                 origin, priority = origin_of(book), priority_of(book)
-                peeked = [one for one in queue.inspect.peek(origin, limit=500, priority=priority) if one.state != ASIDE]
-                assert [(one.payload, one.state, one.attempts) for one in peeked] == expected, place
-                assert [dict(one.headers) for one in peeked] == [entry.headers for entry in line]
-                for one, entry in zip(peeked, line):
-                    entry.at = (one.address.page, one.address.index)
+                peeked = [
+                    message
+                    for message in queue.inspect.peek(origin, limit=500, priority=priority)
+                    if message.state != ASIDE
+                ]
+                assert [(message.payload, message.state, message.attempts) for message in peeked] == expected, place
+                assert [dict(message.headers) for message in peeked] == [entry.headers for entry in line]
+                for message, entry in zip(peeked, line):
+                    entry.at = (message.address.page, message.address.index)
         for ring in RINGS:
             expected_aside = {e.address for e in self.aside if e.place[0] == ring}
             for store in self.stores:
                 queue = store.queues[ring]
                 mine = {
-                    origin: [sum(of((ring, book)) for book in self.names if origin_of(book) == origin)
-                             for of in (self.count, self.size)]
+                    origin: [sum(measure((ring, book)) for book in self.names if origin_of(book) == origin)
+                             for measure in (self.count, self.size)]
                     for origin in ORIGINS
                 }  # fmt: skip
                 counts = {origin: [0, 0] for origin in ORIGINS}
-                counts.update((origin, [its.count, its.size]) for origin, its in queue.footprints())
+                counts.update((origin, [footprint.count, footprint.size]) for origin, footprint in queue.footprints())
                 assert counts == mine
-                found = [one.address for one in queue.set_aside.list(limit=500)]
-                assert len(found) == len(expected_aside) and set(found) == expected_aside
+                addresses = [aside.address for aside in queue.set_aside.list(limit=500)]
+                assert len(addresses) == len(expected_aside) and set(addresses) == expected_aside
 
     @invariant()
     def everything_is_in_its_place(self) -> None:
         if not hasattr(self, "stores"):
             return
         self.steps += 1
-        self.hear()
-        self.look_around()
-        self.tell_of(self.news[-4:])
-        self.news.clear()
+        self.read_events()
+        self.check_places()
+        self.check_history_of(self.changed[-4:])
+        self.changed.clear()
         for store in self.stores:
             for queue in store.queues:
                 assert queue.check() == []
 
     @precondition(lambda self: self.gone or self.entries())
     @rule(data=st.data())
-    def tell(self, data: st.DataObject) -> None:
-        """The whole story of some messages, here or gone, is what became of them, in order."""
+    def trace_some(self, data: st.DataObject) -> None:
+        """Check the whole history of some messages, current or gone."""
         known = [*self.gone[-20:], *self.entries()]
-        self.tell_of(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True), "of whom"))
+        self.check_history_of(
+            data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True), "messages")
+        )
 
-    def tell_of(self, some: list[Entry]) -> None:
+    def check_history_of(self, some: list[Entry]) -> None:
         for entry in some:
             held = entry.holder is not None and entry.state == WAITING
             for store in self.stores:
-                told = store.queues[entry.place[0]].inspect.history(entry.address)
-                words = [step.what for step in told.steps]
-                assert told.state == ("in flight" if held else entry.state) and told.id == entry.id, (
-                    f"{told} of {entry}"
+                history = store.queues[entry.place[0]].inspect.history(entry.address)
+                words = [step.what for step in history.steps]
+                assert history.state == ("in flight" if held else entry.state) and history.id == entry.id, (
+                    f"{history} of {entry}"
                 )
-                assert words[0] == "enqueued" and told.addresses[-1] == entry.address
-                assert [one for one in words if one in WORDS.values() or one == "swept"] == entry.story
-                assert len(told.addresses) == 1 + entry.story.count("judged again")
-                assert (told.end.what if told.end else None) == (entry.story[-1] if entry.state == GONE else None)
-            self.met[f"told: {', '.join(entry.story[-2:])}"] += 1
+                assert words[0] == "enqueued" and history.addresses[-1] == entry.address
+                assert [word for word in words if word in WORDS.values() or word == "swept"] == entry.history
+                assert len(history.addresses) == 1 + entry.history.count("requeued")
+                assert (history.end.what if history.end else None) == (
+                    entry.history[-1] if entry.state == GONE else None
+                )
+            self.met[f"history: {', '.join(entry.history[-2:])}"] += 1
 
-    # And at the end nothing is left.
+    # Draining.
 
     @precondition(lambda self: self.steps > 15)
     @rule()
     def drain(self) -> None:
-        """Everything is taken and completed, and what is set aside is discarded: the store is as empty as at first."""
+        """Complete or discard all messages, and check that the store is empty."""
         self.steps = 0
         for ring, origin in list(self.paused):
             self.pause((ring, origin), False)
         self.wait(1_000.0)
         for ring in RINGS:
             self.housekeep(ring)
-        self.hear()
+        self.read_events()
         for ring in RINGS:
             assert isinstance(self.do(lambda store: empty(store.queues[ring])), int)  # noqa: B023
         self.forget_all()
@@ -640,16 +650,16 @@ class Places(RuleBasedStateMachine):
             mine = "ring IN ({})".format(", ".join(str(queue.session.ring_id) for queue in store.queues))
             for table in ("mail", "delayed", "loan", "page", "aside", "claim"):
                 assert store.count(table, mine) == 0, f"something is left in {table}"
-        self.met["nothing was left"] += 1
+        self.met["drained"] += 1
 
     def forget_all(self) -> None:
-        """All of it is gone, by events that nobody has to follow one by one."""
+        """Clear the model without following each event."""
         for store in self.stores:
             for ring in RINGS:
                 for event in store.queues[ring].inspect.events(after=store.seen[ring]):
                     store.seen[ring] = event.seq
         self.here = {place: [] for place in self.here}
-        self.aside, self.gone, self.news = [], [], []
+        self.aside, self.gone, self.changed = [], [], []
         assert not self.delayed and not self.holders
 
     def teardown(self) -> None:
@@ -658,7 +668,7 @@ class Places(RuleBasedStateMachine):
 
 
 def empty(queue: MessageQueue) -> int:
-    """Complete all, and discard what cannot be taken: what is set aside, and what expired with nothing behind it."""
+    """Complete all messages, and discard those that cannot be taken; return their number."""
     count = 0
     for token in queue.leases.view():
         token.complete()

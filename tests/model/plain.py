@@ -1,6 +1,6 @@
-"""The queue as a plain thing in memory: lists and dicts, straight from the contract.
+"""A plain model of the queue in memory: lists and dicts, straight from the contract.
 
-Nothing of the package's own rules is used here; where this and the package disagree, one
+The model uses none of the package's rules. If the model and the package disagree, one
 of them is wrong.
 """
 
@@ -23,17 +23,17 @@ def plus(*pairs: Pair) -> Pair:
     return sum(p[0] for p in pairs), sum(p[1] for p in pairs)
 
 
-def exceeds(one: Pair, other: Pair) -> bool:
-    return one[0] > other[0] or one[1] > other[1]
+def exceeds(first: Pair, second: Pair) -> bool:
+    return first[0] > second[0] or first[1] > second[1]
 
 
-def lesser(one: Pair, other: Pair) -> Pair:
-    return min(one[0], other[0]), min(one[1], other[1])
+def lesser(first: Pair, second: Pair) -> Pair:
+    return min(first[0], second[0]), min(first[1], second[1])
 
 
 @dataclass(eq=False)
 class Item:
-    """One message, by identity."""
+    """A message, compared by identity."""
 
     payload: bytes
     origin: str
@@ -41,12 +41,12 @@ class Item:
     expires: int | None = None
     attempts: int = 0
     state: str = WAITING
-    #: The block that holds it.
+    #: The block that claims it.
     held: int | None = None
     reported: bool = False
     finals: int = 0
-    #: Why it is, or is to be, set aside: every reason that holds, with its limit; and what it weighed then.
-    whys: dict[str, Any] = field(default_factory=dict)
+    #: Reasons to set it aside, with their limits; then the weight that was compared.
+    reasons: dict[str, Any] = field(default_factory=dict)
     weighed: Pair | None = None
 
     @property
@@ -94,7 +94,7 @@ class Book:
         return [(p.index, at, item) for _, p in sorted(self.pages.items()) for at, item in enumerate(p.items)]
 
     def window(self) -> list[tuple[int, int, Item]]:
-        return [one for one in self.items() if one[0] >= self.begin]
+        return [entry for entry in self.items() if entry[0] >= self.begin]
 
 
 class Event(NamedTuple):
@@ -106,14 +106,14 @@ class Event(NamedTuple):
 
 @dataclass(eq=False)
 class Claimed:
-    """What one visit claimed: (page, index, item, decision) in order, and the pages it left for good."""
+    """Claims of one visit, in order: page, index, item and decision."""
 
     origin: str
     items: list[tuple[int, int, Item, str]] = field(default_factory=list)
 
 
 class Refusal(Exception):
-    """The contract says no, by this name."""
+    """A refusal of the contract, by name."""
 
 
 FINAL = {"Processed", "ProcessingFailed", "Discarded", "Expired"}
@@ -125,16 +125,16 @@ class Plain:
     def __init__(self, config: Any, now: Callable[[], int]) -> None:
         self.config, self.now = config, now
         self.books: dict[str, Book] = {}
-        #: From the head on.
+        #: Ready origins, from the head.
         self.ring: list[str] = []
         self.events: list[Event] = []
         self.keys: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.delayed: list[tuple[int, int, list[Item]]] = []
-        #: Groups that are paused, and until when.
+        #: Paused groups, and the end of their pause.
         self.groups: dict[str, int | None] = {}
         self.all: list[Item] = []
         self.sent = 0
-        #: Whether a window moved past its last page before something more was sent, where only the store can tell.
+        #: Returns whether a window moved past its last page before the next message; only the store knows.
         self.was_left: Callable[[Book, Page], bool] = lambda book, page: False
 
     # Settings, as plain numbers.
@@ -155,38 +155,38 @@ class Plain:
     def overhead(self) -> Pair:
         return plus(self.cost("bump_service_head"), self.visit_cost, self.page_cost, self.cost("service_page_item"))
 
-    def whys(self, origin: str, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
-        """Every reason to set a message aside, and the limit that it exceeds."""
-        return self.whys_under(self.book(origin).most, weight, limit, length)
+    def reasons(self, origin: str, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
+        """Return each reason to set a message aside, and the exceeded limit."""
+        return self.reasons_under(self.book(origin).most, weight, limit, length)
 
-    def whys_under(self, own: Pair | None, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
-        """The same, for an origin with this *most*."""
+    def reasons_under(self, own: Pair | None, weight: Pair, limit: Pair, length: int = 0) -> dict[str, Any]:
+        """Return the same reasons for an origin with this *most*."""
         config = self.config
         parts = [a - b for a, b in zip(config.service_weight or limit, self.overhead)]
         full = (0, 0) if min(parts) < 0 else (parts[0], parts[1])
-        found: dict[str, Any] = {}
+        reasons: dict[str, Any] = {}
         if exceeds(weight, full):
-            found["overweight"] = lesser(full, own or full)
+            reasons["overweight"] = lesser(full, own or full)
         if own and exceeds(weight, own):
-            found["most"] = lesser(full, own)
+            reasons["most"] = lesser(full, own)
         if config.most_of_limit is not None:
             share = Fraction(str(config.most_of_limit))
             part = int(full[0] * share), int(full[1] * share)
             if exceeds(weight, part):
-                found["fraction"] = part
+                reasons["fraction"] = part
         if config.max_message_size is not None and length > config.max_message_size:
-            found["size"] = config.max_message_size
-        return found
+            reasons["size"] = config.max_message_size
+        return reasons
 
-    def whys_now(self, item: Item, weight: Pair, limit: Pair, fits: bool) -> dict[str, Any]:
-        """The same, for a message that is tried; where a call is given more than a full block, it may take more."""
-        found = self.whys(item.origin, weight, limit, len(item.payload))
-        if fits and "most" not in found:
-            found.pop("overweight", None)
-        return found
+    def reasons_now(self, item: Item, weight: Pair, limit: Pair, fits: bool) -> dict[str, Any]:
+        """Return the reasons for a message that is tried; a call with a larger limit may take more."""
+        reasons = self.reasons(item.origin, weight, limit, len(item.payload))
+        if fits and "most" not in reasons:
+            reasons.pop("overweight", None)
+        return reasons
 
     def weight(self, item: Item) -> Pair:
-        """What the ring's weigher tells, unless the message says better."""
+        """Return the declared weight, or the weigher's."""
         if item.declared:
             return item.declared
         weigher, length = self.config.weigher, len(item.payload)
@@ -250,14 +250,14 @@ class Plain:
         page.items.append(item)
 
     def join_due(self) -> None:
-        """What is due joins, as if sent then."""
-        for entry in sorted(self.delayed, key=lambda one: one[:2]):
+        """Append delayed messages that are due, as if sent now."""
+        for entry in sorted(self.delayed, key=lambda delayed: delayed[:2]):
             if entry[0] <= self.now():
                 self.delayed.remove(entry)
                 for item in entry[2]:
                     self.append(item)
 
-    # Who is passed by.
+    # Skipping.
 
     def is_paused(self, book: Book) -> bool:
         untils = (until for name, until in self.groups.items() if is_below(book.origin, name))
@@ -265,24 +265,26 @@ class Plain:
             return True
         return book.paused and (book.until is None or book.until > self.now())
 
-    def skipped(self, book: Book, in_place: bool) -> bool:
+    def is_skipped(self, book: Book, in_place: bool) -> bool:
         flying = any(item.held is not None and item.state == WAITING for _, _, item in book.window())
         return (
             self.is_paused(book) or (flying and (in_place or self.is_ordered(book.origin))) or book.wake_at > self.now()
         )
 
-    # What ends a message, or does not.
+    # Ends of messages.
 
     def gone(self, name: str, page: int, index: int, item: Item) -> None:
         self.emit(name, item.origin, page, index, item)
         item.state = GONE
 
-    def aside(self, name: str, page: int, index: int, item: Item, whys: dict[str, Any], weighed: Pair | None) -> None:
+    def aside(
+        self, name: str, page: int, index: int, item: Item, reasons: dict[str, Any], weighed: Pair | None
+    ) -> None:
         self.emit(name, item.origin, page, index)
-        item.state, item.whys, item.weighed = ASIDE, whys, weighed
+        item.state, item.reasons, item.weighed = ASIDE, reasons, weighed
 
     def went_back(self, page: int, index: int, item: Item) -> bool:
-        """A try without an outcome. True: it really goes back."""
+        """Count an attempt without an outcome; return whether the message is requeued."""
         item.attempts += 1
         config = self.config
         if config.max_attempts is not None and item.attempts >= config.max_attempts:
@@ -295,12 +297,17 @@ class Plain:
         return True
 
     def close_page(self, book: Book, page: int, *, for_good: bool = True) -> None:
-        """Remove a page with nothing left in it; move the window past what is attempted."""
-        its = book.pages.get(page)
-        if its is not None and not its.left:
+        """Remove an empty page, and move the window past tried messages."""
+        stored_page = book.pages.get(page)
+        if stored_page is not None and not stored_page.left:
             del book.pages[page]
             for_good = True
-        if page == book.begin and book.ready and for_good and (its is None or its.first == len(its.items)):
+        if (
+            page == book.begin
+            and book.ready
+            and for_good
+            and (stored_page is None or stored_page.first == len(stored_page.items))
+        ):
             book.begin += 1
         while book.ready and book.begin not in book.pages:
             book.begin += 1
@@ -310,18 +317,18 @@ class Plain:
         if not book.ready and book.origin in self.ring:
             self.ring.remove(book.origin)
 
-    # Overweight, reaping, and what people decide.
+    # Overweight messages, reaping and operator decisions.
 
     def find(self, origin: str, page: int, index: int) -> Item:
         book = self.book(origin)
         if self.is_paused(book):
             raise Refusal("QueuePaused")
-        its = book.pages.get(page)
-        if its is None:
+        stored_page = book.pages.get(page)
+        if stored_page is None:
             raise Refusal("NoPage")
-        if index >= len(its.items):
+        if index >= len(stored_page.items):
             raise Refusal("NoMessage")
-        item = its.items[index]
+        item = stored_page.items[index]
         if item.state == WAITING and page >= book.begin:
             raise Refusal("Queued")
         if item.state == GONE:
@@ -329,7 +336,7 @@ class Plain:
         return item
 
     def take_away(self, item: Item, page: int) -> Pair:
-        """After a message behind the window is gone: what keeping the books costs."""
+        """Remove an ended message behind the window; return the bookkeeping cost."""
         book = self.book(item.origin)
         removed = not book.pages[page].left
         if removed:
@@ -376,30 +383,30 @@ class Plain:
         self.ring = self.ring[at:] + self.ring[:at]
         return True
 
-    # What it all looks like.
+    # Observed state.
 
     def state(self) -> dict[str, Any]:
-        found = {}
+        books = {}
         for origin, book in self.books.items():
             if not book.end:
                 continue
-            left = [item for page in book.pages.values() for item in page.left]
-            found[origin] = {
+            remaining = [item for page in book.pages.values() for item in page.left]
+            books[origin] = {
                 "begin": book.begin, "end": book.end, "count": len(book.pages), "ready": book.ready,
-                "message_count": len(left), "size": sum(len(item.payload) for item in left),
+                "message_count": len(remaining), "size": sum(len(item.payload) for item in remaining),
                 "pages": {
                     index: (page.first if index >= book.begin else None,
                             [(len(item.payload), item.state == GONE) for item in page.items])
                     for index, page in sorted(book.pages.items())
                 },
             }  # fmt: skip
-        return found
+        return books
 
     def footprint(self, origin: str) -> tuple[int, int, int, int]:
-        """Reported outcomes count at once."""
+        """Return the footprint, in which reported outcomes count at once."""
         book = self.book(origin)
-        left = [item for page in book.pages.values() for item in page.left if not item.reported]
-        return len(book.pages), book.end - book.begin, len(left), sum(len(item.payload) for item in left)
+        visible = [item for page in book.pages.values() for item in page.left if not item.reported]
+        return len(book.pages), book.end - book.begin, len(visible), sum(len(item.payload) for item in visible)
 
     def set_aside(self) -> list[tuple[str, int, int]]:
         return sorted(
@@ -409,19 +416,19 @@ class Plain:
             if item.state == ASIDE or (item.state == WAITING and page < book.begin)
         )
 
-    def whys_aside(self) -> dict[tuple[str, int, int], dict[str, Any]]:
-        """Why each of them is set aside."""
-        found = {}
+    def reasons_aside(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """Return the reasons of each set-aside message."""
+        reasons = {}
         for origin, page, at in self.set_aside():
             item = self.book(origin).pages[page].items[at]
-            found[origin, page, at] = item.whys if item.state == ASIDE else {"swept": None}
-        return found
+            reasons[origin, page, at] = item.reasons if item.state == ASIDE else {"swept": None}
+        return reasons
 
     def looks(self, origin: str) -> list[tuple[int, int, bytes, str, int]]:
-        """What somebody sees who peeks into the window."""
-        found = []
+        """Return the window as a reader sees it."""
+        visible = []
         for page, at, item in self.book(origin).window():
             if item.state != GONE:
                 state = "reported" if item.reported else "in flight" if item.held is not None else item.state
-                found.append((page, at, item.payload, state, item.attempts))
-        return found
+                visible.append((page, at, item.payload, state, item.attempts))
+        return visible

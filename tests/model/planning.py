@@ -1,4 +1,4 @@
-"""Rules that plan blocks, and what a plan must keep to."""
+"""Rules that plan blocks, and the properties of a plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .sides import Side, block_facts
 
 
 class Planning(Ground):
-    """Plans, in every order, with the ring's weigher or one of the user's."""
+    """Rules that plan in each order, with the ring's weigher or a custom one."""
 
     @precondition(lambda self: self.plain.ring)
     @rule(limit=st.none() | limits, lease=st.sampled_from([None, None, 0.0, 15.0]), scripted=st.booleans(),
@@ -65,9 +65,9 @@ class Planning(Ground):
             paper.run()
             self.check_rotation(facts, paper)
         else:
-            found = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
-            assert sorted(found) == sorted(before)
-            plain.ring = found
+            order = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
+            assert sorted(order) == sorted(before)
+            plain.ring = order
         seconds = config.lease if lease is None else lease
         block = Held(len(self.held), given, self.clock.now + int(seconds * SECOND), key=keyed)
         self.hold(block, facts, scripted)
@@ -88,20 +88,20 @@ class Planning(Ground):
     def check_rotation(self, facts: tuple[Any, ...], paper: OnPaper) -> None:
         _, planned, overhead, messages, claims = facts
         names = {"SET_ASIDE": "aside", "EXPIRED": "expired"}
-        found = [
+        runs_of_block = [
             (origin, page, at, names.get(dict(decisions).get(at, ""), "process"))
             for origin, runs in claims
             for page, first, count, _, decisions in runs
             for at in range(first, first + count)
         ]
         expected = [(claim.origin, page, at, d) for claim in paper.claims for page, at, _, d in claim.items]
-        assert found == expected
+        assert runs_of_block == expected
         assert planned == paper.planned
         assert plus(planned, overhead) == paper.meter.used
         assert messages == sum(d == "process" for *_, d in expected)
 
     def hold(self, block: Held, facts: tuple[Any, ...], scripted: bool) -> None:
-        """Take note of the claims: each the next of its queue that nobody holds, in order."""
+        """Record the claims: each is the next unclaimed message of its queue, in order."""
         plain = self.plain
         held_before = {
             origin
@@ -125,7 +125,7 @@ class Planning(Ground):
         self.held.append(block)
 
     def check_limits(self, block: Held, facts: tuple[Any, ...], scripted: bool, limit: Pair) -> None:
-        """Within the limit in each part; nothing left out that would still have fitted."""
+        """Check that each part is within the limit, and that no message was left out that fits."""
         plain = self.plain
         _, planned, overhead, messages, _ = facts
         assert planned == plus((0, 0), *(self.weigh(item, scripted) for *_, item in block.handed_out()))
@@ -139,10 +139,10 @@ class Planning(Ground):
                     item.expires is not None and item.expires <= self.clock.now,
                 )
                 assert expired == (decision == "expired")
-                whys = plain.whys_now(item, weight, limit, fits=decision == "process")
-                assert bool(whys) == (decision == "aside") or expired
+                reasons = plain.reasons_now(item, weight, limit, fits=decision == "process")
+                assert bool(reasons) == (decision == "aside") or expired
                 if decision == "aside":
-                    item.whys, item.weighed = whys, weight
+                    item.reasons, item.weighed = reasons, weight
         if plain.config.order == "rotation":
             return
         spent: dict[str, Pair] = {}
@@ -165,22 +165,22 @@ class Planning(Ground):
             assert exceeds(need, limit) or own, f"{front.payload!r} of {origin} would have fitted"
 
     def check_ledger(self, block: Held, facts: tuple[Any, ...], before: dict[str, int]) -> None:
-        """The ledger tells what was granted, and how the deficits came to be what they are."""
+        """Check that the ledger records the granted weights and the resulting deficits."""
         plain, config = self.plain, self.plain.config
         ledgers = [side.queue.inspect.ledger(block=real.id) for side in self.sides.all for real in [side.blocks[-1]]]
-        plainly = [
+        entries_by_store = [
             [
                 (e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits)
-                for one in ledger
-                for e in one.entries
+                for ledger_page in ledger
+                for e in ledger_page.entries
             ]
             for ledger in ledgers
         ]
-        assert all(one == plainly[0] for one in plainly)
+        assert all(entries == entries_by_store[0] for entries in entries_by_store)
         counts = Counter(run.origin for run in block.runs for *_, d in run.items if d in ("process", "expired"))
         after = self.sides.all[0].deficits(ORIGINS)
         granted: Pair = (0, 0)
-        for entry in (e for one in ledgers[0] for e in one.entries):
+        for entry in (e for ledger_page in ledgers[0] for e in ledger_page.entries):
             granted = plus(granted, entry.granted)
             assert entry.messages == counts.pop(entry.origin, 0)
             if config.order == "deficit" and not config.paths:
@@ -193,5 +193,5 @@ class Planning(Ground):
 
 
 def block_again(side: Side, key: str | None, number: int) -> None:
-    """Asked again with the key of a living block, the same block comes back."""
+    """Check that a plan with the key of a live block returns the same block."""
     assert side.queue.blocks.plan(key).id == side.blocks[number].id

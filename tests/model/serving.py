@@ -25,8 +25,8 @@ from .settling import send
 from .sides import Side
 
 
-class Noting(RecordingProcessor):
-    """Remembers besides where each message lay, and what was left for it."""
+class NotingProcessor(RecordingProcessor):
+    """A processor that also records the place of each message, and its remaining limit."""
 
     def __init__(self, yielding: frozenset[str]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Noting(RecordingProcessor):
 
 
 class Serving(Ground):
-    """Processors that run here and now, one by one or in batches."""
+    """Rules that call processors in this process, one by one or in batches."""
 
     @precondition(lambda self: self.plain.ring)
     @rule(limit=st.none() | limits, yielding=st.frozensets(origins, max_size=1) | st.just(frozenset()),
@@ -54,15 +54,15 @@ class Serving(Ground):
         notes: list[Any] = []
 
         def real(side: Side) -> tuple[Any, ...]:
-            processor = Noting(yielding)
-            told = side.queue.service_queues(
+            processor = NotingProcessor(yielding)
+            result = side.queue.service_queues(
                 processor,
                 Weight(*given),
                 slice_messages=slices,
                 seed=b"shuffled",
             )
             notes[:] = processor.notes
-            return tuple(told.weight), processor.seen, processor.notes
+            return tuple(result.weight), processor.seen, processor.notes
 
         if config.order == "rotation":
             walk = InPlace(self.plain, meter)
@@ -74,7 +74,7 @@ class Serving(Ground):
         else:
             weight, seen, _ = self.sides.do(real)
             assert not exceeds(weight, given)
-            # One after the other: what a message sends lies in a book when the next one is tried.
+            # Follow one by one: the messages that a delivery sends are in a book when the next one is tried.
             self.follow(given, (
                 (origin, page, at, *answered(self.item(origin, page, at), Meter(left), yielding))
                 for origin, page, at, left in notes
@@ -86,43 +86,45 @@ class Serving(Ground):
         return items[at]
 
     def follow(self, limit: Pair, tried: Any) -> None:
-        """Apply what was tried, each the next of its queue; the expired on the way are dropped."""
+        """Apply the tried messages, each the next of its queue, and drop expired ones on the way."""
         plain, stored = self.plain, self.sides.do(Side.state)
 
         def was_left(book: Book, page: Page) -> bool:
-            """All of it was tried, some is kept, and what came next is not in it: the look behind it was paid."""
+            """Return whether the window moved past a fully tried page, because that step was paid."""
             if page.first < len(page.items) or not page.left:
                 return False
-            its = stored[book.origin]["pages"].get(page.index)
-            return its is None or len(its[1]) == len(page.items)
+            stored_page = stored[book.origin]["pages"].get(page.index)
+            return stored_page is None or len(stored_page[1]) == len(page.items)
 
-        plain.was_left, told = was_left, self.told_in_order()
+        plain.was_left, events = was_left, self.new_events_in_order()
         for origin, page, at, answer, sent in tried:
             book = plain.book(origin)
-            assert not plain.skipped(book, in_place=True), "a queue that is passed by was serviced"
+            assert not plain.is_skipped(book, in_place=True), "a skipped queue was serviced"
             if sent:
-                # What it sends goes into pages that others left, or did not leave, before it.
+                # The sent messages go into pages that earlier steps left or filled.
                 for other in plain.books:
-                    earlier = told[: told.index(Event("Processed", origin, page, at))]
+                    earlier = events[: events.index(Event("Processed", origin, page, at))]
                     self.drop_on_the_way(other, None, limit, earlier)
             self.close_done((origin, page))
-            self.drop_on_the_way(origin, (page, at), limit, told)
+            self.drop_on_the_way(origin, (page, at), limit, events)
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
             assert waiting[0] == (page, at), "tried out of order"
             apply(plain, book.pages[page], at, book.pages[page].items[at], answer, sent, limit)
         for book in plain.books.values():
-            self.drop_on_the_way(book.origin, None, limit, told)
+            self.drop_on_the_way(book.origin, None, limit, events)
         plain.was_left = lambda book, page: False
         self.adopt_windows()
 
     def close_done(self, but: tuple[str, int]) -> None:
-        """A page of which all is processed goes when its queue has been serviced, or the next page is begun."""
+        """Remove a processed page when its queue has been serviced, or the next page is started."""
         for origin, book in self.plain.books.items():
             for index in [index for index, page in book.pages.items() if not page.left and (origin, index) != but]:
                 self.plain.close_page(book, index)
 
-    def drop_on_the_way(self, origin: str, before: tuple[int, int] | None, limit: Pair, told: Sequence[Event]) -> None:
-        """Which of the expired, and of those that the ring does not allow, were come to, their events tell."""
+    def drop_on_the_way(
+        self, origin: str, before: tuple[int, int] | None, limit: Pair, events: Sequence[Event]
+    ) -> None:
+        """Drop the expired and barred messages whose events were recorded."""
         plain = self.plain
         for page, at, item in plain.book(origin).window():
             if before is not None and (page, at) >= before:
@@ -132,7 +134,7 @@ class Serving(Ground):
             expired = item.expires is not None and item.expires <= self.clock.now
             barred = barred_in_place(plain, item, limit)
             name = "Expired" if expired else "OverweightEnqueued"
-            if not (expired or barred) or (before is None and Event(name, origin, page, at) not in told):
+            if not (expired or barred) or (before is None and Event(name, origin, page, at) not in events):
                 return
             if expired:
                 plain.gone(name, page, at, item)
@@ -140,13 +142,13 @@ class Serving(Ground):
                 plain.aside(name, page, at, item, barred, plain.weight(item))
 
     def adopt_windows(self) -> None:
-        """Where windows begin depends on looks that were paid: any place behind which all was tried is right."""
-        found = self.sides.do(Side.state)
+        """Adopt the stored windows, which depend on paid steps; all messages before them must be tried."""
+        books = self.sides.do(Side.state)
         for origin, book in self.plain.books.items():
             for index in [index for index, page in book.pages.items() if not page.left]:
                 del book.pages[index]
-            if origin in found:
-                book.begin = self.checked_begin(book, found[origin]["begin"])
+            if origin in books:
+                book.begin = self.checked_begin(book, books[origin]["begin"])
             self.plain.unknit_if_empty(book)
         order = self.sides.do(lambda side: side.queue.inspect.ring_order(100))
         assert sorted(order) == sorted(self.plain.ring)
@@ -155,16 +157,16 @@ class Serving(Ground):
     def checked_begin(self, book: Any, begin: int) -> int:
         assert book.begin <= begin <= book.end
         for index in range(book.begin, begin):
-            its = book.pages.get(index)
-            assert its is None or all(item.state != WAITING for item in its.items), (
-                f"the window of {book.origin} moved past {index} of {its.items}, with {self.told()}"
+            page = book.pages.get(index)
+            assert page is None or all(item.state != WAITING for item in page.items), (
+                f"the window of {book.origin} moved past {index} of {page.items}, with {self.new_events()}"
             )
         return begin
 
     @precondition(lambda self: self.plain.ring)
     @rule(limit=limits, seed=st.integers(0, 3))
     def service_batches(self, limit: Pair, seed: int) -> None:
-        """A batch processor: its answers for neighbours, all done or one each."""
+        """Service with a batch processor that answers for all messages at once, or for each."""
         self.happened()
         batches: list[Any] = []
 
@@ -176,15 +178,15 @@ class Serving(Ground):
                 batches.append((batch.origin, batch.page, batch.first, list(batch.payloads), answers))
                 return answers
 
-            told = side.queue.service_queues(batch_processor(process), Weight(*limit), seed=b"shuffled")
-            return tuple(told.weight), list(batches)
+            result = side.queue.service_queues(batch_processor(process), Weight(*limit), seed=b"shuffled")
+            return tuple(result.weight), list(batches)
 
         weight, _ = self.sides.do(real)
         assert not exceeds(weight, limit)
         plain, meter = self.plain, Meter(limit)
         for origin, first_page, first, payloads, answers in batches:
             book = plain.book(origin)
-            assert not plain.skipped(book, in_place=True) or book.wake_at > self.clock.now
+            assert not plain.is_skipped(book, in_place=True) or book.wake_at > self.clock.now
             self.drop_decided(origin, (first_page, first), limit)
             page, stopped = book.pages[first_page], False
             waiting = [(p, i) for p, i, item in book.window() if item.state == WAITING]
@@ -192,14 +194,14 @@ class Serving(Ground):
             assert [page.items[first + i].payload for i in range(len(payloads))] == payloads
             for at, outcome in enumerate(answers or [Done()] * len(payloads), start=first):
                 item = page.items[at]
-                assert meter.pay(plain.weight(item)), "more was processed than the limit pays for"
+                assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
                 if isinstance(outcome, Yield):
                     if not stopped:
                         stopped = plain.went_back(page.index, at, item)
                 elif isinstance(outcome, Overweight):
-                    whys = plain.whys(origin, tuple(outcome.weight), limit)
-                    if whys and not stopped:
-                        plain.aside("OverweightEnqueued", page.index, at, item, whys, tuple(outcome.weight))
+                    reasons = plain.reasons(origin, tuple(outcome.weight), limit)
+                    if reasons and not stopped:
+                        plain.aside("OverweightEnqueued", page.index, at, item, reasons, tuple(outcome.weight))
                     else:
                         stopped = True
                 else:
@@ -216,19 +218,19 @@ class Serving(Ground):
         return script.answer or Done(script.success)
 
     def drop_decided(self, origin: str, before: tuple[int, int] | None, limit: Pair) -> None:
-        """Expired messages, and those that can never fit, are decided about on the way."""
-        plain, told = self.plain, self.told()
+        """Decide expired messages, and those that never fit, on the way."""
+        plain, events = self.plain, self.new_events()
         for page, at, item in plain.book(origin).window():
             if before is not None and (page, at) >= before:
                 return
             if item.state != WAITING:
                 continue
-            if Event("Expired", origin, page, at) in told:
+            if Event("Expired", origin, page, at) in events:
                 assert item.expires is not None and item.expires <= self.clock.now
                 plain.gone("Expired", page, at, item)
-            elif Event("OverweightEnqueued", origin, page, at) in told:
-                whys = plain.whys_now(item, plain.weight(item), limit, fits=False)
-                assert whys
-                plain.aside("OverweightEnqueued", page, at, item, whys, plain.weight(item))
+            elif Event("OverweightEnqueued", origin, page, at) in events:
+                reasons = plain.reasons_now(item, plain.weight(item), limit, fits=False)
+                assert reasons
+                plain.aside("OverweightEnqueued", page, at, item, reasons, plain.weight(item))
             else:
                 return

@@ -1,4 +1,4 @@
-"""Blocks in the plain model: what was claimed meets what was answered."""
+"""Blocks in the plain model: claims, answers and settlement."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Outcome = object
 
 @dataclass(eq=False)
 class Run:
-    """Neighbours of a page that a block holds; closed, if nothing was found behind them."""
+    """Adjacent claimed messages of a page; closed if no message was found behind them."""
 
     origin: str
     page: int
     closed: bool
     items: list[tuple[int, Item, str]]
-    #: How its origin was set when the block was planned.
+    #: Settings of the origin when the block was planned.
     ordered: bool = True
     most: Pair | None = None
 
@@ -37,7 +37,7 @@ class Held:
     key: str | None = None
     state: str = "planned"
     answers: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
-    #: What happened since it was planned.
+    #: Number of other changes since the plan.
     meanwhile: int = 0
 
     def handed_out(self) -> list[tuple[str, int, int, Item]]:
@@ -47,17 +47,19 @@ class Held:
         ]  # fmt: skip
 
     def answer(self, origin: str, page: int, at: int, outcome: Outcome) -> None:
-        """The first answer counts; one that ends the message counts at once."""
+        """Record the first answer; a final one hides the message at once."""
         self.answers.setdefault((origin, page, at), outcome)
         first = self.answers[origin, page, at]
-        for whose, its, place, item in self.handed_out():
-            if (whose, its, place) == (origin, page, at) and not isinstance(first, (Yield, Overweight)):
+        for claimed_origin, claimed_page, place, item in self.handed_out():
+            if (claimed_origin, claimed_page, place) == (origin, page, at) and not isinstance(
+                first, (Yield, Overweight)
+            ):
                 item.reported = True
 
 
 def processed(plain: Plain, block: Held, answer: Callable[[bytes], Outcome]) -> list[tuple[Run, int, Item, Outcome]]:
-    """Which messages a processor is handed, one after the other or all of a queue, and what it answers."""
-    found: list[tuple[Run, int, Item, Outcome]] = []
+    """Return the messages that a processor is called for, one by one or by queue, and its answers."""
+    processed_items: list[tuple[Run, int, Item, Outcome]] = []
     stopped: set[str] = set()
     for run in block.runs:
         for at, item, decision in run.items:
@@ -66,15 +68,17 @@ def processed(plain: Plain, block: Held, answer: Callable[[bytes], Outcome]) -> 
                 continue
             outcome = answer(item.payload) if known is None else known
             if known is None:
-                found.append((run, at, item, outcome))
-            heavy = isinstance(outcome, Overweight) and plain.whys_under(run.most, tuple(outcome.weight), block.limit)
+                processed_items.append((run, at, item, outcome))
+            heavy = isinstance(outcome, Overweight) and plain.reasons_under(
+                run.most, tuple(outcome.weight), block.limit
+            )
             if isinstance(outcome, (Yield, Overweight)) and not heavy:
                 stopped.add(run.origin)
-    return found
+    return processed_items
 
 
 def settle(plain: Plain, block: Held, state: str) -> None:
-    """Each claimed message gets its outcome; what has none goes back."""
+    """Give each claimed message its outcome; requeue messages without one."""
     if block.state == state:
         return
     if block.state != "planned":
@@ -105,7 +109,7 @@ def _settle(
         if not halted and decision == "expired":
             plain.gone("Expired", run.page, at, item)
         elif not halted:
-            plain.aside("OverweightEnqueued", run.page, at, item, item.whys, item.weighed)
+            plain.aside("OverweightEnqueued", run.page, at, item, item.reasons, item.weighed)
         return
     outcome = block.answers.get((run.origin, run.page, at))
     if outcome is None or isinstance(outcome, Yield):
@@ -115,9 +119,9 @@ def _settle(
         if plain.went_back(run.page, at, item):
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):
-        whys = plain.whys(run.origin, tuple(outcome.weight), block.limit)
-        if whys:
-            plain.aside("OverweightEnqueued", run.page, at, item, whys, tuple(outcome.weight))
+        reasons = plain.reasons(run.origin, tuple(outcome.weight), block.limit)
+        if reasons:
+            plain.aside("OverweightEnqueued", run.page, at, item, reasons, tuple(outcome.weight))
         else:
             item.declared = tuple(outcome.weight)
             plain.emit("WentBack", run.origin, run.page, at)
@@ -128,7 +132,7 @@ def _settle(
 
 
 def send(plain: Plain, outcome: Outcome) -> None:
-    """What came with an outcome is enqueued with it."""
+    """Enqueue the messages of an outcome."""
     for origin, payload in outcome.enqueue if isinstance(outcome, Done) else ():
         fresh = Item(payload, origin)
         plain.all.append(fresh)

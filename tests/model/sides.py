@@ -1,4 +1,4 @@
-"""One ring on each store under test; every call goes to all of them, and all must answer alike."""
+"""Rings on all stores under test: each call goes to all of them, and their answers must agree."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .plain import Event
 
 
 class Side:
-    """One ring of one store."""
+    """A ring of one store."""
 
     def __init__(self, uri: str, name: str, config: RingConfig, listen: bool = False) -> None:
         with MessageQueue(uri) as maker:
             maker.admin.create_ring(name, config)
-        self.told: list[tuple[str, Any]] = []
-        listeners = [lambda *call: self.told.append(call)] if listen else []
+        self.calls: list[tuple[str, Any]] = []
+        listeners = [lambda *call: self.calls.append(call)] if listen else []
         self.queue = MessageQueue(uri, name, listeners=listeners, actor="the test")
         self.blocks: list[Block] = []
         self.seen = 0
 
     def fresh_events(self) -> list[tuple[Event, bytes | None]]:
-        found = []
+        events = []
         for event in self.queue.inspect.events(after=self.seen):
             self.seen = event.seq
-            found.append((Event(event.name, event.origin, event.page, event.index), event.id))
-        return found
+            events.append((Event(event.name, event.origin, event.page, event.index), event.id))
+        return events
 
     def state(self) -> dict[str, Any]:
-        """Books and pages; where nobody will try a page again, its first item is nobody's business."""
+        """Return books and pages, without the first index of pages before the window."""
         books: dict[str, Any] = observe(self.queue)["books"]
         for book in books.values():
             book["pages"] = {
@@ -56,16 +56,16 @@ class Sides:
         self.all = [Side(uri, name, config, listen) for uri in uris]
 
     def do(self, call: Callable[[Side], Any]) -> Any:
-        """What all of them answer: a value, or the name of a refusal."""
-        found = []
+        """Return the common answer: a value, or the name of a refusal."""
+        answers = []
         for side in self.all:
             try:
-                found.append(call(side))
+                answers.append(call(side))
             except MessageQueueError as error:
-                found.append(type(error).__name__)
-        for other in found[1:]:
-            assert found[0] == other, "the stores disagree"
-        return found[0]
+                answers.append(type(error).__name__)
+        for other in answers[1:]:
+            assert answers[0] == other, "the stores disagree"
+        return answers[0]
 
     def close(self) -> None:
         for side in self.all:
@@ -78,6 +78,6 @@ def run_facts(run: Any) -> tuple[Any, ...]:
 
 
 def block_facts(block: Block) -> tuple[Any, ...]:
-    """A block without what is chance: its name and its token."""
+    """Return a block's facts without its random name and token."""
     claims = [(claim.origin, [run_facts(run) for run in claim.runs]) for claim in block.claims]
     return tuple(block.limit), tuple(block.planned), tuple(block.overhead), block.messages, claims

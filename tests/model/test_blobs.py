@@ -1,4 +1,4 @@
-"""External payloads at random: there for as long as any message refers to them or somebody holds them, and no longer."""
+"""External payloads at random: stored while a message or a hold refers to them, and no longer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .test_model import chosen, hasty, run
 from .test_tokens import Command, Draft, Refused, Tokens
 
 __all__ = ["hasty"]
-#: Bytes of a chunk here, how many chunks are written together, and for how many seconds what is uploaded is kept.
+#: Bytes of a chunk, chunks per transaction, and the seconds for which an upload is held.
 CHUNK, TOGETHER, KEEP = 64, 2, 50
 SIZES = (1, 64, 65, 130, 300)
 which = st.integers(0, len(SIZES) - 1)
@@ -37,14 +37,14 @@ which = st.integers(0, len(SIZES) - 1)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many chunks to a payload, and few things to a transaction."""
+    """Use many chunks per payload, and few rows per transaction."""
     for name, number in (("CHUNK", CHUNK), ("TOGETHER", TOGETHER), ("SWEPT", 2), ("REMOVED", 3)):
         monkeypatch.setattr(blobs, name, number)
 
 
 @dataclass(eq=False)
 class Hold:
-    """Somebody keeps a payload until messages refer to it."""
+    """A hold on a payload until messages refer to it."""
 
     payload: Reference
     until: int
@@ -53,7 +53,7 @@ class Hold:
 
 @dataclass(eq=False)
 class Begun:
-    """An upload that stopped half-way."""
+    """An unfinished upload."""
 
     data: bytes
     until: int
@@ -61,7 +61,7 @@ class Begun:
 
 
 class Blobs(Tokens):
-    """The rules of tokens and commands, over messages that refer to external payloads."""
+    """The rules of tokens and commands, for messages with external payloads."""
 
     folder: ClassVar[Path]
 
@@ -82,29 +82,29 @@ class Blobs(Tokens):
         self.swept = False
         self.base = [fresh_id(store) for store in self.stores]
 
-    # What is there.
+    # State of the model.
 
     def references(self) -> Counter[Reference]:
-        """How many messages refer to each payload, those that join later included."""
+        """Count the messages that refer to each payload, including delayed ones."""
         late = [entry for _, _, entries in self.delayed for entry in entries]
         return Counter(e.payload for e in [*self.entries(), *late] if isinstance(e.payload, Reference))
 
     def held(self) -> dict[Reference, int]:
-        """Until when each is held, whatever refers to it."""
-        found: dict[Reference, int] = {}
+        """Return the end of the latest hold on each payload."""
+        ends: dict[Reference, int] = {}
         for hold in self.holds:
             if hold.until > self.clock.now:
-                found[hold.payload] = max(hold.until, found.get(hold.payload, 0))
-        return found
+                ends[hold.payload] = max(hold.until, ends.get(hold.payload, 0))
+        return ends
 
     def listed(self, store: Store) -> dict[Reference, tuple[int, int | None]]:
         mine: dict[Reference, tuple[int, int | None]] = {}
         after = b""
         while some := store.queues[0].payloads.list(after, limit=100):
             after = some[-1].hash
-            for one in some:
-                until = None if one.held_until is None else round(one.held_until.timestamp() * SECOND)
-                mine[one.reference] = one.references, until
+            for blob in some:
+                until = None if blob.held_until is None else round(blob.held_until.timestamp() * SECOND)
+                mine[blob.reference] = blob.references, until
         return {reference: mine[reference] for reference in self.known if reference in mine}
 
     def is_there(self, payload: Reference) -> bool:
@@ -121,9 +121,9 @@ class Blobs(Tokens):
                 if payload in listed:
                     assert listed[payload] == (references[payload], held.get(payload))
                 else:
-                    assert not references[payload] and payload not in held, "a payload is gone that somebody needs"
+                    assert not references[payload] and payload not in held, "a required payload is missing"
             if self.swept:
-                assert set(listed) == set(+references) | set(held), "a payload is left that nobody needs"
+                assert set(listed) == set(+references) | set(held), "an unused payload is left"
         self.swept = False
 
     # Storing.
@@ -140,7 +140,7 @@ class Blobs(Tokens):
 
     @rule(index=which, at=st.integers(0, 200))
     def break_off(self, index: int, at: int) -> None:
-        """The source fails; nothing of it stays."""
+        """Fail in the middle of a source, which leaves no rows."""
 
         def pieces() -> Iterator[bytes]:
             yield self.data[index][: at + 1]
@@ -152,7 +152,7 @@ class Blobs(Tokens):
 
     @rule(index=st.integers(2, len(SIZES) - 2))
     def begin_upload(self, index: int) -> None:
-        """Somebody uploads, and is not heard of for a while."""
+        """Start an upload that pauses for a while."""
         begun = Begun(self.data[index], self.clock.now + KEEP * SECOND, [])
         for store in self.stores:
             begun.real.append(Upload(store.queues[0].store, KEEP, None if self.path is None else str(self.path)))
@@ -162,7 +162,7 @@ class Blobs(Tokens):
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), late=st.booleans(), swept=st.booleans())
     def end_upload(self, data: st.DataObject, late: bool, swept: bool) -> None:
-        """And goes on, unless it was given up by then."""
+        """Continue an upload, unless it has expired."""
         self.wait(KEEP + 1.0 if late else 1.0)
         if swept:
             self.do(lambda store: store.queues[0].payloads.sweep())
@@ -185,7 +185,7 @@ class Blobs(Tokens):
 
     @precondition(lambda self: self.holds)
     @rule(data=st.data())
-    def let_go(self, data: st.DataObject) -> None:
+    def lift_hold(self, data: st.DataObject) -> None:
         hold = data.draw(st.sampled_from(self.holds))
         self.holds.remove(hold)
         for held in hold.real:
@@ -197,31 +197,31 @@ class Blobs(Tokens):
         self.do(lambda store: store.queues[ring].payloads.sweep() and None)
         self.swept = True
 
-    # Referring.
+    # Referring to payloads.
 
     def more(self, data: st.DataObject) -> dict[str, Any]:
-        """What else is said of a message."""
-        said: dict[str, Any] = {}
+        """Draw other options of a message."""
+        options: dict[str, Any] = {}
         if data.draw(st.integers(0, 5)) == 0:
-            said["expires"] = data.draw(st.sampled_from([0, 20]))
+            options["expires"] = data.draw(st.sampled_from([0, 20]))
         if data.draw(st.integers(0, 5)) == 0:
-            said["not_before"] = data.draw(st.sampled_from([-5, 30]))
+            options["not_before"] = data.draw(st.sampled_from([-5, 30]))
         if data.draw(st.integers(0, 2)):
-            # Their own weigher would find them all too heavy.
-            said["weight"] = Weight(2, 1)
-        return said
+            # The ring's weigher finds all of them too heavy.
+            options["weight"] = Weight(2, 1)
+        return options
 
-    def came(self, entries: list[tuple[Place, Reference]], said: dict[str, Any]) -> None:
-        due = self.clock.now + said["not_before"] * SECOND if "not_before" in said else None
-        self.put([self.entry(place, payload, said) for place, payload in entries], due)
+    def came(self, entries: list[tuple[Place, Reference]], options: dict[str, Any]) -> None:
+        due = self.clock.now + options["not_before"] * SECOND if "not_before" in options else None
+        self.put([self.entry(place, payload, options) for place, payload in entries], due)
         self.join_due()
 
     @rule(data=st.data(), place=places, index=which)
     def enqueue_blob(self, data: st.DataObject, place: Place, index: int) -> None:
-        (ring, origin), blob, said = place, self.data[index], self.more(data)
-        told = self.do(lambda store: store.queues[ring].payloads.enqueue(origin, blob, **said).size)
-        assert told == len(blob)
-        self.came([(place, self.reference(index))], said)
+        (ring, origin), blob, options = place, self.data[index], self.more(data)
+        size = self.do(lambda store: store.queues[ring].payloads.enqueue(origin, blob, **options).size)
+        assert size == len(blob)
+        self.came([(place, self.reference(index))], options)
         self.swept = True
 
     def reference(self, index: int) -> Reference:
@@ -229,16 +229,16 @@ class Blobs(Tokens):
 
     @rule(data=st.data(), place=places, indices=st.lists(which, min_size=1, max_size=4), stored=st.booleans())
     def refer(self, data: st.DataObject, place: Place, indices: list[int], stored: bool) -> None:
-        """Many messages in one mail, and all of them or none."""
+        """Send many messages in one call, which is all or nothing."""
         for index in indices if stored else ():
             self.put_blob(index, "bytes")
-        (ring, origin), said = place, self.more(data)
+        (ring, origin), options = place, self.more(data)
         payloads = [self.reference(index) for index in indices]
         messages = [Message.of_blob(payload) for payload in payloads]
         expected = len(indices) if all(map(self.is_there, payloads)) else "BlobMissing"
-        assert self.do(lambda store: store.queues[ring].enqueue_messages(origin, messages, **said).count) == expected
+        assert self.do(lambda store: store.queues[ring].enqueue_messages(origin, messages, **options).count) == expected
         if isinstance(expected, int):
-            self.came([(place, payload) for payload in payloads], said)
+            self.came([(place, payload) for payload in payloads], options)
         else:
             self.met[expected] += 1
 
@@ -248,10 +248,10 @@ class Blobs(Tokens):
         return super().message(data, to)
 
     def sent(self, command: Command, messages: list[Any], draft: Draft) -> list[Any]:
-        found = super().sent(command, messages, draft)
-        if not all(self.is_there(one.payload) for one in messages if isinstance(one.payload, Reference)):
+        entries = super().sent(command, messages, draft)
+        if not all(self.is_there(message.payload) for message in messages if isinstance(message.payload, Reference)):
             raise Refused("BlobMissing")
-        return found
+        return entries
 
     # Reading.
 
@@ -271,7 +271,7 @@ class Blobs(Tokens):
         assert self.do(read) == (self.data[index] if self.is_there(payload) else "BlobMissing")
 
     def forget_all(self) -> None:
-        """And of what was kept apart nothing is left, be it in the database or in files."""
+        """Also check that no external payload is left in the database or in files."""
         super().forget_all()
         for hold in self.holds:
             assert hold.until <= self.clock.now
@@ -315,17 +315,17 @@ def fresh_id(store: Store) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_payloads_kept_apart_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
+def test_random_external_payloads_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     kind = type("BlobsHere", (Blobs,), {"folder": tmp_path})
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), kind)
-    for what in ("Processed", "Transferred", "BlobMissing", "given up", "nothing was left"):
-        assert met[what], f"never met: {what}"
+    for situation in ("Processed", "Transferred", "BlobMissing", "given up", "drained"):
+        assert met[situation], f"never met: {situation}"
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(0)
-def test_payloads_kept_apart_at_random_on_both_stores(
+def test_random_external_payloads_on_both_stores(
     tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None
 ) -> None:
     kind = type("BlobsHere", (Blobs,), {"folder": tmp_path})

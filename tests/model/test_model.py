@@ -1,6 +1,6 @@
-"""The queue beside a plain model of the contract, on SQLite, and on PostgreSQL and SQLite side by side.
+"""The queue compared with a plain model of the contract: SQLite alone, and PostgreSQL with SQLite.
 
-`MQ_MODEL_EXAMPLES=1000 python -m pytest tests/model` runs longer, and draws anew each time; a
+`MQ_MODEL_EXAMPLES=1000 python -m pytest tests/model` runs longer, with new random examples. A
 failure prints the steps, and a blob that repeats them.
 """
 
@@ -24,7 +24,7 @@ EXAMPLES = int(os.environ.get("MQ_MODEL_EXAMPLES", "0"))
 
 
 def chosen(examples: int, steps: int) -> settings:
-    """The same examples each time, unless somebody asks for more."""
+    """Return settings with fixed examples, unless the environment requests more."""
     return settings(
         max_examples=EXAMPLES or examples, stateful_step_count=steps, derandomize=not EXAMPLES, deadline=None,
         database=None, print_blob=True, verbosity=Verbosity.normal, suppress_health_check=list(HealthCheck),
@@ -34,7 +34,7 @@ def chosen(examples: int, steps: int) -> settings:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody cuts the power here: SQLite need not wait for the disk."""
+    """Turn off SQLite's synchronous writes, which these tests do not need."""
     careful = sqlite_store.configure
 
     def configure(connection: object) -> None:
@@ -44,23 +44,23 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "configure", configure)
 
 
-def run(uris: list[str], clock: Clock, how: settings, kind: type = QueueMachine) -> Counter[str]:
+def run(uris: list[str], clock: Clock, options: settings, kind: type = QueueMachine) -> Counter[str]:
     for uri in uris:
         upgrade(parse(uri))
     met: Counter[str] = Counter()
     machine = type("Machine", (kind,), {"uris": uris, "clock": clock, "met": met})
-    run_state_machine_as_test(machine, settings=how)
+    run_state_machine_as_test(machine, settings=options)
     return met
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: None) -> None:
+def test_sqlite_matches_the_model(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(150, 40))
     if 0 < EXAMPLES < 150:
-        return  # So few that are drawn anew need not come to everything.
-    for what in ("overweight", "most", "fraction", "size", "attempts", "swept"):
-        assert met[f"set aside: {what}"], f"never met: {what}"
+        return  # A few random examples need not reach everything.
+    for reason in ("overweight", "most", "fraction", "size", "attempts", "swept"):
+        assert met[f"set aside: {reason}"], f"never met: {reason}"
     assert met["processed, ordered alone"]
     assert met["Rejudged"] and met["Executed"] and met["held by two blocks"]
 
@@ -68,6 +68,6 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path, clock: Clock, hasty: No
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(0)
-def test_both_stores_do_what_the_model_does(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
+def test_both_stores_match_the_model(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
     with postgres_server.database() as uri:
         run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(25, 30))

@@ -1,4 +1,4 @@
-"""Both priorities at random, on all stores at once: nothing is lost, overtaken within its book, or left over."""
+"""Both priorities at random, on all stores: no message is lost, overtaken within its book, or left over."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ books = st.tuples(st.sampled_from(ORIGINS), st.sampled_from(PRIORITIES))
 
 
 class Priorities(RuleBasedStateMachine):
-    """What anybody can do with two priorities; every store must answer alike."""
+    """All operations with two priorities; all stores must answer alike."""
 
     uris: list[str]
     clock: Clock
@@ -58,8 +58,8 @@ class Priorities(RuleBasedStateMachine):
                 maker.admin.create_ring(name, config)
             self.queues.append(MessageQueue(uri, name, listeners=[lambda *_: None] if listen else []))
         self.config, self.numbers = config, itertools.count(1)
-        #: What is in each book and not gone, in the order in which it was sent.
-        self.left: dict[tuple[str, str], list[bytes]] = {
+        #: Remaining messages of each book, in the order in which they were sent.
+        self.remaining: dict[tuple[str, str], list[bytes]] = {
             (origin, priority): [] for origin in ORIGINS for priority in PRIORITIES
         }
         self.weights: dict[bytes, int] = {}
@@ -69,34 +69,36 @@ class Priorities(RuleBasedStateMachine):
         self.by_hand = False
 
     def both(self, call: Callable[[MessageQueue], Any]) -> Any:
-        found = []
+        answers = []
         for queue in self.queues:
             try:
-                found.append(call(queue))
+                answers.append(call(queue))
             except Exception as error:
-                found.append(type(error).__name__)
-        assert all(one == found[0] for one in found), found
-        return found[0]
+                answers.append(type(error).__name__)
+        assert all(answer == answers[0] for answer in answers), answers
+        return answers[0]
 
-    # What anybody can do.
+    # Operations.
 
     @rule(
-        book=books, weights=st.lists(st.sampled_from([1, 1, 2, 7, 13, 20]), min_size=1, max_size=8), said=st.booleans()
+        book=books,
+        weights=st.lists(st.sampled_from([1, 1, 2, 7, 13, 20]), min_size=1, max_size=8),
+        in_message=st.booleans(),
     )
-    def send(self, book: tuple[str, str], weights: list[int], said: bool) -> None:
+    def send(self, book: tuple[str, str], weights: list[int], in_message: bool) -> None:
         origin, priority = book
         payloads = [b"%d" % next(self.numbers) for _ in weights]
-        self.left[book] += payloads
+        self.remaining[book] += payloads
         self.weights.update(zip(payloads, weights))
-        own = priority if said else None
+        own = priority if in_message else None
         messages = [Message(p, weight=Weight(w, 1), priority=own) for p, w in zip(payloads, weights)]
-        how: dict[str, Any] = {} if said else {"priority": priority}
-        assert self.both(lambda queue: queue.enqueue_messages(origin, messages, **how).count) == len(payloads)
+        options: dict[str, Any] = {} if in_message else {"priority": priority}
+        assert self.both(lambda queue: queue.enqueue_messages(origin, messages, **options).count) == len(payloads)
 
     @rule()
     def send_everywhere(self) -> None:
-        """One light message to each book, so that many a block finds both priorities."""
-        for origin, priority in self.left:
+        """Send one light message to each book, so that many blocks contain both priorities."""
+        for origin, priority in self.remaining:
             self.send((origin, priority), [1], False)
 
     @rule(origin=st.sampled_from(ORIGINS), on=st.booleans())
@@ -115,13 +117,13 @@ class Priorities(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
-        aside = self.both(lambda queue: [one.address for one in queue.set_aside.list()])
-        if aside:
-            one, executed = data.draw(st.sampled_from(aside)), data.draw(st.booleans())
+        addresses = self.both(lambda queue: [aside.address for aside in queue.set_aside.list()])
+        if addresses:
+            address, executed = data.draw(st.sampled_from(addresses)), data.draw(st.booleans())
             self.by_hand = True
             self.both(
-                lambda queue: (queue.execute_overweight(one, lambda _: None) and None)
-                if executed else queue.set_aside.discard(one, "no use")
+                lambda queue: (queue.execute_overweight(address, lambda _: None) and None)
+                if executed else queue.set_aside.discard(address, "no use")
             )  # fmt: skip
 
     @rule(limit=st.sampled_from([None, None, (7, 9)]))
@@ -145,10 +147,10 @@ class Priorities(RuleBasedStateMachine):
             self.check_nothing_fits(block)
 
     def fronts(self) -> Counter[str]:
-        return Counter(priority for (_, priority), left in self.left.items() if left)
+        return Counter(priority for (_, priority), remaining in self.remaining.items() if remaining)
 
     def check_nothing_fits(self, block: Block) -> None:
-        """Nothing is kept for nobody: whatever is ready and not taken is more than what is left."""
+        """Check that no capacity is unused: each ready message that was not taken exceeds the rest."""
         room = block.limit[0] - block.planned[0]
         queue = self.queues[0]
         held = {claim.whose for blocks in self.live for claim in blocks[0].claims}
@@ -159,7 +161,9 @@ class Priorities(RuleBasedStateMachine):
                 continue
             for priority in PRIORITIES:
                 waiting = [
-                    one for one in queue.inspect.peek(origin, limit=200, priority=priority) if one.state == "waiting"
+                    message
+                    for message in queue.inspect.peek(origin, limit=200, priority=priority)
+                    if message.state == "waiting"
                 ]
                 if waiting and not (held & {origin} and self.config.ordered):
                     assert self.weights[waiting[0].payload] > room, (origin, priority, room)
@@ -171,18 +175,22 @@ class Priorities(RuleBasedStateMachine):
         whole = [queue.blocks.get(block.token) for queue, block in zip(self.queues, blocks)]
         batches = [list(block.batches()) for block in whole]
         assert all(
-            [(b.book, b.page, b.first, b.payloads) for b in found]
+            [(b.book, b.page, b.first, b.payloads) for b in store_batches]
             == [(b.book, b.page, b.first, b.payloads) for b in batches[0]]
-            for found in batches
+            for store_batches in batches
         )
         answers = [
             data.draw(st.sampled_from([Done(), Done(), Corrupt(), Yield(), None]))
             for batch in batches[0]
             for _ in batch.payloads
         ]
-        for queue, block, found in zip(self.queues, whole, batches):
-            told = iter(answers)
-            reports = [one for batch in found for one in batch.answers([next(told) or Yield() for _ in batch.payloads])]
+        for queue, block, store_batches in zip(self.queues, whole, batches):
+            remaining_answers = iter(answers)
+            reports = [
+                report
+                for batch in store_batches
+                for report in batch.answers([next(remaining_answers) or Yield() for _ in batch.payloads])
+            ]
             queue.blocks.report(block, reports)
         ended = iter(whole)
         self.both(
@@ -197,23 +205,27 @@ class Priorities(RuleBasedStateMachine):
             mine: list[tuple[str, str, bytes]] = []
             tried.append(mine)
             done = queue.service_queues(
-                lambda one: mine.append((one.origin, one.priority, one.payload)), Weight(*limit), seed=b"seed"
+                lambda delivery: mine.append((delivery.origin, delivery.priority, delivery.payload)),
+                Weight(*limit),
+                seed=b"seed",
             )
             return tuple(done.weight), done.processed
 
         self.both(service)
-        assert all(one == tried[0] for one in tried)
-        for book in self.left:
-            of_it = [int(payload) for origin, priority, payload in tried[0] if (origin, priority) == book]
-            assert of_it == sorted(of_it)
+        assert all(deliveries == tried[0] for deliveries in tried)
+        for book in self.remaining:
+            numbers = [int(payload) for origin, priority, payload in tried[0] if (origin, priority) == book]
+            assert numbers == sorted(numbers)
 
-    # What is always true.
+    # Invariants.
 
     @invariant()
     def nothing_is_lost_or_overtaken(self) -> None:
         if not hasattr(self, "queues"):
             return
-        ids = {message_id(payload): (book, payload) for book, left in self.left.items() for payload in left}
+        ids = {
+            message_id(payload): (book, payload) for book, remaining in self.remaining.items() for payload in remaining
+        }
         gone: list[list[Any]] = []
         for at, queue in enumerate(self.queues):
             assert queue.check() == []
@@ -226,11 +238,11 @@ class Priorities(RuleBasedStateMachine):
                     assert at or (event.origin, event.priority) == book
                     fresh.append((event.name, event.id))
                     if at == 0 and book is not None and payload is not None:
-                        self.left[book].remove(payload)
+                        self.remaining[book].remove(payload)
             gone.append(fresh)
-        assert all(one == gone[0] for one in gone)
-        for (origin, priority), left in self.left.items():
-            assert self.both(lambda queue: queue.footprint(origin, priority).count) == len(left)  # noqa: B023
+        assert all(ended == gone[0] for ended in gone)
+        for (origin, priority), remaining in self.remaining.items():
+            assert self.both(lambda queue: queue.footprint(origin, priority).count) == len(remaining)  # noqa: B023
         self.met.update(name for name, _ in gone[0])
 
     def teardown(self) -> None:
@@ -239,7 +251,7 @@ class Priorities(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(0)
-def test_priorities_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
+def test_random_priorities_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 30), Priorities)
     assert met["Processed"] and met["high before regular"]
 
@@ -247,8 +259,6 @@ def test_priorities_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(0)
-def test_priorities_at_random_on_both_stores(
-    tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None
-) -> None:
+def test_random_priorities_on_both_stores(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
     with postgres_server.database() as uri:
         run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(12, 25), Priorities)

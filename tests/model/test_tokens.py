@@ -1,4 +1,4 @@
-"""Views, tokens and commands at random, over two rings: one place each at every commit, in order, and settled once."""
+"""Views, tokens and commands at random, over two rings: one place at each commit, order kept, settled once."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .test_model import chosen, hasty, run
 __all__ = ["hasty"]
 
 
-#: What becomes of a message that was taken: where it is handed on, or else.
+#: The end of a taken message: a destination, or another action.
 ENDS = st.sampled_from(["nothing", "complete", "give back"]) | places | places
 
 
 @dataclass
 class Command:
-    """What somebody means to do within a transaction: sends, and completions; to nowhere, it only completes."""
+    """A drawn command: messages to send and holders to complete; without a destination, it only completes."""
 
     ring: int
     to: Place | None
-    #: Rows of messages that are sent together, and holders that are completed together.
+    #: Messages that are sent together, and holders that are completed together.
     parts: list[list[Message] | list[Holder]]
     more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Draft:
-    """What a transaction came to so far; it counts when it is committed."""
+    """The uncommitted result of a transaction."""
 
     done: dict[Holder, str] = field(default_factory=dict)
     sent: list[Entry] = field(default_factory=list)
@@ -50,11 +50,11 @@ class Draft:
 
 
 class Refused(Exception):
-    """The model says no, by this name."""
+    """A refusal of the model, by name."""
 
 
 class Tokens(Places):
-    """Whoever takes messages one at a time, of both priorities, and whoever writes rows of their own with them."""
+    """Rules that take single messages of both priorities, and write rows with them."""
 
     names = BOOKS
 
@@ -64,7 +64,7 @@ class Tokens(Places):
         self.rows = 0
         self.keys: dict[tuple[int, str], tuple[str, bytes]] = {}
 
-    # Taking, and what a lease is.
+    # Taking and leasing.
 
     @precondition(lambda self: self.entries())
     @rule(ring=rings, origins=st.lists(st.none() | st.sampled_from(ORIGINS), min_size=1, max_size=4),
@@ -76,7 +76,7 @@ class Tokens(Places):
     @precondition(lambda self: self.entries())
     @rule(ring=rings, turns=st.lists(st.tuples(st.none() | st.sampled_from(ORIGINS), ENDS), min_size=2, max_size=7))
     def work(self, ring: int, turns: list[tuple[str | None, Any]]) -> None:
-        """Take one after the other, and end each at once: complete it, give it back, or hand it on."""
+        """Take messages in turn, and end each at once: complete, give back or transfer."""
         for origin, end in turns:
             holder = self.take_one(ring, origin, None)
             if holder is None or end == "nothing":
@@ -87,12 +87,12 @@ class Tokens(Places):
                 self.complete_some([holder], Done())
             else:
                 self.transfer_some([holder], end)
-            self.hear()
-            self.look_around()
+            self.read_events()
+            self.check_places()
 
     @rule(place=books, count=st.integers(1, 3), stages=st.integers(2, 4), expires=st.none() | st.just(20))
     def hand_along(self, place: Place, count: int, stages: int, expires: int | None) -> None:
-        """Messages go from stage to stage, each time to where fewest are: who lends them is often gone by then."""
+        """Transfer messages from stage to stage, each time to the shortest queue, often past their lenders' end."""
         more: dict[str, Any] = {} if expires is None else {"expires": expires}
         if priority_of(place[1]) == HIGH:
             more["priority"] = HIGH
@@ -100,22 +100,22 @@ class Tokens(Places):
         self.do(lambda store: store.queues[place[0]].enqueue_messages(origin_of(place[1]), fresh, **more).count)
         self.put(self.entry(place, payload, more) for payload in fresh)
         for _ in range(stages):
-            self.hear()
-            self.look_around()
+            self.read_events()
+            self.check_places()
             while holder := self.take_one(place[0], origin_of(place[1]), None):
                 if holder.entry.payload in fresh:
                     break
                 self.complete_some([holder], Done())
             if holder is None:
                 break
-            ring, book = min(self.here, key=lambda one: len(self.here[one]))
+            ring, book = min(self.here, key=lambda queue_place: len(self.here[queue_place]))
             self.transfer_some([holder], (ring, origin_of(book)))
             place = ring, book_name(origin_of(book), holder.entry.priority)
         if expires is not None:
-            # Nobody wants it any more, wherever it is by now.
+            # The messages expire, in any place.
             self.wait(expires + 1.0)
-            self.hear()
-            self.look_around()
+            self.read_events()
+            self.check_places()
             self.take_one(place[0], origin_of(place[1]), None)
 
     def take_one(self, ring: int, origin: str | None, lease: float | None) -> Holder | None:
@@ -130,7 +130,7 @@ class Tokens(Places):
             if token is None:
                 return None
             texts.append(str(token))
-            # Who has no lease does not get the message.
+            # A token without a live lease does not return the message.
             content = None if lease == 0.0 else (token.fetch(), dict(token.headers))
             return (
                 book_name(token.address.origin, token.address.priority),
@@ -138,36 +138,37 @@ class Tokens(Places):
                 content,
             )
 
-        found = self.do(real)
-        self.hear()
-        able = {one: self.next_of((ring, one)) for one in BOOKS if origin in (None, origin_of(one))}
-        if found is None:
-            assert not any(able.values()), f"nothing was given of {able}"
+        taken = self.do(real)
+        self.read_events()
+        candidates = {book: self.next_of((ring, book)) for book in BOOKS if origin in (None, origin_of(book))}
+        if taken is None:
+            assert not any(candidates.values()), f"no message was returned of {candidates}"
             return None
-        whose, facts, content = found
-        entry = able[whose]
-        assert entry is not None, f"{whose} had nothing to give"
+        taken_book, facts, content = taken
+        entry = candidates[taken_book]
+        assert entry is not None, f"{taken_book} had no message"
         if settled:
-            # High ones first; of a ring in turn, and whoever gave one is the last of its priority.
+            # High messages come first; in a ring, origins take turns, and the taken one becomes the last of its
+            # priority.
             turns = before if origin is None else books_of(origin)
-            assert whose == next(one for one in turns if able[one] is not None), "out of turn"
-            regular = any(priority_of(one) == REGULAR and found for one, found in able.items())
-            self.met["high before regular"] += regular and priority_of(whose) == HIGH
+            assert taken_book == next(book for book in turns if candidates[book] is not None), "out of turn"
+            regular = any(priority_of(book) == REGULAR and candidate for book, candidate in candidates.items())
+            self.met["high before regular"] += regular and priority_of(taken_book) == HIGH
         if origin is None and settled:
             mine, others = [], []
-            for one in before:
-                (mine if priority_of(one) == priority_of(whose) else others).append(one)
-            mine = [*(one for one in mine if one != whose), whose]
-            assert self.order(ring) == (mine + others if priority_of(whose) == HIGH else others + mine)
+            for book in before:
+                (mine if priority_of(book) == priority_of(taken_book) else others).append(book)
+            mine = [*(book for book in mine if book != taken_book), taken_book]
+            assert self.order(ring) == (mine + others if priority_of(taken_book) == HIGH else others + mine)
         holder = Holder(ring, self.clock.now + int((60.0 if lease is None else lease) * SECOND), texts, {})
         self.hold(holder, facts)
         assert list(holder.fates) == [entry] and content in (None, (entry.payload, entry.headers))
-        assert all(one.expires is not None and one.expires <= self.clock.now for one in holder.decided)
+        assert all(entry.expires is not None and entry.expires <= self.clock.now for entry in holder.decided)
         self.met["taken"] += 1
         return holder
 
     def order(self, ring: int) -> list[str]:
-        """The ready books: high ones in their turn, then regular ones in theirs."""
+        """Return the ready books: high ones in order, then regular ones."""
         return [
             book_name(origin, priority)
             for priority in PRIORITIES[::-1]
@@ -182,18 +183,18 @@ class Tokens(Places):
     def renew(self, data: st.DataObject, lease: float | None) -> None:
         holder = data.draw(st.sampled_from(self.tokens()))
         deadline = self.clock.now + int((60.0 if lease is None else lease) * SECOND)
-        found = self.with_tokens([holder], lambda queue, tokens: tokens[0].renew(lease).timestamp())
-        if self.allowed(holder, found):
-            assert found == deadline / SECOND
+        answer = self.with_tokens([holder], lambda queue, tokens: tokens[0].renew(lease).timestamp())
+        if self.allowed(holder, answer):
+            assert answer == deadline / SECOND
             holder.deadline = deadline
 
     @precondition(lambda self: self.tokens())
     @rule(data=st.data())
     def look_by_token(self, data: st.DataObject) -> None:
         holder = data.draw(st.sampled_from(self.tokens()))
-        found = self.with_tokens([holder], lambda queue, tokens: (tokens[0].fetch(), dict(tokens[0].headers)))
-        if self.allowed(holder, found):
-            assert found == (holder.entry.payload, holder.entry.headers)
+        answer = self.with_tokens([holder], lambda queue, tokens: (tokens[0].fetch(), dict(tokens[0].headers)))
+        if self.allowed(holder, answer):
+            assert answer == (holder.entry.payload, holder.entry.headers)
 
     @precondition(lambda self: self.tokens())
     @rule(data=st.data())
@@ -201,14 +202,14 @@ class Tokens(Places):
         self.give_back_one(data.draw(st.sampled_from(self.tokens())))
 
     def give_back_one(self, holder: Holder) -> None:
-        found = self.with_tokens([holder], lambda queue, tokens: tokens[0].give_back())
-        if self.allowed(holder, found):
+        answer = self.with_tokens([holder], lambda queue, tokens: tokens[0].give_back())
+        if self.allowed(holder, answer):
             holder.state = "over"
 
     @precondition(lambda self: self.tokens())
     @rule(data=st.data(), outcome=st.sampled_from([Done(), Done(), Done(False), Corrupt()]))
     def complete(self, data: st.DataObject, outcome: Any) -> None:
-        """In a transaction of its own, settled at once: all of them, or none."""
+        """Complete tokens in one transaction, settled at once: all of them, or none."""
         self.complete_some(self.some_tokens(data), outcome)
 
     def some_tokens(self, data: st.DataObject) -> list[Holder]:
@@ -216,9 +217,9 @@ class Tokens(Places):
         return data.draw(st.lists(st.sampled_from(self.tokens(ring)), min_size=1, max_size=3, unique=True))
 
     def complete_some(self, some: list[Holder], outcome: Any) -> None:
-        found = self.with_tokens(some, lambda queue, tokens: queue.leases.complete(tokens, outcome))
-        if self.allowed_all(some, found):
-            assert found == len(some)
+        answer = self.with_tokens(some, lambda queue, tokens: queue.leases.complete(tokens, outcome))
+        if self.allowed_all(some, answer):
+            assert answer == len(some)
             for holder in some:
                 holder.fates[holder.entry] = "Processed" if isinstance(outcome, Done) else "ProcessingFailed"
                 holder.state = "over"
@@ -226,21 +227,23 @@ class Tokens(Places):
     @precondition(lambda self: self.tokens())
     @rule(data=st.data(), to=places)
     def transfer(self, data: st.DataObject, to: Place) -> None:
-        """The same, but handed on."""
+        """Transfer tokens in one transaction."""
         self.transfer_some(self.some_tokens(data), to)
 
     def transfer_some(self, some: list[Holder], to: Place) -> None:
         ring, name = some[0].ring, self.stores[0].queues[to[0]].ring
         command, draft = Command(ring, to, [some]), Draft()
-        expected = self.foreseen(command, draft)
-        found = self.with_tokens(some, lambda queue, tokens: told(queue.leases.transfer(tokens, to[1], ring=name)))
-        assert found == expected
-        if not isinstance(found, str):
+        expected = self.expected_result(command, draft)
+        answer = self.with_tokens(
+            some, lambda queue, tokens: plain_result(queue.leases.transfer(tokens, to[1], ring=name))
+        )
+        assert answer == expected
+        if not isinstance(answer, str):
             self.commit(draft)
             self.tidy(ring)
 
     def with_tokens(self, some: list[Holder], call: Callable[[Any, list[ReferenceToken]], Any]) -> Any:
-        """Whoever has the text of a token has it."""
+        """Call with tokens that are read from their texts."""
         sides = iter(range(len(self.stores)))
 
         def real(store: Store) -> Any:
@@ -249,52 +252,52 @@ class Tokens(Places):
 
         return self.do(real)
 
-    def allowed(self, holder: Holder, found: Any) -> bool:
-        return self.allowed_all([holder], found)
+    def allowed(self, holder: Holder, answer: Any) -> bool:
+        return self.allowed_all([holder], answer)
 
-    def allowed_all(self, some: list[Holder], found: Any) -> bool:
-        """Whoever is late is refused, and nothing was changed."""
+    def allowed_all(self, some: list[Holder], answer: Any) -> bool:
+        """Return whether all holders are live; otherwise check that the call was refused."""
         if all(self.lives(holder) for holder in some):
-            assert found is None or not isinstance(found, str), found
+            assert answer is None or not isinstance(answer, str), answer
             return True
-        assert found == "TokenRefused"
+        assert answer == "TokenRefused"
         self.met["too late"] += 1
         return False
 
-    # Transactions of the caller's.
+    # The caller's transactions.
 
     @rule(data=st.data(), ring=rings, commits=st.booleans())
     def transact(self, data: st.DataObject, ring: int, commits: bool) -> None:
-        """Rows and commands go together, or none of them; one that is refused leaves the others."""
+        """Commit or roll back rows and commands together; a refused command leaves the others."""
         for _ in range(0 if self.tokens(ring) else 2):
             self.take_one(ring, None, None)
         commands = [self.command(data, ring) for _ in range(data.draw(st.integers(1, 4), "commands"))]
         self.rows += 1
         row, draft = f"{self.example}:{self.rows}", Draft()
-        expected = [self.foreseen(command, draft) for command in commands]
+        expected = [self.expected_result(command, draft) for command in commands]
         sides = iter(range(len(self.stores)))
 
         def real(store: Store) -> list[Any]:
             side, caller = next(sides), store.caller
             caller.run(f"INSERT INTO business VALUES ('{row}')")
-            maker, found = store.queues[ring].commands(caller.connection), []
+            maker, results = store.queues[ring].commands(caller.connection), []
             for command in commands:
                 try:
-                    found.append(told(self.made(store, side, maker, command).execute()))
+                    results.append(plain_result(self.made(store, side, maker, command).execute()))
                 except MessageQueueError as error:
-                    found.append(type(error).__name__)
-            return found
+                    results.append(type(error).__name__)
+            return results
 
         assert self.do(real) == expected
-        # Nobody sees anything of it before the commit.
-        self.look_around()
+        # The changes are invisible before the commit.
+        self.check_places()
         for store in self.stores:
             store.caller.commit() if commits else store.caller.rollback()
             assert (row in store.caller.rows()) is commits
         if commits:
             self.commit(draft)
         self.met["committed" if commits else "rolled back"] += bool(draft.done or draft.sent)
-        self.met.update(f"refused: {one}" for one in expected if isinstance(one, str))
+        self.met.update(f"refused: {result}" for result in expected if isinstance(result, str))
 
     def command(self, data: st.DataObject, ring: int) -> Command:
         draw, tokens = data.draw, self.tokens(ring)
@@ -309,7 +312,7 @@ class Tokens(Places):
         more: dict[str, Any] = {}
         if to is not None and draw(st.integers(0, 3)) == 0:
             more = draw(st.sampled_from([
-                {"weight": Weight(7, 1)}, {"weight": Weight(25, 1)}, {"headers": {"said": "here"}}, {"expires": 30},
+                {"weight": Weight(7, 1)}, {"weight": Weight(25, 1)}, {"headers": {"source": "here"}}, {"expires": 30},
                 {"priority": HIGH}, {"priority": HIGH}, {"priority": REGULAR},
             ]))  # fmt: skip
         return Command(ring, to, parts, more)
@@ -325,21 +328,21 @@ class Tokens(Places):
         return Message(self.keys[to[0], key][1] if kind == "again" else payload, key=key)
 
     def made(self, store: Store, side: int, maker: Any, command: Command) -> Any:
-        """The command itself."""
+        """Return the command on one store."""
 
         def released(some: list[Holder]) -> Any:
             return maker.complete([holder.real[side] for holder in some])
 
         if command.to is None:
             return released(command.parts[0])  # type: ignore[arg-type]
-        what: list[Any] = []
+        contents: list[Any] = []
         for part in command.parts:
-            what += [released(part)] if isinstance(part[0], Holder) else part  # type: ignore[arg-type]
+            contents += [released(part)] if isinstance(part[0], Holder) else part  # type: ignore[arg-type]
         ring, origin = command.to
-        return maker.push(origin, *what, ring=store.queues[ring].ring, **command.more)
+        return maker.push(origin, *contents, ring=store.queues[ring].ring, **command.more)
 
-    def foreseen(self, command: Command, draft: Draft) -> Any:
-        """What becomes of a command in a transaction that came so far: its count, size and repeated, or a refusal."""
+    def expected_result(self, command: Command, draft: Draft) -> Any:
+        """Return the expected count, size and repeated of a command in this transaction, or its refusal."""
         mine = Draft(dict(draft.done), [], dict(draft.keys))
         count = size = repeated = 0
         try:
@@ -350,7 +353,7 @@ class Tokens(Places):
                 else:
                     fresh = self.sent(command, part, mine)
                     repeated += len(part) - len(fresh)
-                    count, size = count + len(fresh), size + sum(len(one.payload) for one in fresh)
+                    count, size = count + len(fresh), size + sum(len(entry.payload) for entry in fresh)
                     mine.sent += fresh
         except Refused as refusal:
             return str(refusal)
@@ -366,7 +369,7 @@ class Tokens(Places):
         if to is not None:
             if len(entry.payload) > self.config[to[0]].max_message_len:
                 raise Refused("MessageTooLong")
-            # What is handed on keeps its priority, unless somebody says otherwise.
+            # A transferred message keeps its priority unless the command sets one.
             place = to[0], book_name(to[1], more.get("priority", entry.priority))
             fresh = self.entry(place, entry.payload, more)
             fresh.headers = fresh.headers or entry.headers
@@ -377,55 +380,55 @@ class Tokens(Places):
     def sent(self, command: Command, messages: list[Any], draft: Draft) -> list[Entry]:
         assert command.to is not None
         ring, origin = command.to
-        if any(len(one.payload) > self.config[ring].max_message_len for one in messages):
+        if any(len(message.payload) > self.config[ring].max_message_len for message in messages):
             raise Refused("MessageTooLong")
         fresh = []
-        for one in messages:
-            known = {**self.keys, **draft.keys}.get((ring, one.key))
-            if known and known != (origin, one.payload):
+        for message in messages:
+            known = {**self.keys, **draft.keys}.get((ring, message.key))
+            if known and known != (origin, message.payload):
                 raise Refused("KeyConflict")
             if not known:
                 place = ring, book_name(origin, command.more.get("priority", REGULAR))
-                fresh.append(self.entry(place, one.payload, command.more))
-                if one.key:
-                    draft.keys[ring, one.key] = origin, one.payload
+                fresh.append(self.entry(place, message.payload, command.more))
+                if message.key:
+                    draft.keys[ring, message.key] = origin, message.payload
         return fresh
 
     def commit(self, draft: Draft) -> None:
         for holder, promised in draft.done.items():
             holder.fates[holder.entry] = promised
-            holder.state = "said"
+            holder.state = "reported"
         self.put(draft.sent)
         self.keys.update(draft.keys)
 
 
 def rows_of(parts: list[Any]) -> list[Any]:
-    """What is sent in a row goes together; what is completed, one after the other."""
-    found: list[Any] = []
+    """Join adjacent lists of messages, which are sent together; keep completions separate."""
+    groups: list[Any] = []
     for part in parts:
-        if found and not isinstance(part[0], Holder) and not isinstance(found[-1][0], Holder):
-            found[-1] = [*found[-1], *part]
+        if groups and not isinstance(part[0], Holder) and not isinstance(groups[-1][0], Holder):
+            groups[-1] = [*groups[-1], *part]
         else:
-            found.append(list(part))
-    return found
+            groups.append(list(part))
+    return groups
 
 
-def told(result: Any) -> Any:
+def plain_result(result: Any) -> Any:
     return result if isinstance(result, int) else (result.count, result.size, result.repeated)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_tokens_at_random(tmp_path: Path, clock: Clock, hasty: None) -> None:
+def test_random_tokens_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), Tokens)
-    for what in ("taken", "high before regular", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
-                 "refused: TokenRefused", "nothing was left"):  # fmt: skip
-        assert met[what], f"never met: {what}"
+    for situation in ("taken", "high before regular", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
+                 "refused: TokenRefused", "drained"):  # fmt: skip
+        assert met[situation], f"never met: {situation}"
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(0)
-def test_tokens_at_random_on_both_stores(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
+def test_random_tokens_on_both_stores(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
     with postgres_server.database() as uri:
         run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(4, 25), Tokens)

@@ -451,7 +451,7 @@ def test_requeued_high_message_stays_high(queue: MessageQueue) -> None:
     raised(queue)
     (moved,) = queue.set_aside.requeue(aside.address).moved
     assert moved.moved is not None
-    assert [step.what for step in queue.inspect.history(moved.moved).steps] == ["enqueued", "set aside", "judged again"]
+    assert [step.what for step in queue.inspect.history(moved.moved).steps] == ["enqueued", "set aside", "requeued"]
     assert queue.check() == []
     assert serve(queue, limit=WIDE)[0] == ("acme", b"urgent")
 

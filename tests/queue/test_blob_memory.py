@@ -1,4 +1,4 @@
-"""A payload of any size goes through bounded memory. `AIRFLOW_MQ_BLOB_MIB=1024` makes it a gibibyte."""
+"""Memory use of external payloads; `AIRFLOW_MQ_BLOB_MIB=1024` tests a gibibyte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _resident() -> int:
 
 
 @pytest.mark.slow
-def test_a_large_payload_goes_in_and_out_through_bounded_memory(make_queue: Maker) -> None:
+def test_large_payload_needs_bounded_memory(make_queue: Maker) -> None:
     queue = make_queue(order="rotation")
     block = random.Random(1).randbytes(MIB)
 
@@ -28,20 +28,20 @@ def test_a_large_payload_goes_in_and_out_through_bounded_memory(make_queue: Make
         for number in range(SIZE):
             yield number.to_bytes(4, "big") + block[4:]
 
-    # What the driver and the allocator need for a first chunk is not what is looked at.
+    # Exclude the memory that the driver and the allocator need for a first chunk.
     queue.payloads.enqueue("warm", block * 8)
     queue.service_queues(lambda delivery: None)
-    before, most = _resident(), 0
+    before, peak = _resident(), 0
 
-    def look(*_: object) -> None:
-        nonlocal most
-        most = max(most, _resident() - before)
+    def measure(*_: object) -> None:
+        nonlocal peak
+        peak = max(peak, _resident() - before)
 
-    queue.payloads.enqueue("acme", chunks(), progress=look)
+    queue.payloads.enqueue("acme", chunks(), progress=measure)
     (blob,) = queue.payloads.list()
     with queue.payloads.open(blob) as file:
         while file.read(MIB):
-            look()
-    queue.service_queues(lambda delivery: look())
+            measure()
+    queue.service_queues(lambda delivery: measure())
     assert queue.payloads.list() == [] and blob.size == SIZE * MIB
-    assert most < 64 * MIB, f"{most / MIB:.1f} MiB"
+    assert peak < 64 * MIB, f"{peak / MIB:.1f} MiB"

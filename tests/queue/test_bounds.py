@@ -1,4 +1,4 @@
-"""How many origins a ring takes at a time."""
+"""Limits on the number of origins of a ring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_mq.core.errors import ConfigRefused, TooManyOrigins
 from tests.queue.conftest import serve
 
 
-def test_no_further_origin_is_taken_until_another_is_empty(make_queue: Any) -> None:
+def test_new_origin_is_rejected_until_another_is_empty(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins=2)
     queue.enqueue_message("a", b"1")
     queue.enqueue_messages([("a", b"2"), ("b", b"1")])
@@ -24,7 +24,7 @@ def test_no_further_origin_is_taken_until_another_is_empty(make_queue: Any) -> N
     ):
         with pytest.raises(TooManyOrigins, match="takes 2 origins at a time, and 'c' would be one more; nothing of"):
             send()
-    assert [(origin, found.count) for origin, found in queue.footprints()] == [("a", 2), ("b", 1)]
+    assert [(origin, footprint.count) for origin, footprint in queue.footprints()] == [("a", 2), ("b", 1)]
     queue.enqueue_message("a", b"4")
     serve(queue)
     assert queue.enqueue_messages("c", [Message(b"1", key="k")]).count == 1
@@ -33,7 +33,7 @@ def test_no_further_origin_is_taken_until_another_is_empty(make_queue: Any) -> N
         queue.enqueue_message("e", b"1")
 
 
-def test_what_was_sent_before_is_no_new_origin(make_queue: Any) -> None:
+def test_repeated_key_of_an_emptied_origin_is_accepted(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins=1)
     assert queue.enqueue_message("a", b"1", key="k").count == 1
     serve(queue)
@@ -43,7 +43,7 @@ def test_what_was_sent_before_is_no_new_origin(make_queue: Any) -> None:
         queue.enqueue_message("a", b"2", key="k2")
 
 
-def test_each_first_part_of_the_path_has_a_bound_of_its_own(make_queue: Any) -> None:
+def test_max_origins_per_group_limits_each_group(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins_per_group=2)
     queue.enqueue_messages([("acme", b"1"), ("acme/orders", b"1"), ("acme-2/x", b"1"), ("acme0", b"1"), ("b/1", b"1")])
     queue.enqueue_message("b/2", b"1")
@@ -53,7 +53,7 @@ def test_each_first_part_of_the_path_has_a_bound_of_its_own(make_queue: Any) -> 
     queue.enqueue_message("acme-2/y", b"1")
 
 
-def test_what_is_set_aside_or_in_flight_counts(make_queue: Any) -> None:
+def test_origins_in_flight_or_set_aside_count(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins=1)
     queue.enqueue_message("a", b"1")
     block = queue.blocks.plan()
@@ -65,7 +65,7 @@ def test_what_is_set_aside_or_in_flight_counts(make_queue: Any) -> None:
         queue.enqueue_message("b", b"1")
 
 
-def test_an_outcome_settles_whatever_it_enqueues(make_queue: Any) -> None:
+def test_outcome_settles_beyond_max_origins(make_queue: Any) -> None:
     queue: MessageQueue = make_queue(max_origins=1)
     queue.enqueue_message("a", b"1")
     serve(queue, lambda delivery: delivery.enqueue("b", b"1") if delivery.origin == "a" else False)
@@ -73,18 +73,18 @@ def test_an_outcome_settles_whatever_it_enqueues(make_queue: Any) -> None:
 
 
 @pytest.mark.concurrency
-def test_senders_at_the_same_time_keep_the_bound(make_queue: Any) -> None:
-    # On SQLite one writes at a time, and who waits is not let in by turns.
+def test_concurrent_senders_stay_within_max_origins(make_queue: Any) -> None:
+    # SQLite admits one writer at a time, and in no fixed order.
     first: MessageQueue = make_queue(patience=120, max_origins=20)
     queues = [first, *(make_queue(patience=120) for _ in range(3))]
     refused: list[str] = []
 
     def send(number: int, queue: MessageQueue) -> None:
-        for at in range(10):
+        for number_of_call in range(10):
             try:
-                queue.enqueue_message(f"{number}-{at}", b"1")
+                queue.enqueue_message(f"{number}-{number_of_call}", b"1")
             except TooManyOrigins:
-                refused.append(f"{number}-{at}")
+                refused.append(f"{number}-{number_of_call}")
 
     threads = [threading.Thread(target=send, args=entry) for entry in enumerate(queues)]
     for thread in threads:
@@ -94,7 +94,7 @@ def test_senders_at_the_same_time_keep_the_bound(make_queue: Any) -> None:
     assert len(first.footprints()) == 20 and len(refused) == 20
 
 
-def test_a_ring_without_a_bound_looks_at_nothing(make_queue: Any) -> None:
+def test_ring_without_max_origins_reads_no_origins(make_queue: Any) -> None:
     queue: MessageQueue = make_queue()
     seen: list[str] = []
     queue.store.probe = seen.append
@@ -103,7 +103,7 @@ def test_a_ring_without_a_bound_looks_at_nothing(make_queue: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1", 1 << 31])
-def test_bad_bounds(bad: Any) -> None:
+def test_invalid_max_origins_are_rejected(bad: Any) -> None:
     for name in ("max_origins", "max_origins_per_group"):
         with pytest.raises(ConfigRefused, match=f"invalid {name} .*: expected a whole number of at least 1, or none"):
             RingConfig(**{name: bad})

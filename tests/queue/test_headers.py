@@ -1,4 +1,4 @@
-"""Headers: bounded, and counted like any other byte that a block has to read."""
+"""Headers: limited in size, and counted in sizes and weights."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from airflow_mq import Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.core.errors import ConfigRefused, InvalidMessage
 from tests.queue.conftest import Maker
 
-#: Ten bytes, as UTF-8 has them.
+#: Ten and eleven bytes in UTF-8.
 TEN = {"ä": "12345678"}
 ELEVEN = {"ä": "123456789"}
 
 
-def test_the_headers_of_a_message_are_bounded_whichever_way_it_comes(make_queue: Maker) -> None:
+def test_max_headers_limits_each_sending_call(make_queue: Maker) -> None:
     queue = make_queue(max_headers=10)
     ways: list[Callable[[dict[str, str]], object]] = [
-        lambda said: queue.enqueue_message("acme", b"a", headers=said),
-        lambda said: queue.enqueue_messages("acme", [b"a", b"b"], headers=said),
-        lambda said: queue.enqueue_messages([("acme", b"a"), ("acme", Message(b"b", headers=said))]),
-        lambda said: queue.enqueue_messages("acme", [Message(b"b", key="k", headers=said)]),
+        lambda headers: queue.enqueue_message("acme", b"a", headers=headers),
+        lambda headers: queue.enqueue_messages("acme", [b"a", b"b"], headers=headers),
+        lambda headers: queue.enqueue_messages([("acme", b"a"), ("acme", Message(b"b", headers=headers))]),
+        lambda headers: queue.enqueue_messages("acme", [Message(b"b", key="k", headers=headers)]),
     ]
     for way in ways:
         with pytest.raises(InvalidMessage, match=r"headers too long \(11 bytes\).*max_headers=10"):
@@ -38,13 +38,13 @@ def test_the_headers_of_a_message_are_bounded_whichever_way_it_comes(make_queue:
         queue.admin.change_ring(max_headers=-1)
 
 
-def test_a_ring_bounds_headers_unless_it_sets_another_limit(queue: MessageQueue) -> None:
+def test_max_headers_has_a_default(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", headers={"x": "y" * 16_383})
     with pytest.raises(InvalidMessage, match="max_headers=16,384"):
         queue.enqueue_message("acme", b"a", headers={f"x{number}": "y" * 9_000 for number in range(2)})
 
 
-def test_what_processors_send_is_bounded_too(make_queue: Maker) -> None:
+def test_max_headers_limits_processors(make_queue: Maker) -> None:
     queue = make_queue(max_headers=10)
     queue.enqueue_message("in", b"a")
 
@@ -66,7 +66,7 @@ def test_headers_count_in_sizes_and_weights(make_queue: Maker) -> None:
     queue.enqueue_messages("acme", messages)
     assert queue.footprint("acme").size == 3 + 15 + 15
     block = queue.blocks.plan()
-    # The sender's own weight stands; the ring's counts headers in its size part alone.
+    # The declared weight includes headers; the ring's weigher counts them in its size.
     assert block.planned == Weight(4 + 6 + 2, 6 + 30 + 2)
     batches = list(block.batches())
     assert [len(headers) for batch in batches for headers in batch.headers] == [0, 1, 1]
@@ -76,7 +76,7 @@ def test_headers_count_in_sizes_and_weights(make_queue: Maker) -> None:
     assert queue.check() == []
 
 
-def test_sizes_stay_right_whatever_becomes_of_messages(make_queue: Maker) -> None:
+def test_footprint_sizes_include_headers_after_each_outcome(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", service_weight=Weight(100, 1_000))
     heavy = Message(b"heavy", headers=TEN, weight=Weight(101, 1))
     queue.enqueue_messages("acme", [Message(b"again", headers=TEN), heavy, Message(b"gone", headers=TEN)])
@@ -93,7 +93,7 @@ def test_sizes_stay_right_whatever_becomes_of_messages(make_queue: Maker) -> Non
     assert queue.footprint("acme").size == 0
 
 
-def test_a_block_reads_no_more_headers_than_it_has_room_for(make_queue: Maker) -> None:
+def test_block_reads_only_headers_within_its_limit(make_queue: Maker) -> None:
     queue = make_queue(order="rotation")
     large = {"x": "y" * 16_000}
     queue.enqueue_messages("acme", (Message(b"a", headers=large) for _ in range(2_000)))
@@ -101,8 +101,8 @@ def test_a_block_reads_no_more_headers_than_it_has_room_for(make_queue: Maker) -
     try:
         block = queue.blocks.plan(limit=Weight(600_000, 50_000))
         read = [len(headers["x"]) for batch in block.batches() for headers in batch.headers]
-        most = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert read == [16_000] * 3
-    assert most < 12 << 20
+    assert peak < 12 << 20

@@ -16,7 +16,7 @@ from airflow_mq.store.working_set import ring as ring_loader
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker
 
-#: What each ring of these tests may be: an order, and whether it has paths or high messages.
+#: Settings of rings: an order, and perhaps paths or a limit on queues.
 KINDS: dict[str, dict[str, Any]] = {
     "rotation": {"order": "rotation"},
     "deficit": {"order": "deficit"},
@@ -26,49 +26,47 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def story(queue: MessageQueue, chance: random.Random, at_once: list[int]) -> list[Any]:
-    """Send, plan, service and decide by chance; return whose turn it was, and the ring after each step."""
-    told: list[Any] = []
+def run_random_steps(queue: MessageQueue, rng: random.Random, at_once: list[int]) -> list[Any]:
+    """Send, plan, service and decide at random; return the turns, and the ring order after each step."""
+    record: list[Any] = []
     high = queue.config.order != "shuffle" and not queue.config.paths
     for step in range(10):
-        for _ in range(chance.randrange(1, 4)):
-            origins = [f"g{chance.randrange(3)}/o{chance.randrange(40):02}" for _ in range(chance.randrange(1, 25))]
-            priority = "high" if high and step > 5 and chance.randrange(4) == 0 else "regular"
+        for _ in range(rng.randrange(1, 4)):
+            origins = [f"g{rng.randrange(3)}/o{rng.randrange(40):02}" for _ in range(rng.randrange(1, 25))]
+            priority = "high" if high and step > 5 and rng.randrange(4) == 0 else "regular"
             queue.enqueue_messages([(origin, b"%d" % step) for origin in origins], priority=priority)
-        limit = Weight(chance.choice([1, 5, 20, 1_000]), 1 << 20)
-        act = chance.randrange(5)
+        limit = Weight(rng.choice([1, 5, 20, 1_000]), 1 << 20)
+        act = rng.randrange(5)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ring_loader, "MEET_AT_ONCE", at_once[step % len(at_once)])
             if act < 3:
                 block = queue.blocks.plan(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
-                told.append([(claim.origin, claim.messages) for claim in block.claims])
+                record.append([(claim.origin, claim.messages) for claim in block.claims])
                 if act < 2:
                     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
                     queue.blocks.settle(block)
                 else:
                     queue.blocks.release(block)
             elif act == 3:
-                before = len(told)
-                queue.service_queues(lambda delivery: told.append(str(delivery.address)), limit=limit, seed=b"seed")
-                told.append(before)
+                before = len(record)
+                queue.service_queues(lambda delivery: record.append(str(delivery.address)), limit=limit, seed=b"seed")
+                record.append(before)
             else:
-                told.append(queue.admin.force_set_head(chance.choice(queue.inspect.ring_order() or ["none"])))
-            told.append(queue.inspect.ring_order(1_000))
-    return told
+                record.append(queue.admin.force_set_head(rng.choice(queue.inspect.ring_order() or ["none"])))
+            record.append(queue.inspect.ring_order(1_000))
+    return record
 
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("kind", KINDS)
-def test_met_a_few_at_a_time_they_get_the_turns_that_they_get_met_all_at_once(
-    kind: str, make_queue: Maker, clock: Clock
-) -> None:
+def test_newcomers_met_in_parts_get_the_same_turns(kind: str, make_queue: Maker, clock: Clock) -> None:
     for seed in range(2):
-        whole = story(make_queue(f"whole{seed}", **KINDS[kind]), random.Random(seed), [10**9])
-        parts = story(make_queue(f"parts{seed}", **KINDS[kind]), random.Random(seed), [1, 2, 3, 7])
+        whole = run_random_steps(make_queue(f"whole{seed}", **KINDS[kind]), random.Random(seed), [10**9])
+        parts = run_random_steps(make_queue(f"parts{seed}", **KINDS[kind]), random.Random(seed), [1, 2, 3, 7])
         assert whole == parts
 
 
-def test_a_block_takes_of_so_many_queues_and_the_next_one_goes_on_there(make_queue: Maker) -> None:
+def test_max_block_queues_limits_a_block_and_the_next_continues(make_queue: Maker) -> None:
     for order in ("rotation", "deficit", "shuffle"):
         queue = make_queue(order, order=order, max_block_queues=10)
         names = [f"o{number:02}" for number in range(25)]
@@ -92,18 +90,18 @@ def test_high_queues_leave_room_for_regular_ones(make_queue: Maker) -> None:
         queue.blocks.release(block)
 
 
-def test_a_plan_meets_no_more_newcomers_than_it_needs(make_queue: Maker) -> None:
+def test_plan_meets_only_the_newcomers_that_it_needs(make_queue: Maker) -> None:
     queue = make_queue(max_block_queues=100)
     queue.enqueue_messages((f"o{number:05}", b"x") for number in range(5_000))
     queue.blocks.release(queue.blocks.plan())
     tracemalloc.start()
     try:
         block = queue.blocks.plan()
-        most = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert [claim.origin for claim in block.claims] == [f"o{number:05}" for number in range(100, 200)]
-    assert most < 8 << 20
+    assert peak < 8 << 20
     queue.blocks.release(block)
     with queue.store.reading() as unit:
         met = unit.rows("all_books", ring=queue.session.ring_id, after="", limit=100_000)
@@ -111,7 +109,7 @@ def test_a_plan_meets_no_more_newcomers_than_it_needs(make_queue: Maker) -> None
 
 
 @pytest.mark.parametrize("kind", ["shuffle", "paths"])
-def test_newcomers_of_a_ring_that_is_looked_at_as_a_whole_enter_it_in_bounded_transactions(
+def test_newcomers_of_a_whole_ring_enter_in_bounded_transactions(
     kind: str, make_queue: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ring_loader, "MEET_AT_ONCE", 10)
@@ -135,7 +133,7 @@ def test_newcomers_of_a_ring_that_is_looked_at_as_a_whole_enter_it_in_bounded_tr
     assert sorted(queue.inspect.ring_order(1_000)) == names
 
 
-def test_dry_runs_are_made_one_at_a_time(make_queue: Maker) -> None:
+def test_concurrent_dry_runs_are_rejected(make_queue: Maker) -> None:
     queue = make_queue(patience=0.01)
     queue.enqueue_message("acme", b"x")
     with foreseeing._LOOKING_AHEAD, pytest.raises(Busy, match="one runs at a time"):

@@ -37,7 +37,7 @@ def last_id(queue: MessageQueue) -> int:
 
 
 def strand(queue: MessageQueue) -> None:
-    """Three messages that were never cut, below the floor of their book; one lies in a page."""
+    """Strand three inbox rows below the floor of their book; one more message is in a page."""
     queue.enqueue_message("a", b"in a page")
     queue.blocks.plan(limit=Weight(1, 1 << 20))
     queue.enqueue_messages("b", [b"other"])
@@ -47,20 +47,20 @@ def strand(queue: MessageQueue) -> None:
 
 
 def processed(queue: MessageQueue, origin: str) -> list[bytes]:
-    found: list[bytes] = []
-    queue.service_queues(lambda delivery: found.append(delivery.payload) if delivery.origin == origin else None)
-    return found
+    payloads: list[bytes] = []
+    queue.service_queues(lambda delivery: payloads.append(delivery.payload) if delivery.origin == origin else None)
+    return payloads
 
 
-def test_a_repair_returns_stranded_messages_in_order(queue: MessageQueue) -> None:
+def test_repair_returns_stranded_messages_in_order(queue: MessageQueue) -> None:
     strand(queue)
-    assert len([one for one in queue.check() if "would never be cut" in one.what]) == 3
+    assert len([violation for violation in queue.check() if "would never be cut" in violation.what]) == 3
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
-    (found,) = queue.repair(dry_run=True)
-    assert (found.book, found.messages, len(found.rows)) == ("a", 3, 3)
+    (dry_run,) = queue.repair(dry_run=True)
+    assert (dry_run.book, dry_run.messages, len(dry_run.rows)) == ("a", 3, 3)
     assert len(queue.check()) == 3, "a dry run changes nothing"
-    assert [one.rows for one in queue.repair()] == [found.rows]
+    assert [stranded.rows for stranded in queue.repair()] == [dry_run.rows]
     assert queue.check() == []
     assert queue.repair() == []
     queue.enqueue_message("a", b"later")
@@ -68,8 +68,8 @@ def test_a_repair_returns_stranded_messages_in_order(queue: MessageQueue) -> Non
     assert queue.check() == []
 
 
-def test_a_repaired_queue_enters_the_ring_again(queue: MessageQueue) -> None:
-    """Its book was idle: no message lies in a page, and no look would meet it."""
+def test_repaired_queue_rejoins_the_ring(queue: MessageQueue) -> None:
+    """The book is idle: no message is in a page, and no read would find the row."""
     queue.enqueue_message("a", b"done")
     assert processed(queue, "a") == [b"done"]
     queue.enqueue_message("a", b"lost")
@@ -82,11 +82,11 @@ def test_a_repaired_queue_enters_the_ring_again(queue: MessageQueue) -> None:
     assert processed(queue, "a") == [b"lost"]
 
 
-def test_a_floor_above_the_last_id_is_a_violation(queue: MessageQueue) -> None:
+def test_floor_above_the_last_id_is_a_violation(queue: MessageQueue) -> None:
     queue.enqueue_message("a", b"one")
     queue.blocks.plan(limit=Weight(1, 1 << 20))
     move_floor(queue, "a", last_id(queue) + 20)
-    assert [one for one in queue.check() if "above the last id drawn" in one.what]
+    assert [violation for violation in queue.check() if "above the last id drawn" in violation.what]
     queue.repair()
     assert queue.check() == []
     queue.enqueue_messages("a", [b"two", b"three"])
@@ -95,9 +95,7 @@ def test_a_floor_above_the_last_id_is_a_violation(queue: MessageQueue) -> None:
     assert processed(queue, "a") == [b"one", b"two", b"three"]
 
 
-def test_a_save_that_would_strand_rows_fails_and_changes_nothing(
-    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_save_that_would_strand_rows_changes_nothing(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [b"%d" % number for number in range(60)]
     for payload in sent:
         queue.enqueue_message("a", payload)
@@ -114,9 +112,7 @@ def test_a_save_that_would_strand_rows_fails_and_changes_nothing(
     assert processed(queue, "a") == sent
 
 
-def test_the_command_shows_the_repair_before_it_applies_it(
-    queue: MessageQueue, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_shows_the_repair_before_applying_it(queue: MessageQueue, capsys: pytest.CaptureFixture[str]) -> None:
     strand(queue)
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
@@ -135,10 +131,8 @@ def test_the_command_shows_the_repair_before_it_applies_it(
 
 
 @pytest.mark.postgres
-def test_a_last_id_that_is_read_ahead_fails_a_settle_and_strands_nothing(
-    pg_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fault of 0.2: outcomes post four messages to an idle queue, and the horizon lies above their ids."""
+def test_last_id_read_ahead_fails_a_settle_and_strands_nothing(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect of 0.2: outcomes enqueue four messages to an idle queue, and the horizon is above their ids."""
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         queue.enqueue_message("parent", b"p")

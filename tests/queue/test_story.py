@@ -124,7 +124,7 @@ def test_history_of_a_requeued_and_executed_message(queue: MessageQueue) -> None
     queue.execute_overweight(aside.address, lambda delivery: None)
     history = queue.inspect.history(LAST)
     assert steps_of(history) == [
-        "enqueued", "planned", "set aside", "judged again", "planned", "set aside", "executed", "processed"
+        "enqueued", "planned", "set aside", "requeued", "planned", "set aside", "executed", "processed"
     ]  # fmt: skip
     assert history.addresses == [LAST, first.moved] and history.steps[0].at == sent
     assert (history.steps[3].actor, history.steps[6].actor) == ("tester", "tester") and history.steps[3].why.startswith(
@@ -175,7 +175,7 @@ def test_history_of_a_swept_message(queue: MessageQueue) -> None:
     assert steps_of(queue.inspect.history(Address("acme", 1, 0))) == ["enqueued"]
     queue.set_aside.requeue(Address("acme", 0, 1), "swept by mistake")
     serve(queue)
-    assert steps_of(queue.inspect.history(Address("acme", 0, 1)))[-3:] == ["swept", "judged again", "processed"]
+    assert steps_of(queue.inspect.history(Address("acme", 0, 1)))[-3:] == ["swept", "requeued", "processed"]
 
 
 def test_history_of_expired_and_exhausted_messages(make_queue: Maker) -> None:
@@ -232,7 +232,7 @@ def test_history_of_a_transferred_and_requeued_message(queue: MessageQueue) -> N
     assert moved.moved is not None and queue.check() == []
     assert queue.inspect.peek("out")[0].headers == {"trace": "7"}
     assert serve(queue) == [("out", b"order")]
-    assert steps_of(queue.inspect.history(moved.moved))[-3:] == ["set aside", "judged again", "processed"]
+    assert steps_of(queue.inspect.history(moved.moved))[-3:] == ["set aside", "requeued", "processed"]
     prefix = queue.store.prefix
     for table in ("loan", "mail"):
         assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]

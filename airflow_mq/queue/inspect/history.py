@@ -35,7 +35,7 @@ ENDS = {
 }  # fmt: skip
 _STEPS = {
     **ENDS, Fate.WENT_BACK: "went back", Fate.SET_ASIDE: "set aside", Fate.ATTEMPTS_EXHAUSTED: "set aside",
-    Fate.REJUDGED: "judged again", Fate.EXECUTED: "executed", Fate.SWEPT: "swept",
+    Fate.REJUDGED: "requeued", Fate.EXECUTED: "executed", Fate.SWEPT: "swept",
 }  # fmt: skip
 #: What is told of a message by its own address; what happens to a queue, or a page, by another.
 _OWN = set(_STEPS) - {Fate.SWEPT}
@@ -46,7 +46,7 @@ _SETTLED = {*ENDS.values(), "executed", "set aside", "swept"}
 class Step:
     """One thing that happened to a message."""
 
-    #: `enqueued`, `planned`, `went back`, `untried`, `set aside`, `swept`, `judged again`, `executed`, `processed`,
+    #: `enqueued`, `planned`, `went back`, `untried`, `set aside`, `swept`, `requeued`, `executed`, `processed`,
     #: `failed`, `discarded`, `expired`, `transferred`.
     what: str
     address: Address
