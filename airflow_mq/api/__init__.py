@@ -7,39 +7,41 @@ application is therefore imported and built at the first request.
     guard        security headers of every response, and the protection of writes against other sites
     stores       message queue connections, opened for one request, and errors as responses
     counting     depths of all queues at once, for totals and for sorting
-    schemas      response schemas, described in openapi.json, from which the page's types are made
-    views        value types of the queue as response schemas
-    previews     previews of payloads
-    tasks        task instances behind a block, with their logs and Spark applications
-    overview, queues, blocks, decisions, exports
-                 the routes, by subject
+    runs         DAG runs that planned blocks, with their tasks, logs and Spark applications
+    schemas      parts that the schemas of all routes share
+    ring, queues, messages, blocks, events, set_aside, pauses, exports
+                 the schemas and routes, by noun
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class MountedLater:
     """An ASGI application that is built at its first call."""
 
     def __init__(self) -> None:
-        self._app: Any = None
+        self._app: ASGIApp | None = None
         self._lock = Lock()
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         await self.app(scope, receive, send)
 
     @property
-    def app(self) -> Any:
+    def app(self) -> ASGIApp:
         """Return the application, and build it if necessary."""
         with self._lock:
-            if self._app is None:
-                self._app = import_module("airflow_mq.api.app").guarded_app()
-            return self._app
+            app = self._app
+            if app is None:
+                app = self._app = import_module("airflow_mq.api.app").guarded_app()
+            return app
 
     def __repr__(self) -> str:
         return "airflow_mq.api"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from .app import create_app
-from .description import response_schemas
+from .app import create_app, response_schemas
 
 print(json.dumps(response_schemas(create_app()), indent=1, ensure_ascii=False))

@@ -11,9 +11,10 @@ If connections belong to teams, a store does not exist for users outside its tea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import (
     AccessView,
     ConnectionDetails,
@@ -34,7 +35,7 @@ NO_CONNECTION = "unknown connection: no connection of type Message queue has thi
 class SignedIn:
     """A signed-in user with their permissions."""
 
-    user: Any
+    user: BaseUser
 
     @property
     def name(self) -> str:
@@ -78,18 +79,18 @@ class SignedIn:
         """Return whether the user may see the XComs of this DAG."""
         return self._may_with_dag(dag_id, "GET", DagAccessEntity.XCOM)
 
-    def _may_with_dag(self, dag_id: str, method: Any, entity: DagAccessEntity) -> bool:
+    def _may_with_dag(self, dag_id: str, method: Literal["GET", "POST"], entity: DagAccessEntity) -> bool:
         details = DagDetails(id=dag_id, **_team("dag", dag_id))
         return bool(
             get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=self.user)
         )
 
-    def _may_use(self, conn_id: str, method: Any) -> bool:
+    def _may_use(self, conn_id: str, method: Literal["GET", "PUT"]) -> bool:
         details = ConnectionDetails(conn_id=conn_id, **_team("connection", conn_id))
         return bool(get_auth_manager().is_authorized_connection(method=method, details=details, user=self.user))
 
 
-def _team(kind: str, name: str) -> dict[str, Any]:
+def _team(kind: str, name: str) -> dict[str, str | None]:
     """Return the team of a DAG or connection as a keyword argument, if this Airflow has teams."""
     if kind == "dag":
         from airflow.models.dag import DagModel as Model
@@ -107,22 +108,22 @@ def team_of(conn_id: str) -> str | None:
 
 
 async def signed_in(
-    user: Annotated[Any, Depends(get_user)],
+    user: Annotated[BaseUser, Depends(get_user)],
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
-) -> Any:
+) -> BaseUser:
     """Return the user of the bearer token if there is one: Airflow before 3.3 prefers the cookie."""
     return user if bearer is None else await resolve_user_from_token(bearer.credentials)
 
 
-def asking(request: Request, user: Annotated[Any, Depends(signed_in)]) -> SignedIn:
+def asking(request: Request, user: Annotated[BaseUser, Depends(signed_in)]) -> SignedIn:
     """Return the signed-in user, who may read this store, or raise 403 or 404."""
-    found = SignedIn(user)
-    if not found.may_read():
+    signed_in_user = SignedIn(user)
+    if not signed_in_user.may_read():
         raise HTTPException(403, "missing permission: access to plugins; ask an administrator of Airflow")
     conn_id = request.path_params.get("conn_id")
-    if conn_id is not None and not found.may_see(conn_id):
+    if conn_id is not None and not signed_in_user.may_see(conn_id):
         raise HTTPException(404, NO_CONNECTION)
-    return found
+    return signed_in_user
 
 
 Reader = Annotated[SignedIn, Depends(asking)]

@@ -5,44 +5,52 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp
 
 from airflow_mq import __version__
+from airflow_mq.settings import number
 
-from . import blocks, decisions, exports, overview, queues, schemas
+from . import blocks, events, exports, messages, pauses, queues, ring, set_aside
 from .access import Reader
-from .description import describe
 from .guard import Guarded
-from .settings import overweight_dag, refresh_seconds
-from .stores import connection_ids, described
+from .schemas import REFUSALS, Schema
+from .stores import Store, connection_ids, described
 
 log = logging.getLogger("airflow_mq.api")
 
 BUILT = Path(__file__).parent.parent / "page" / "dist"
 #: Content types of the built page; no other file is served.
-KINDS = {
-    ".css": "text/css",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript",
-    ".cjs": "text/javascript",
-    ".mjs": "text/javascript",
-    ".json": "application/json",
-    ".map": "application/json",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".woff2": "font/woff2",
-}
+KINDS = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".svg": "image/svg+xml"}
 NOT_BUILT = "the page is not built in this checkout: run `make page`, or install the wheel, which contains it"
 
 
-def guarded_app() -> Any:
+class Permissions(Schema):
+    """Permissions of the signed-in user."""
+
+    read: bool
+    peek: bool
+    write: bool
+    trigger: bool
+
+
+class Me(Schema):
+    """The signed-in user, and the refresh interval of the page."""
+
+    user: str
+    can: Permissions
+    refresh_seconds: int
+
+
+def guarded_app() -> ASGIApp:
     """Return the application behind its guard, as ASGI."""
     return Guarded(create_app())
 
@@ -50,11 +58,11 @@ def guarded_app() -> Any:
 def create_app() -> FastAPI:
     """Return the application."""
     app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    api = APIRouter(prefix="/api/v1", responses=schemas.REFUSALS)
+    api = APIRouter(prefix="/api/v1", responses=REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
-    for part in (overview.router, queues.router, blocks.router, decisions.router, decisions.writing, exports.router):
-        api.include_router(part)
+    for noun in (ring, queues, messages, blocks, events, set_aside, pauses, exports):
+        api.include_router(noun.router)
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route("/static/{path:path}", static, methods=["GET", "HEAD"], include_in_schema=False)
@@ -64,18 +72,18 @@ def create_app() -> FastAPI:
     return app
 
 
-def me(user: Reader, conn_id: str | None = None) -> schemas.Me:
+def me(user: Reader, conn_id: str | None = None) -> Me:
     """Return the signed-in user's name and permissions; those on messages and queues are per store."""
-    can = schemas.Permissions(
+    can = Permissions(
         read=True,
         peek=conn_id is not None and user.may_peek(conn_id),
         write=conn_id is not None and user.may_write(conn_id),
-        trigger=user.may_trigger(overweight_dag()),
+        trigger=user.may_trigger(set_aside.overweight_dag()),
     )
-    return schemas.Me(user=user.name, can=can, refresh_seconds=refresh_seconds())
+    return Me(user=user.name, can=can, refresh_seconds=max(number("page_refresh_seconds", 5), 1))
 
 
-def stores(user: Reader) -> list[schemas.Store]:
+def stores(user: Reader) -> list[Store]:
     """Return the message queue connections with the rings of their stores.
 
     A store that does not answer delays no other. If connections belong to teams, the response contains those of the
@@ -88,8 +96,28 @@ def stores(user: Reader) -> list[schemas.Store]:
 
 def openapi(request: Request, user: Reader) -> JSONResponse:
     """Return the OpenAPI description of this API."""
-    app: FastAPI = request.app
-    return JSONResponse(describe(app))
+    return JSONResponse(describe(request.app))
+
+
+def describe(app: FastAPI) -> dict[str, object]:
+    """Return the OpenAPI description of the application."""
+    return get_openapi(title=app.title, version=app.version, routes=app.routes)
+
+
+def response_schemas(app: FastAPI) -> dict[str, object]:
+    """Return a description of the response schemas alone: it is the same under every version of FastAPI."""
+    components = get_openapi(title=app.title, version="v1", routes=app.routes)["components"]["schemas"]
+    ours = {name: components[name] for name in sorted(_names(Schema) & set(components))}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": app.title, "version": "v1"},
+        "paths": {},
+        "components": {"schemas": ours},
+    }
+
+
+def _names(schema: type[Schema]) -> set[str]:
+    return {schema.__name__}.union(*map(_names, schema.__subclasses__()))
 
 
 async def index(

@@ -1,41 +1,117 @@
-"""Routes of blocks (with their tasks), of the forecast, and of events."""
+"""Blocks with their runs and tasks, and the forecast of the next blocks: schemas and routes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from airflow_mq.core.weight import LARGEST, Weight
+from airflow_mq import queue as values
+from airflow_mq.core import weight as core
+from airflow_mq.core.orders import Entry
+from airflow_mq.queue import ForeseenBlock, ForeseenQueue
 from airflow_mq.store.rows import LATEST
 
-from . import schemas, views
 from .access import Reader
 from .guard import same_site_only
+from .runs import Run, Task, run_of, tasks_of
+from .schemas import Body, Priority, Schema, Weight
 from .stores import opened
-from .tasks import tasks_of
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
-Kind = Literal[
-    "AttemptsExhausted", "Discarded", "Executed", "Expired", "OverweightEnqueued", "PageReaped", "Processed",
-    "ProcessingFailed", "Rejudged", "Swept", "Transferred", "WentBack",
-]  # fmt: skip
+#: Queues that a block lists one by one, and a forecast block.
+LISTED, LISTED_AHEAD = 20, 200
+#: Outcomes that a block counts.
+OUTCOMES = ("processed", "failed", "went_back", "set_aside", "expired")
 
 
-class WeightAsked(BaseModel):
+class BlockShare(Schema):
+    """Part of a block that one queue received; without an origin, that all unlisted queues received."""
+
+    origin: str | None
+    priority: Priority | None
+    weight: Weight
+    messages: int
+    reason: str
+
+
+class Block(Schema):
+    """A block, and the run that planned it."""
+
+    id: int
+    key: str | None
+    state: str
+    by_hand: bool
+    by: str
+    planned_at: datetime
+    ended_at: datetime | None
+    deadline: datetime
+    limit: Weight
+    predicted: Weight
+    used: Weight | None
+    messages: int
+    processed: int
+    failed: int
+    went_back: int
+    set_aside: int
+    expired: int
+    by_queue: list[BlockShare]
+    run: Run | None
+    tasks: list[Task]
+
+
+class Blocks(Schema):
+    """Blocks, latest first."""
+
+    rows: list[Block]
+    next: str | None
+
+
+class ForecastShare(Schema):
+    """Part of a forecast block that a queue would receive, or the reason why it receives nothing."""
+
+    origin: str
+    priority: Priority
+    weight: Weight
+    messages: int
+    set_aside: int
+    reason: str
+    share: float
+
+
+class ForecastBlock(Schema):
+    """A block that would be planned next."""
+
+    n: int
+    order: str
+    limit: Weight
+    used: Weight
+    messages: int
+    queues: int
+    by_queue: list[ForecastShare]
+    left_out: list[ForecastShare]
+
+
+class Forecast(Schema):
+    """The next blocks."""
+
+    blocks: list[ForecastBlock]
+
+
+class WeightAsked(Body):
     """A weight in a request."""
 
-    model_config = ConfigDict(extra="forbid")
-    time: int = Field(ge=0, le=LARGEST)
-    size: int = Field(ge=0, le=LARGEST)
+    time: int = Field(ge=0, le=core.LARGEST)
+    size: int = Field(ge=0, le=core.LARGEST)
 
 
-class DryRunRequest(BaseModel):
+class DryRunRequest(Body):
     """Settings of a forecast."""
 
-    model_config = ConfigDict(extra="forbid")
     limit: WeightAsked | None = None
     shares: dict[str, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(default_factory=dict, max_length=1_000)
     order: Literal["deficit", "rotation", "shuffle"] | None = None
@@ -45,38 +121,69 @@ class DryRunRequest(BaseModel):
 
 @router.get("/blocks")
 def blocks(
-    conn_id: str, ring: str, user: Reader,
-    before: Annotated[int | None, Query(ge=0, le=LATEST)] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> schemas.Blocks:  # fmt: skip
+    conn_id: str,
+    ring: str,
+    user: Reader,
+    before: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Blocks:
     """Return blocks, latest first, each with its run and that run's tasks."""
     with opened(conn_id, ring) as queue:
         found = queue.blocks.list(limit=limit, before=before, entries=True)
-    rows = [views.block(block) for block in found]
+    rows = [block_of(state) for state in found]
     tasks = tasks_of(user, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
     for row in rows:
         if row.run:
             row.tasks = tasks.get((row.run.dag_id, row.run.run_id), [])
-    return schemas.Blocks(rows=rows, next=str(found[-1].id) if len(found) == limit else None)
+    return Blocks(rows=rows, next=str(found[-1].id) if len(found) == limit else None)
+
+
+def block_of(state: values.Block) -> Block:
+    """Return a block with the run that planned it, without that run's tasks."""
+    counts = {outcome: state.result.get(outcome, 0) for outcome in OUTCOMES}
+    shares, run = _shares(state.entries), run_of(state.key)
+    return Block.of(state, by_queue=shares, run=run, tasks=[], **counts)
+
+
+def _shares(entries: Sequence[Entry]) -> list[BlockShare]:
+    """Return the largest entries one by one, and the rest as one without an origin."""
+    largest = sorted(entries, key=lambda entry: (-max(entry.granted), -entry.messages))
+    shares = [BlockShare.of(entry, weight=entry.granted) for entry in largest[:LISTED] if entry.messages]
+    rest = largest[LISTED:]
+    if messages := sum(entry.messages for entry in rest):
+        granted = core.total_weight([entry.granted for entry in rest])
+        shares.append(BlockShare(origin=None, priority=None, weight=granted, messages=messages, reason=""))
+    return shares
 
 
 @router.post("/dry-run", dependencies=[Depends(same_site_only)])
-def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> schemas.Forecast:
+def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forecast:
     """Return what the next blocks would take, under the given settings; nothing is changed."""
-    limit = None if body.limit is None else Weight(body.limit.time, body.limit.size)
+    limit = None if body.limit is None else core.Weight(body.limit.time, body.limit.size)
     seed = None if body.seed is None else body.seed.encode()[:64]
     with opened(conn_id, ring) as queue:
         found = queue.inspect.forecast(body.blocks, limit=limit, shares=body.shares, order=body.order, seed=seed)
-    return schemas.Forecast(blocks=[views.forecast_block(block) for block in found])
+    return Forecast(blocks=[_forecast_block(block) for block in found])
 
 
-@router.get("/events")
-def events(
-    conn_id: str, ring: str, user: Reader, kind: Kind | None = None, origin: str | None = None,
-    after: Annotated[str, Query(pattern="^[0-9]{0,24}$")] = "", limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-) -> schemas.Events:  # fmt: skip
-    """Return events, latest first; continue with `after=next`, even if a page of them is empty."""
-    before = min(int(after), (1 << 63) - 1) if after else None
-    with opened(conn_id, ring) as queue:
-        found, following = queue.inspect.latest_events(before, limit, origin=origin or None, name=kind)
-    rows = [views.event(event) for event in found]
-    return schemas.Events(rows=rows, next=None if following is None else str(following))
+def _forecast_block(block: ForeseenBlock) -> ForecastBlock:
+    """Return a forecast block; queues with the largest weights come first."""
+    taken = sorted((queue for queue in block.queues if queue.messages), key=lambda queue: -max(queue.weight))
+    skipped = [queue for queue in block.queues if not queue.messages]
+    total = core.total_weight([queue.weight for queue in taken])
+    return ForecastBlock.of(
+        block,
+        n=block.number,
+        used=block.planned.plus(block.overhead),
+        queues=len(taken),
+        by_queue=[ForecastShare.of(queue, share=queue.weight.part_of(total)) for queue in taken[:LISTED_AHEAD]],
+        left_out=[ForecastShare.of(queue, share=0.0, reason=_reason(queue, block)) for queue in skipped[:LISTED_AHEAD]],
+    )
+
+
+def _reason(queue: ForeseenQueue, block: ForeseenBlock) -> str:
+    """Return why a block skips a queue; if its first message is heavier than the block, with the limit."""
+    if queue.needs is None:
+        return queue.reason
+    owner = f", the limit of {block.server}" if block.server is not None else ""
+    return f"{queue.reason}: its first message needs {queue.needs} of {block.limit}{owner}"

@@ -8,14 +8,10 @@ another host only after a preflight.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
-
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Header that our page sends with each write.
 HEADER = "x-airflow-mq"
@@ -35,10 +31,10 @@ HEADERS = {
 class Guarded:
     """An application whose responses carry `HEADERS`, and `no-store` if they set no other cache control."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
 
         async def send_guarded(message: Message) -> None:

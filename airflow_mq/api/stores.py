@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Literal
 
 from airflow.models import Connection
 from airflow.utils.session import create_session
@@ -35,11 +35,11 @@ from airflow_mq.core.errors import (
 from airflow_mq.hooks import told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.queue import MessageQueue
+from airflow_mq.settings import text
 from airflow_mq.store.bounded import within
 
-from . import schemas
 from .access import NO_CONNECTION, team_of
-from .settings import connections
+from .schemas import Schema
 
 ENVIRONMENT = "AIRFLOW_CONN_"
 #: Seconds that a request waits for a server, or for the ring.
@@ -50,8 +50,32 @@ AT_ONCE = 16
 AT_ONCE_IN_ONE = 4
 #: Seconds that a read may take.
 MOST_SECONDS = 10.0
+TOO_SLOW = (
+    "timeout: this store needs more than {:.0f} seconds for this request; use the command line (airflow-mq), which has "
+    "no such limit"
+)
+#: Status of each kind of error; of any other, 503.
+STATUS: dict[type[MessageQueueError], int] = {
+    InvalidInput: 422,
+    UnknownRing: 404,
+    UnknownBlock: 404,
+    NotFound: 404,
+    NotPermitted: 403,
+    QueuePaused: 409,
+    Busy: 409,
+    Refused: 409,
+}
 _room = BoundedSemaphore(AT_ONCE)
 _rooms: defaultdict[str, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(AT_ONCE_IN_ONE))
+
+
+class Store(Schema):
+    """A connection with its rings, or the reason why they cannot be read."""
+
+    conn_id: str
+    kind: Literal["sqlite", "postgresql"] | None
+    rings: list[str]
+    error: str | None
 
 
 def connection_ids() -> list[str]:
@@ -68,10 +92,10 @@ def _named() -> set[str]:
         for name, value in os.environ.items()
         if name.startswith(ENVIRONMENT) and "airflow" in value.lower()
     }
-    return of_environment | set(connections())
+    return of_environment | {name.strip() for name in text("connections").split(",") if name.strip()}
 
 
-def _connection(conn_id: str) -> Any:
+def _connection(conn_id: str) -> Connection:
     """Return a connection as the tasks of its team would get it."""
     team = team_of(conn_id)
     return Connection.get_connection_from_secrets(conn_id, **({} if team is None else {"team_name": team}))
@@ -111,11 +135,10 @@ def opened(
         try:
             where = target(conn_id)
             # `target` raised for an unknown id, so there are at most as many semaphores as connections.
-            _enter(
-                stack,
-                _rooms[conn_id],
-                f"too many concurrent requests for {conn_id!r}, or its store does not answer; retry in a few seconds",
+            refusal = (
+                f"too many concurrent requests for {conn_id!r}, or its store does not answer; retry in a few seconds"
             )
+            _enter(stack, _rooms[conn_id], refusal)
             limit = min(where.address.statement_timeout, math.ceil(seconds))
             address = replace(where.address, statement_timeout=limit)
             # A slow store reports its own timeout first; this one ends a request whose store never answers.
@@ -124,11 +147,7 @@ def opened(
                 queue.store.probe = _Deadline(seconds)
                 yield queue
         except _TooSlow:
-            raise HTTPException(
-                503,
-                f"timeout: this store needs more than {seconds:.0f} seconds for this request; use the command line "
-                "(airflow-mq), which has no such limit",
-            ) from None
+            raise HTTPException(503, TOO_SLOW.format(seconds)) from None
         except MessageQueueError as error:
             raise answered(error) from None
 
@@ -157,29 +176,14 @@ class _Deadline:
 def answered(error: MessageQueueError) -> HTTPException:
     """Return an error as a response. A driver's text may hold a secret, so store errors use our own text."""
     if isinstance(error, (SchemaTooOld, SchemaTooNew, InvalidInput, Refused)):
-        return HTTPException(_status(error), str(error))
+        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 503)
+        return HTTPException(status, str(error))
     return HTTPException(503, told_safely(error), {"Retry-After": "5"} if isinstance(error, StoreBusy) else None)
 
 
-def _status(error: MessageQueueError) -> int:
-    for kind, status in (
-        (InvalidInput, 422),
-        (UnknownRing, 404),
-        (UnknownBlock, 404),
-        (NotFound, 404),
-        (NotPermitted, 403),
-        (QueuePaused, 409),
-        (Busy, 409),
-        (Refused, 409),
-    ):
-        if isinstance(error, kind):
-            return status
-    return 503
-
-
-def described(conn_id: str) -> schemas.Store:
+def described(conn_id: str) -> Store:
     """Return a connection with the rings of its store, or with the reason why they cannot be read."""
-    store = schemas.Store(conn_id=conn_id)
+    store = Store(conn_id=conn_id, kind=None, rings=[], error=None)
     try:
         where = target(conn_id)
         store.kind = where.address.driver

@@ -1,0 +1,145 @@
+"""Messages of a queue, with bounded previews of their payloads: schemas and route."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from typing import Annotated, Any, NoReturn
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from airflow_mq.core.blob import Reference
+from airflow_mq.core.message import message_id
+from airflow_mq.queue import Peeked
+
+from .access import Peeker
+from .schemas import Address, Priority, Schema, Weight
+from .stores import opened
+
+router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+
+#: Headers that hold no secret; of all others a response contains the name only.
+PLAIN_HEADERS = frozenset({"content-type", "content-encoding", "traceparent"})
+#: Bytes of a payload that a response contains.
+SHOWN = 4096
+#: Nesting levels of JSON that a response contains; the encoder of responses is recursive.
+DEEPEST = 100
+
+
+class Payload(Schema):
+    """The beginning of a payload: as hexadecimal digits, and as text and JSON if it is valid."""
+
+    shown: int
+    truncated: bool
+    text: str | None = None
+    json_: Any = Field(None, alias="json")
+    hex: str = ""
+    external: str | None = None
+
+
+class Message(Schema):
+    """A message, read without claiming it."""
+
+    address: Address
+    text: str
+    id: str
+    size: int
+    state: str
+    attempts: int
+    weight: Weight | None
+    sent_at: datetime | None
+    headers: dict[str, str]
+    payload: Payload
+
+
+class Messages(Schema):
+    """The first messages of a queue or of a page."""
+
+    rows: list[Message]
+
+
+@router.get("/messages")
+def messages(
+    conn_id: str,
+    ring: str,
+    origin: str,
+    user: Peeker,
+    priority: Priority = "regular",
+    page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> Messages:
+    """Return the first messages of a queue or of a page, without claiming them."""
+    with opened(conn_id, ring) as queue:
+        found = queue.inspect.peek(origin, page=page, limit=limit, priority=priority)
+    return Messages(rows=[_message(peeked) for peeked in found])
+
+
+def _message(peeked: Peeked) -> Message:
+    payload = peeked.payload
+    headers = {name: value if name.lower() in PLAIN_HEADERS else "…" for name, value in peeked.headers.items()}
+    return Message.of(
+        peeked,
+        text=str(peeked.address),
+        id=message_id(payload).hex(),
+        size=payload.size if isinstance(payload, Reference) else len(payload),
+        headers=headers,
+        payload=preview(payload),
+    )
+
+
+def preview(payload: bytes) -> Payload:
+    """Return the beginning of a payload in hexadecimal, and as text and JSON if it is valid."""
+    if isinstance(payload, Reference):
+        return Payload(shown=0, truncated=True, external=payload.hash.hex())
+    shown = payload[:SHOWN]
+    truncated = len(shown) < len(payload)
+    text = _text(shown, truncated)
+    value = None if text is None or truncated else _json(text)
+    return Payload(shown=len(shown), truncated=truncated, text=text, json=value, hex=shown.hex())
+
+
+def _text(data: bytes, truncated: bool) -> str | None:
+    """Decode UTF-8; the last character may have been cut in two."""
+    for end in range(len(data), max(len(data) - (4 if truncated else 1), -1), -1):
+        try:
+            return data[:end].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def _json(text: str) -> object:
+    """Return the JSON value of a text if a response can contain the same value, else None."""
+    try:
+        value = json.loads(text, parse_constant=_reject, parse_float=_finite)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        return None
+    return None if _is_deep(value) else value
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether a JSON value has more than `DEEPEST` levels."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [part for container in level for part in _parts(container)]
+    return bool(level)
+
+
+def _parts(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _reject(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

@@ -1,0 +1,188 @@
+"""The ring: overview, fairness and integrity check, as schemas and routes."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from threading import Lock
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query
+
+from airflow_mq.queue import MessageQueue
+
+from .access import Reader, Writer
+from .blocks import Block, block_of
+from .counting import counted
+from .guard import same_site_only
+from .schemas import Priority, Schema, Weight
+from .stores import opened
+
+router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+
+#: Queues that are drawn one by one.
+ARCS = 60
+#: Seconds that the first response waits for exact totals.
+WAIT = 0.03
+#: Upper bound of the number of set-aside messages.
+MOST_SET_ASIDE = 10_000
+#: Waiting queues whose promised share is computed.
+WAITING = 200
+#: Rows of the fairness table, and violations that a response lists.
+MOST_ROWS = 1_000
+#: Seconds that a check may take.
+CHECKING = 600.0
+_checking = Lock()
+
+HINT = "copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
+
+
+class Arc(Schema):
+    """A queue's part of the drawn ring; with `more`, its figures are lower bounds."""
+
+    origin: str
+    priority: Priority
+    messages: int
+    bytes: int
+    more: bool
+    in_flight: int
+    paused: bool
+    is_head: bool
+
+
+class Rest(Schema):
+    """Totals of the queues that are not drawn."""
+
+    queues: int
+    messages: int
+    bytes: int
+
+
+class Overview(Schema):
+    """The ring: next queue, waiting queues, totals, and the latest block."""
+
+    ring: str
+    order: str
+    limit: Weight | None
+    high: bool
+    paths: bool
+    now: datetime
+    ready: int
+    queues: int
+    waiting_messages: int
+    waiting_bytes: int
+    exact: bool
+    in_flight: int
+    set_aside: int
+    paused: int
+    oldest: datetime | None
+    head: str | None
+    arcs: list[Arc]
+    rest: Rest
+    last_block: Block | None
+    version: int
+
+
+class OriginFairness(Schema):
+    """A queue's promised and received share of the latest blocks."""
+
+    origin: str
+    priority: Priority
+    share: int
+    promised: float | None
+    received: float | None
+    error: float | None
+    longest_wait: float | None
+    late: int
+    blocks: int
+
+
+class Fairness(Schema):
+    """Fairness of the latest blocks; the rows with the largest error come first."""
+
+    rows: list[OriginFairness]
+    jain: float | None
+    blocks: int
+    queues: int
+
+
+class Violation(Schema):
+    """An invariant that does not hold."""
+
+    what: str
+    where: str
+    hint: str
+
+
+class Checked(Schema):
+    """Result of a check: the first violations, and their total number."""
+
+    violations: list[Violation]
+    count: int
+    took_seconds: float
+
+
+@router.get("/overview")
+def overview(conn_id: str, ring: str, user: Reader) -> Overview:
+    """Return the next queue, the waiting queues and the latest block.
+
+    The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
+    """
+    with opened(conn_id, ring) as queue:
+        state, config = queue.inspect.ring(ARCS), queue.config
+        survey = counted(conn_id, queue, WAIT)
+        paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
+        latest = queue.blocks.list(limit=1, entries=True)
+    arcs = [Arc.of(arc, bytes=arc.size, is_head=place == 0) for place, arc in enumerate(state.queues)]
+    drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.bytes for arc in arcs)
+    messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)
+    queues = max(len(survey.depths), len(arcs))
+    return Overview.of(
+        state,
+        ring=ring,
+        order=config.order,
+        limit=config.service_weight,
+        high=config.high,
+        paths=config.paths,
+        queues=queues,
+        waiting_messages=messages,
+        waiting_bytes=size,
+        exact=survey.done and not survey.cut_short,
+        set_aside=set_aside,
+        paused=paused,
+        oldest=min((arc.oldest for arc in state.queues if arc.oldest), default=None),
+        head=arcs[0].origin if arcs else None,
+        arcs=arcs,
+        rest=Rest(queues=queues - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
+        last_block=block_of(latest[0]) if latest else None,
+    )
+
+
+@router.get("/fairness")
+def fairness(conn_id: str, ring: str, user: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50) -> Fairness:
+    """Return each queue's promised and received share of the latest blocks, largest error first."""
+    with opened(conn_id, ring) as queue:
+        found = queue.inspect.fairness(blocks, most=_waiting_counted(queue))
+    worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
+    rows = [OriginFairness.of(origin, blocks=origin.contended) for origin in worst]
+    return Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins))
+
+
+def _waiting_counted(queue: MessageQueue) -> int:
+    """Return how many waiting queues to include: none if many are new, because loading those takes long."""
+    return WAITING if queue.inspect.ring(1).ready >= WAITING or not queue.inspect.has_many_newcomers() else 0
+
+
+@router.post("/check", dependencies=[Depends(same_site_only)])
+def check(conn_id: str, ring: str, user: Writer) -> Checked:
+    """Check every invariant of the ring. A check reads the whole store, so only one runs at a time."""
+    if not _checking.acquire(blocking=False):
+        raise HTTPException(409, "another check is running; wait until it ends")
+    began = time.monotonic()
+    try:
+        with opened(conn_id, ring, user.name, CHECKING) as queue:
+            found = queue.check()
+    finally:
+        _checking.release()
+    violations = [Violation.of(violation, hint=HINT) for violation in found[:MOST_ROWS]]
+    return Checked(violations=violations, count=len(found), took_seconds=round(time.monotonic() - began, 3))

@@ -1,0 +1,307 @@
+"""Set-aside messages, and the decisions about them: schemas and routes. Each decision records its actor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from inspect import signature
+from typing import Annotated, Literal
+
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.exceptions import AirflowException
+from airflow.models.dag import DagModel
+from airflow.utils.types import DagRunTriggeredByType
+from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import Field, WithJsonSchema, WrapValidator
+
+from airflow_mq.core import message as core
+from airflow_mq.core.errors import InvalidInput, Refused
+from airflow_mq.core.weight import ZERO
+from airflow_mq.core.weight import Weight as CoreWeight
+from airflow_mq.queue import MessageQueue, SetAside
+from airflow_mq.settings import text
+from airflow_mq.store.rows import LATEST
+
+from . import schemas
+from .access import Reader, Writer
+from .guard import same_site_only
+from .runs import Run, run_url
+from .schemas import Address, Body, Schema, Weight
+from .stores import opened
+
+log = logging.getLogger("airflow_mq.api")
+
+router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+WRITING = [Depends(same_site_only)]
+
+Reason = Literal["overweight", "most", "fraction", "size", "attempts", "swept"]
+
+#: Upper bounds: messages counted, decided about per request, and read per filtered request.
+MOST_COUNTED, MOST_AT_ONCE, MOST_READ = 10_000, 500, 5_000
+#: Characters of an error that a filter compares.
+MOST_ERROR = 200
+#: Seconds that a decision about many messages may take.
+DECIDING = 60.0
+NOT_STARTED = (
+    "cannot trigger the DAG {} ({}): it must exist without import errors and have the params of "
+    "dags/overweight_by_hand.py; [airflow_mq] overweight_dag names it"
+)
+
+
+class SetAsideMessage(Schema):
+    """A message kept for manual handling."""
+
+    address: Address
+    text: str
+    id: str | None
+    size: int
+    asked: Weight | None
+    limit: Weight | None
+    fits_now: bool
+    reason: str
+    block: int | None
+    at: datetime | None
+    arrived_at: datetime | None
+    age_seconds: float | None
+    #: Error of the last attempt, if the message ran out of attempts.
+    error: str | None
+
+
+class SetAsideMessages(Schema):
+    """Set-aside messages, ordered by address."""
+
+    rows: list[SetAsideMessage]
+    next: str | None
+    total: int | None
+
+
+class Executing(Run):
+    """The run that executes a message; it waits while its DAG is paused."""
+
+    paused: bool
+
+
+class Stayed(Schema):
+    """A message that was not changed, and why."""
+
+    address: Address
+    detail: str
+
+
+class Decided(Schema):
+    """Number of messages that were requeued or discarded, and of those that stay, with the first of them."""
+
+    done: int
+    stayed: int
+    refused: list[Stayed]
+
+
+class AddressFields(Body):
+    """The parts of a message's address."""
+
+    origin: schemas.Origin
+    page: Annotated[int, Field(ge=0, le=1 << 40)]
+    index: Annotated[int, Field(ge=0, le=1 << 40)]
+    priority: schemas.Priority = "regular"
+
+    def address(self) -> core.Address:
+        """Return the address."""
+        return core.Address(self.origin, self.page, self.index, self.priority)
+
+
+def _read_address(given: object, by_fields: Callable[[object], AddressFields]) -> AddressFields:
+    """Accept an address as text, like every command prints it, or as its parts."""
+    return by_fields(vars(core.Address.parse(given)) if isinstance(given, str) else given)
+
+
+#: An address in a request: "acme:0:3", or {"origin": "acme", "page": 0, "index": 3}.
+AddressAsked = Annotated[
+    AddressFields,
+    WrapValidator(_read_address),
+    WithJsonSchema({"anyOf": [{"type": "string"}, AddressFields.model_json_schema()]}),
+]
+
+
+class ExecuteRequest(Body):
+    """Request to execute a message by hand."""
+
+    address: AddressAsked
+    note: schemas.Reason = ""
+
+
+class RequeueRequest(Body):
+    """Request to requeue messages: these, all, or all whose last error begins with a text."""
+
+    addresses: list[AddressAsked] = Field(default_factory=list, max_length=MOST_AT_ONCE)
+    all: bool = False
+    error: Annotated[str, Field(min_length=1, max_length=MOST_ERROR)] | None = None
+    forget_attempts: bool = False
+    why: schemas.Reason = ""
+
+
+class DiscardRequest(Body):
+    """Request to discard messages, with the reason."""
+
+    addresses: Annotated[list[AddressAsked], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    why: Annotated[schemas.Reason, Field(min_length=1)]
+
+
+@router.get("/set-aside")
+def set_aside(
+    conn_id: str,
+    ring: str,
+    user: Reader,
+    after: str = "",
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    reason: Reason | None = None,
+    before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
+    error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
+) -> SetAsideMessages:
+    """Return set-aside messages by address: their weight, and whether it fits into a block now.
+
+    `before_block` returns only messages that an earlier block set aside. `error` returns only messages whose last error
+    begins with this text, as requeuing by `error` does. `total` is null if another filter is set, or if there are more
+    messages than the server counts.
+    """
+    with opened(conn_id, ring) as queue:
+        start = core.Address.parse(after) if after else None
+        found, following = _matching(queue, start, limit, reason, before_block, error)
+        most = queue.inspect.max_message_weight()
+        total = _counted(queue, error) if reason is None and before_block is None else None
+    rows = [_row(message, most) for message in found]
+    return SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
+
+
+def _row(message: SetAside, most: CoreWeight | None) -> SetAsideMessage:
+    """Return a set-aside message, and whether it fits into `most`."""
+    limit = message.limit
+    if limit is None and message.most_bytes is not None:
+        limit = CoreWeight(ZERO.time, message.most_bytes)
+    return SetAsideMessage.of(
+        message,
+        text=str(message.address),
+        id=message.id.hex() if message.id else None,
+        asked=message.weight,
+        limit=limit,
+        fits_now=most is not None and (message.weight is None or not message.weight.exceeds(most)),
+        age_seconds=message.age,
+        error=message.error or None,
+    )
+
+
+def _counted(queue: MessageQueue, error: str | None) -> int:
+    if error is None:
+        return queue.set_aside.count(MOST_COUNTED)
+    return len(queue.set_aside.list(limit=MOST_COUNTED, error=error))
+
+
+def _matching(
+    queue: MessageQueue,
+    after: core.Address | None,
+    limit: int,
+    reason: str | None,
+    before: int | None,
+    error: str | None,
+) -> tuple[list[SetAside], str | None]:
+    """Return the matching messages after an address, and where to continue."""
+    found: list[SetAside] = []
+    read = 0
+    while True:
+        messages = queue.set_aside.list(after=after, limit=limit + 1, reason=reason, error=error, errors=True)
+        for message in messages:
+            if len(found) == limit:
+                return found, str(found[-1].address)
+            if before is None or (message.block is not None and message.block < before):
+                found.append(message)
+        if len(messages) <= limit:
+            return found, None
+        after, read = messages[-1].address, read + len(messages)
+        if read > MOST_READ:
+            return found, str(after)
+
+
+def overweight_dag() -> str:
+    """Return the id of the DAG that executes one set-aside message."""
+    return text("overweight_dag", "overweight_by_hand")
+
+
+@router.post("/set-aside/execute", dependencies=WRITING)
+def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Executing:
+    """Trigger the DAG that executes one set-aside message, in the name of the signed-in user."""
+    dag_id = overweight_dag()
+    if not user.may_trigger(dag_id):
+        raise HTTPException(403, f"missing permission: triggering {dag_id}")
+    address = body.address.address()
+    with opened(conn_id, ring) as queue:
+        message = _waiting(queue, address)
+    conf: dict[str, str | int] = {"address": str(address), "connection": conn_id, "ring": ring}
+    if message.weight is not None:
+        conf |= {"time_limit": message.weight.time, "size_limit": message.weight.size}
+    run_id = _triggered(dag_id, conf, user.name, body.note)
+    dag = DagModel.get_current(dag_id)
+    paused = dag is not None and bool(dag.is_paused)
+    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=paused)
+
+
+def _waiting(queue: MessageQueue, address: core.Address) -> SetAside:
+    """Return a set-aside message by its address, or raise 404."""
+    before = core.Address(address.origin, address.page, address.index - 1, address.priority)
+    for message in queue.set_aside.list(address.origin, after=before, limit=1):
+        if message.address == address:
+            return message
+    raise HTTPException(
+        404, f"no set-aside message at {address}: it may have been executed, requeued or discarded meanwhile"
+    )
+
+
+def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) -> str:
+    """Trigger a run by Airflow's own function, which validates the DAG's params and records the user."""
+    noted = {"note": note} if note and "note" in signature(trigger_dag).parameters else {}
+    try:
+        run = trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=user, conf=conf, **noted)
+    except (AirflowException, ValueError) as error:
+        log.warning("could not trigger %s for %s: %s", dag_id, user, error)
+        raise HTTPException(409, NOT_STARTED.format(dag_id, type(error).__name__)) from None
+    if run is None:
+        raise HTTPException(409, f"Airflow did not create a run of {dag_id}")
+    return str(run.run_id)
+
+
+@router.post("/set-aside/requeue", dependencies=WRITING)
+def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Decided:
+    """Requeue set-aside messages that fit into a block now; the others stay set aside."""
+    if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
+        raise HTTPException(422, "specify exactly one of addresses, all, error")
+    with opened(conn_id, ring, user.name, DECIDING) as queue:
+        if not body.addresses:
+            result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
+            refused = [Stayed.of(stayed, detail=stayed.why) for stayed in result.stayed[:MOST_AT_ONCE]]
+            return Decided(done=len(result.moved), stayed=len(result.stayed), refused=refused)
+
+        def requeued(address: core.Address) -> None:
+            result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
+            for stayed in result.stayed:
+                raise Refused(stayed.why)
+
+        return _each(body.addresses, requeued)
+
+
+@router.post("/set-aside/discard", dependencies=WRITING)
+def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Decided:
+    """Discard set-aside messages for good; an event records the actor and the reason."""
+    with opened(conn_id, ring, user.name, DECIDING) as queue:
+        return _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why))
+
+
+def _each(addresses: Iterable[AddressFields], decide: Callable[[core.Address], object]) -> Decided:
+    """Decide about each message separately: one rejection does not stop the others."""
+    result = Decided(done=0, stayed=0, refused=[])
+    for address in (fields.address() for fields in addresses):
+        try:
+            decide(address)
+            result.done += 1
+        except (Refused, InvalidInput) as error:
+            result.refused.append(Stayed(address=address, detail=str(error)))
+            result.stayed += 1
+    return result
