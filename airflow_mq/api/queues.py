@@ -17,7 +17,7 @@ from airflow_mq.words import when
 
 from .access import Reader
 from .counting import counted
-from .pauses import Pause
+from .pauses import Pause, pause_of
 from .schemas import Priority, Schema, Weight
 from .stores import opened
 
@@ -201,7 +201,7 @@ def _row(state: QueueState, pause: Paused | None, share: Received, servers: Sequ
     return Queue.of(
         state,
         bytes=state.size,
-        paused=pause,
+        paused=pause and pause_of(pause),
         promised=share.promised,
         received=share.received,
         in_rate=(state.lately + (0 if old else share.messages)) / minutes,

@@ -48,7 +48,7 @@ def test_tab_leads_through_the_page_from_the_top_down(seen: Seen) -> None:
     shown = seen.open("ring", RING)
     expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
     shown.get_by_label("Connection").focus()
-    assert tab(seen.page, 8) == ["Ring", "Ring", "Queues", "Blocks", "Next block", "Set aside", "Events", "Check"]
+    assert tab(seen.page, 8) == ["Ring", "Ring", "Queues", "Blocks", "Next blocks", "Set aside", "Events", "Check"]
     tiles = shown.locator(".tiles a").all_text_contents()
     assert len(tiles) == 5 and tab(seen.page, 5) == tiles
     assert tab(seen.page, 2) == ["Messages", "Bytes"]
@@ -137,7 +137,7 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
 
 
 def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> None:
-    shown = seen.open("aside", RING)
+    shown = seen.open("set-aside", RING)
     first = shown.get_by_role("checkbox", name="Choose heavy-0:0:0")
     first.focus()
     seen.page.keyboard.press("Space")
@@ -153,6 +153,6 @@ def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> N
     expect(seen.row("heavy-0:0:0")).to_have_count(0)
     expect(seen.row("heavy-1:0:0")).to_be_visible()
     # The row that the keyboard was in is gone; it is at the top of the list, not lost.
-    expect(shown.get_by_role("heading", name="Set aside")).to_be_focused()
+    expect(shown.get_by_role("heading", name="Set-aside messages")).to_be_focused()
     with world.queue(RING) as queue:
         assert [one.address.origin for one in queue.set_aside.list()] == ["heavy-1"]

@@ -55,7 +55,7 @@ def test_thousands_are_turned_by_name_and_none_is_missed_or_told_twice(seen: See
         seen.page.keyboard.press("Shift+Tab") if number == 5 else None
         seen.page.keyboard.press("Enter")
     expect(page_number(shown)).to_have_text("Page 2")
-    assert shown.get_by_role("button", name="← Before").evaluate("one => one === document.activeElement")
+    assert shown.get_by_role("button", name="← Previous").evaluate("one => one === document.activeElement")
 
 
 def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
@@ -78,8 +78,8 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     with world.queue("page-heavy") as queue:
         queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
         queue.blocks.settle(queue.blocks.plan())
-    shown = seen.open("aside", "page-heavy")
-    pages = shown.get_by_role("navigation", name="Pages of messages set aside").get_by_role("status")
+    shown = seen.open("set-aside", "page-heavy")
+    pages = shown.get_by_role("navigation", name="Pages of set-aside messages").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
     # What is chosen by its reason is not all that there is: neither is that told, nor is all of it judged.
     shown.get_by_label("Reason").select_option("overweight")
@@ -107,7 +107,7 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     with world.queue("page-failed") as queue:
         queue.enqueue_messages((f"shop-{number}", b"{}") for number in range(7))
         queue.service_queues(lambda delivery: Yield("KeyError" if delivery.origin != "shop-3" else "TimeoutError"))
-    shown = seen.open("aside", "page-failed")
+    shown = seen.open("set-aside", "page-failed")
     requeue = shown.get_by_role("button", name="Requeue all with this error…: KeyError")
     expect(requeue).to_have_count(6)
     assert_accessible(seen.page, "set aside by an error")
@@ -150,7 +150,7 @@ def test_no_view_shows_a_character_that_nobody_sees(seen: Seen, world: World) ->
         queue.blocks.settle(block)
         queue.enqueue_messages(origin, [b"{}"] * 3)
         queue.admin.pause(f"{origin}/quiet", "later")
-    for view in ("ring", "queues", "blocks", "next", "aside", "events", "check"):
+    for view in ("ring", "queues", "blocks", "next", "set-aside", "events", "check"):
         shown = seen.open(view, "page-hidden", paused="shown", **({"block": str(block.id)} if view == "blocks" else {}))
         expect(shown.get_by_text(escaped).filter(visible=True).first).to_be_visible()
         assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown))), view

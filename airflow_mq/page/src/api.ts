@@ -1,13 +1,11 @@
 /** Requests to the JSON API, and readable messages for their errors. */
 
-import type { Permissions, Stayed } from "./types";
+import type { Permissions } from "./types";
 
 /** A permission of the signed-in user. */
 export type Can = keyof Permissions;
 /** A page of any list. */
 export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; counted?: boolean };
-/** Messages that a decision did not change. */
-export type Refusals = { refused: Stayed[] };
 
 type Query = Record<string, string | number | boolean | null | undefined>;
 

@@ -8,7 +8,6 @@ import { Code, Empty, Failure, Loaded, Notice } from "./parts/notice";
 import { usePoll } from "./poll";
 import { go, href, useRoute, type Route } from "./route";
 import type { Me, Store } from "./types";
-import { AsideView } from "./views/aside";
 import { BlocksView } from "./views/blocks";
 import { CheckView } from "./views/check";
 import { EventsView } from "./views/events";
@@ -16,13 +15,14 @@ import { NextView } from "./views/next";
 import { QueueView } from "./views/queue";
 import { QueuesView } from "./views/queues";
 import { RingView } from "./views/ring";
+import { SetAsideView } from "./views/set_aside";
 
 const VIEWS: Record<string, string> = {
   ring: "Ring",
   queues: "Queues",
   blocks: "Blocks",
-  next: "Next block",
-  aside: "Set aside",
+  next: "Next blocks",
+  "set-aside": "Set aside",
   events: "Events",
   check: "Check",
 };
@@ -165,8 +165,8 @@ function View({ route }: { route: Route }) {
       return <BlocksView />;
     case "next":
       return <NextView />;
-    case "aside":
-      return <AsideView />;
+    case "set-aside":
+      return <SetAsideView />;
     case "events":
       return <EventsView />;
     case "check":

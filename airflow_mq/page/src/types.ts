@@ -46,10 +46,7 @@ export interface components {
             in_flight: number;
             /** Paused */
             paused: boolean;
-            /**
-             * Is Head
-             * @default false
-             */
+            /** Is Head */
             is_head: boolean;
         };
         /**
@@ -84,38 +81,20 @@ export interface components {
             used: components["schemas"]["Weight"] | null;
             /** Messages */
             messages: number;
-            /**
-             * Processed
-             * @default 0
-             */
+            /** Processed */
             processed: number;
-            /**
-             * Failed
-             * @default 0
-             */
+            /** Failed */
             failed: number;
-            /**
-             * Went Back
-             * @default 0
-             */
+            /** Went Back */
             went_back: number;
-            /**
-             * Set Aside
-             * @default 0
-             */
+            /** Set Aside */
             set_aside: number;
-            /**
-             * Expired
-             * @default 0
-             */
+            /** Expired */
             expired: number;
             /** By Queue */
             by_queue: components["schemas"]["BlockShare"][];
             run: components["schemas"]["Run"] | null;
-            /**
-             * Tasks
-             * @default []
-             */
+            /** Tasks */
             tasks: components["schemas"]["Task"][];
         };
         /**
@@ -156,12 +135,14 @@ export interface components {
             took_seconds: number;
         };
         /**
-         * Discarded
-         * @description Number of messages that were discarded.
+         * Decided
+         * @description Number of messages that were requeued or discarded, and of those that stay, with the first of them.
          */
-        Discarded: {
-            /** Discarded */
-            discarded: number;
+        Decided: {
+            /** Done */
+            done: number;
+            /** Stayed */
+            stayed: number;
             /** Refused */
             refused: components["schemas"]["Stayed"][];
         };
@@ -189,15 +170,8 @@ export interface components {
             index: number;
             /** Block */
             block: number | null;
-            detail: components["schemas"]["EventDetail"];
-        };
-        /**
-         * EventDetail
-         * @description Details of an event.
-         */
-        EventDetail: {
-            /** Id */
-            id: string | null;
+            /** Message Id */
+            message_id: string | null;
             weight: components["schemas"]["Weight"] | null;
             /** Success */
             success: boolean | null;
@@ -245,10 +219,7 @@ export interface components {
             sentence: string;
             /** Block */
             block: number | null;
-            /**
-             * Changes
-             * @default []
-             */
+            /** Changes */
             changes: string[];
         };
         /**
@@ -291,11 +262,11 @@ export interface components {
             /** By Queue */
             by_queue: components["schemas"]["ForecastShare"][];
             /** Left Out */
-            left_out: components["schemas"]["SkippedQueue"][];
+            left_out: components["schemas"]["ForecastShare"][];
         };
         /**
          * ForecastShare
-         * @description Part of a forecast block that a queue would receive.
+         * @description Part of a forecast block that a queue would receive, or the reason why it receives nothing.
          */
         ForecastShare: {
             /** Origin */
@@ -444,9 +415,11 @@ export interface components {
         };
         /**
          * Pause
-         * @description Reason and end of a pause.
+         * @description A paused origin, with the reason and the end of its pause.
          */
         Pause: {
+            /** Origin */
+            origin: string;
             /** Reason */
             reason: string;
             /** Actor */
@@ -459,34 +432,24 @@ export interface components {
             below: boolean;
         };
         /**
-         * Paused
-         * @description Confirmation of a pause.
+         * PauseChange
+         * @description Confirmation of a decision about an origin: whether it is paused now, and was before.
          */
-        Paused: {
+        PauseChange: {
             /** Origin */
             origin: string;
-            /**
-             * Paused
-             * @default true
-             */
+            /** Paused */
             paused: boolean;
+            /** Was Paused */
+            was_paused: boolean;
         };
         /**
-         * PausedOrigin
-         * @description A paused origin, with or without waiting messages.
-         */
-        PausedOrigin: {
-            /** Origin */
-            origin: string;
-            pause: components["schemas"]["Pause"];
-        };
-        /**
-         * PausedOrigins
+         * Pauses
          * @description Paused origins by name, and their total number.
          */
-        PausedOrigins: {
+        Pauses: {
             /** Rows */
-            rows: components["schemas"]["PausedOrigin"][];
+            rows: components["schemas"]["Pause"][];
             /** Total */
             total: number;
         };
@@ -650,18 +613,6 @@ export interface components {
             detail: string;
         };
         /**
-         * Requeued
-         * @description Number of messages that were requeued.
-         */
-        Requeued: {
-            /** Requeued */
-            requeued: number;
-            /** Stayed */
-            stayed: number;
-            /** Refused */
-            refused: components["schemas"]["Stayed"][];
-        };
-        /**
          * Rest
          * @description Totals of the queues that are not drawn.
          */
@@ -672,16 +623,6 @@ export interface components {
             messages: number;
             /** Bytes */
             bytes: number;
-        };
-        /**
-         * Resumed
-         * @description Confirmation that a pause ended, and whether there was one.
-         */
-        Resumed: {
-            /** Origin */
-            origin: string;
-            /** Was Paused */
-            was_paused: boolean;
         };
         /**
          * Run
@@ -749,21 +690,6 @@ export interface components {
             ordered: boolean;
         };
         /**
-         * SkippedQueue
-         * @description A queue from which a forecast block takes nothing.
-         */
-        SkippedQueue: {
-            /** Origin */
-            origin: string;
-            /**
-             * Priority
-             * @enum {string}
-             */
-            priority: "regular" | "high";
-            /** Reason */
-            reason: string;
-        };
-        /**
          * Stayed
          * @description A message that was not changed, and why.
          */
@@ -781,10 +707,7 @@ export interface components {
             conn_id: string;
             /** Kind */
             kind: ("sqlite" | "postgresql") | null;
-            /**
-             * Rings
-             * @default []
-             */
+            /** Rings */
             rings: string[];
             /** Error */
             error: string | null;
@@ -845,9 +768,8 @@ export type Block = components['schemas']['Block'];
 export type BlockShare = components['schemas']['BlockShare'];
 export type Blocks = components['schemas']['Blocks'];
 export type Checked = components['schemas']['Checked'];
-export type Discarded = components['schemas']['Discarded'];
+export type Decided = components['schemas']['Decided'];
 export type Event = components['schemas']['Event'];
-export type EventDetail = components['schemas']['EventDetail'];
 export type Events = components['schemas']['Events'];
 export type Executing = components['schemas']['Executing'];
 export type Explained = components['schemas']['Explained'];
@@ -862,9 +784,8 @@ export type Messages = components['schemas']['Messages'];
 export type OriginFairness = components['schemas']['OriginFairness'];
 export type Overview = components['schemas']['Overview'];
 export type Pause = components['schemas']['Pause'];
-export type Paused = components['schemas']['Paused'];
-export type PausedOrigin = components['schemas']['PausedOrigin'];
-export type PausedOrigins = components['schemas']['PausedOrigins'];
+export type PauseChange = components['schemas']['PauseChange'];
+export type Pauses = components['schemas']['Pauses'];
 export type Payload = components['schemas']['Payload'];
 export type Permissions = components['schemas']['Permissions'];
 export type Queue = components['schemas']['Queue'];
@@ -872,14 +793,11 @@ export type QueueDetail = components['schemas']['QueueDetail'];
 export type QueuePage = components['schemas']['QueuePage'];
 export type Queues = components['schemas']['Queues'];
 export type Refusal = components['schemas']['Refusal'];
-export type Requeued = components['schemas']['Requeued'];
 export type Rest = components['schemas']['Rest'];
-export type Resumed = components['schemas']['Resumed'];
 export type Run = components['schemas']['Run'];
 export type SetAsideMessage = components['schemas']['SetAsideMessage'];
 export type SetAsideMessages = components['schemas']['SetAsideMessages'];
 export type Settings = components['schemas']['Settings'];
-export type SkippedQueue = components['schemas']['SkippedQueue'];
 export type Stayed = components['schemas']['Stayed'];
 export type Store = components['schemas']['Store'];
 export type Task = components['schemas']['Task'];

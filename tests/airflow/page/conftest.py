@@ -133,11 +133,11 @@ ODD = [
 @pytest.fixture
 def ask(page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Ask as somebody of this role, with a bearer token: ask("admin", "GET", "/me")."""
-    from airflow_mq.api import counting, overview, queues
+    from airflow_mq.api import counting, queues, ring
 
     # However slow the machine, and however soon after the last look: everything is counted.
     for module, name, value in (
-        (overview, "WAIT", 60),
+        (ring, "WAIT", 60),
         (queues, "WAIT", 60),
         (counting, "LEAST", 0),
         (counting, "PART", 0),

@@ -177,8 +177,8 @@ def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
 def test_every_kind_of_event_can_be_asked_for() -> None:
     from typing import get_args
 
-    from airflow_mq.api.blocks import Kind
-    from airflow_mq.api.decisions import Reason
+    from airflow_mq.api.events import Kind
+    from airflow_mq.api.set_aside import Reason
     from airflow_mq.core.events import NAMES
     from airflow_mq.core.judging import REASONS
 
@@ -201,8 +201,8 @@ def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
     gone = {"origin": "acme", "page": 7, "index": 7}
     body = {"addresses": [*addresses, gone], "why": "nobody needs it"}
     told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
-    assert told["discarded"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
-    assert {(event.actor, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
+    assert told["done"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
+    assert {(event.who, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
     assert len(ring.set_aside.list()) == 1
 
 
@@ -211,12 +211,12 @@ def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is False
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
     stays = ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [one]}).json()
-    assert stays["requeued"] == 0 and stays["refused"][0]["detail"]
+    assert stays["done"] == 0 and stays["refused"][0]["detail"]
     ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is True
     body = {"all": True, "why": "larger blocks"}
-    assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["requeued"] == 3
-    assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Rejudged")} == {"admin"}
+    assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
+    assert ring.set_aside.list() == [] and {event.who for event in ring.inspect.events(name="Rejudged")} == {"admin"}
     for nonsense in ({}, {"all": True, "addresses": [one]}):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=nonsense).status_code == 422
 
@@ -235,7 +235,7 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
     assert ask("viewer", "GET", f"{of(ring)}/set-aside?error=KeyError&reason=size").status_code == 422
     for error, judged in (("ValueError", 0), ("KeyError", 1)):
         told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"error": error, "why": "fixed"}).json()
-        assert (told["requeued"], told["stayed"]) == (judged, 0)
+        assert (told["done"], told["stayed"]) == (judged, 0)
     assert [one.attempts for one in ring.inspect.peek("acme")] == [0]
 
 
@@ -244,7 +244,7 @@ def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
     body = {"origin": "acme", "reason": "their receiver is down", "until": "2099-01-01T00:00:00+01:00"}
     assert ask("op", "POST", f"{of(ring)}/pause", json=body).status_code == 200
     (paused,) = ring.admin.paused()
-    assert (paused.origin, paused.actor, paused.reason) == ("acme", "op", "their receiver is down")
+    assert (paused.origin, paused.who, paused.reason) == ("acme", "op", "their receiver is down")
     (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
     assert row["paused"]["actor"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00Z"
     assert row["why"] == "paused: their receiver is down"
@@ -301,7 +301,7 @@ def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: M
         told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [given(row)]}).json()
         assert told["stayed"] == 1
         told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json={"addresses": [given(row)], "why": "old"})
-        assert told.json()["discarded"] == 1
+        assert told.json()["done"] == 1
     for wrong in ("acme", "acme:x:1", "acme:1", "", 7, None, "acme:9999999999999:0"):
         for what in ("execute", "discard"):
             body = {"address": wrong} if what == "execute" else {"addresses": [wrong], "why": "x"}
@@ -365,7 +365,7 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
     ],
 )
 def test_only_what_can_be_a_spark_job_is_told_as_one(page: SimpleNamespace, said: Any, told: Any) -> None:
-    from airflow_mq.api.tasks import _job
+    from airflow_mq.api.runs import _job
 
     job = _job(said)
     assert (None if job is None else job.model_dump()) == told

@@ -1,28 +1,32 @@
 /** Paged lists, from the server or from loaded rows. */
 
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 
+import type { Paged } from "../api";
 import { useHere, useRing, type Query } from "../context";
 import { useLast } from "../poll";
-import type { Paged } from "../api";
+import { count } from "../words";
 import { Loaded } from "./notice";
-import { Pager, usePages } from "./paging";
 
-type Asked<T> = {
-  /** The route, and the list's name for screen readers. */
-  what: string;
+type List<T> = {
+  /** The list's name for screen readers. */
   label: string;
+  /** Shown if the list is empty. */
+  empty?: ReactNode;
+  children: (data: Paged<T>, refresh: () => void) => ReactNode;
+};
+
+type Asked<T> = List<T> & {
+  /** The route. */
+  what: string;
   query?: Query;
   limit: number;
   /** The server's name for the cursor. */
   cursor?: "after" | "before";
-  /** Shown if the list is empty. */
-  empty: ReactNode;
-  children: (data: Paged<T>, refresh: () => void) => ReactNode;
 };
 
 /** A list from the server. The previous rows stay while others are loading. */
-export function Listing<T>({ what, label, query = {}, limit, cursor = "after", empty, children }: Asked<T>) {
+export function Listing<T>({ what, query = {}, limit, cursor = "after", ...list }: Asked<T>) {
   const here = useHere();
   const pages = usePages(JSON.stringify([here.conn, here.ring, what, query]));
   const from = useRing<Paged<T>>(what, { ...query, [cursor]: pages.after, limit });
@@ -30,30 +34,63 @@ export function Listing<T>({ what, label, query = {}, limit, cursor = "after", e
   const busy = from.data === null && from.error === null;
   return (
     <Loaded from={from.error ? from : { ...from, data: last }}>
-      {(data) =>
-        data.rows.length === 0 && pages.number === 1 && !data.next ? (
-          empty
-        ) : (
-          <div aria-busy={busy}>
-            {data.rows.length === 0 ? <p className="muted">None here; the next page may have some.</p> : children(data, from.refresh)}
-            <Pager pages={pages} of={data} label={label} busy={busy} />
-          </div>
-        )
-      }
+      {(data) => <Rows {...list} pages={pages} data={data} busy={busy} refresh={from.refresh} />}
     </Loaded>
   );
 }
 
 /** Loaded rows, one page at a time. */
-export function Sliced<T>({ rows, label, by = 50, children }: { rows: T[]; label: string; by?: number; children: (rows: T[]) => ReactNode }) {
-  const pages = usePages(label);
+export function Sliced<T>({ rows, by = 50, ...list }: List<T> & { rows: T[]; by?: number }) {
+  const pages = usePages(list.label);
   // The list may have become shorter.
   const start = Math.min(Number(pages.after ?? 0), Math.max(0, Math.ceil(rows.length / by) - 1) * by);
   const end = start + by;
+  const data = { rows: rows.slice(start, end), next: end < rows.length ? String(end) : null, total: rows.length };
+  return <Rows {...list} pages={pages} data={data} />;
+}
+
+type Pages = ReturnType<typeof usePages>;
+
+function Rows<T>({ pages, data, label, empty, busy = false, refresh = () => {}, children }: List<T> & { pages: Pages; data: Paged<T>; busy?: boolean; refresh?: () => void }) {
+  const none = data.rows.length === 0;
+  if (none && pages.number === 1 && !data.next) return empty;
   return (
-    <>
-      {children(rows.slice(start, end))}
-      <Pager pages={pages} of={{ next: end < rows.length ? String(end) : null, total: rows.length }} label={label} />
-    </>
+    <div aria-busy={busy}>
+      {none ? <p className="muted">None here; the next page may have some.</p> : children(data, refresh)}
+      <Pager pages={pages} of={data} label={label} busy={busy} />
+    </div>
+  );
+}
+
+/** Cursor paging: the server returns the next cursor, and the page keeps the previous ones. */
+function usePages(key: string) {
+  const [state, setState] = useState<{ key: string; before: string[] }>({ key, before: [] });
+  const before = state.key === key ? state.before : [];
+  return {
+    after: before.at(-1) ?? null,
+    number: before.length + 1,
+    forth: (cursor: string) => setState({ key, before: [...before, cursor] }),
+    back: () => setState({ key, before: before.slice(0, -1) }),
+  };
+}
+
+/** The buttons stay in place while a page is loading, so that the keyboard focus stays on them. */
+function Pager({ pages, of, label, busy }: { pages: Pages; of: Omit<Paged<unknown>, "rows">; label: string; busy: boolean }) {
+  const first = pages.number === 1;
+  const total = of.total == null ? null : `${count(of.total)} in all`;
+  if (first && !of.next) return total && <p className="muted">{total}.</p>;
+  return (
+    <nav className="pager" aria-label={`Pages of ${label}`}>
+      <button type="button" aria-disabled={first || busy || undefined} onClick={() => !first && !busy && pages.back()}>
+        ← Previous
+      </button>
+      <span role="status">
+        Page {pages.number}
+        {total && <span className="muted"> · {total}</span>}
+      </span>
+      <button type="button" aria-disabled={!of.next || busy || undefined} onClick={() => of.next && !busy && pages.forth(of.next)}>
+        Next →
+      </button>
+    </nav>
   );
 }

@@ -63,7 +63,7 @@ function NoBlocks() {
       <p>
         A block is what one run services: as many messages as fit its limit, taken fairly from all queues. The DAG{" "}
         <code>scheduled_block</code> plans one every few minutes; unpause and trigger it. What the first one would take is under{" "}
-        <a href={here.href("next")}>Next block</a>.
+        <a href={here.href("next")}>Next blocks</a>.
       </p>
     </Empty>
   );
@@ -85,7 +85,7 @@ function BlockTable({ rows, chosen, onPick }: { rows: Block[]; chosen: string | 
     },
     { name: "State", cell: (row) => <span className={`badge ${row.state}`}>{row.state}</span> },
     { name: "Planned", cell: (row) => <time dateTime={row.planned_at}>{clock(row.planned_at)}</time> },
-    { name: "Took", right: true, cell: took },
+    { name: "Duration", right: true, cell: took },
     { name: "Messages", right: true, cell: (row) => count(row.messages) },
     { name: "Predicted", right: true, cell: (row) => weight(row.predicted) },
     { name: "Used", right: true, cell: (row) => (row.used ? weight(row.used) : "–") },
@@ -98,7 +98,7 @@ function BlockTable({ rows, chosen, onPick }: { rows: Block[]; chosen: string | 
 }
 
 function Run({ block }: { block: Block }) {
-  if (!block.run) return <span className="muted">{block.key ?? "not by a DAG"}</span>;
+  if (!block.run) return <span className="muted">{block.key ?? "no DAG run"}</span>;
   return (
     <a href={below(block.run.url)} title={block.run.run_id}>
       {block.run.dag_id}
@@ -107,7 +107,7 @@ function Run({ block }: { block: Block }) {
 }
 
 function Chosen({ id, rows }: { id: string; rows: Block[] }) {
-  if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see what it took from whom, and the logs of its tasks.</p>;
+  if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see its share of each queue and the logs of its tasks.</p>;
   const block = rows.find((row) => String(row.id) === id);
   return block ? <BlockCard block={block} /> : <Elsewhere id={id} />;
 }
@@ -117,7 +117,7 @@ function Elsewhere({ id }: { id: string }) {
   const found = useRing<Paged<Block>>("blocks", { before: Number(id) + 1, limit: 1 });
   return (
     <Loaded from={found}>
-      {({ rows: [block] }) => (block && String(block.id) === id ? <BlockCard block={block} /> : <p className="muted">Block {id} is not kept any more.</p>)}
+      {({ rows: [block] }) => (block && String(block.id) === id ? <BlockCard block={block} /> : <p className="muted">Block {id} is no longer stored.</p>)}
     </Loaded>
   );
 }
@@ -149,7 +149,7 @@ function BlockCard({ block }: { block: Block }) {
         </p>
       )}
       {block.tasks.length > 0 && <TaskTable block={block} />}
-      <Table caption={`What block ${block.id} took`} columns={columns} rows={block.by_queue} id={(one) => one.origin ?? ""} />
+      <Table caption={`Queues of block ${block.id}`} columns={columns} rows={block.by_queue} id={(one) => one.origin ?? ""} />
     </section>
   );
 }
@@ -184,8 +184,8 @@ function TaskTable({ block }: { block: Block }) {
         </>
       ),
     },
-    { name: "State", cell: (task) => <span className={`badge task-${task.state}`}>{task.state ?? "waits"}</span> },
-    { name: "Took", right: true, cell: (task) => (task.seconds === null ? "–" : span(task.seconds)) },
+    { name: "State", cell: (task) => <span className={`badge task-${task.state}`}>{task.state ?? "waiting"}</span> },
+    { name: "Duration", right: true, cell: (task) => (task.seconds === null ? "–" : span(task.seconds)) },
     { name: "Logs", cell: (task) => <Logs task={task} /> },
     ...(onSpark ? [{ name: "Spark job", cell: (task: Task) => <SparkJob task={task} /> }] : []),
   ];
@@ -195,7 +195,7 @@ function TaskTable({ block }: { block: Block }) {
 const MOST_TRIES = 5;
 
 function Logs({ task }: { task: Task }) {
-  if (task.tries === 0) return <span className="muted">not begun</span>;
+  if (task.tries === 0) return <span className="muted">not started</span>;
   const first = Math.max(1, task.tries - MOST_TRIES + 1);
   const tries = Array.from({ length: task.tries - first + 1 }, (_, index) => first + index);
   return (
@@ -215,8 +215,8 @@ function SparkJob({ task }: { task: Task }) {
   const { id, url } = task.job;
   if (!url) return <code>{id}</code>;
   return (
-    <a href={url} target="_blank" rel="noopener noreferrer" title="Spark's own page of it">
-      {id ?? "Spark’s page"}
+    <a href={url} target="_blank" rel="noopener noreferrer" title="Application in Spark's UI">
+      {id ?? "Spark UI"}
     </a>
   );
 }

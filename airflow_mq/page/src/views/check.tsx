@@ -37,7 +37,7 @@ function Integrity() {
   return (
     <section aria-label="Integrity">
       <h2>Integrity</h2>
-      <p>Reads all that is stored of this ring and checks that every rule of the queue holds. On a large store it takes a while.</p>
+      <p>Reads all stored data of this ring and checks every invariant. On a large store, this takes minutes.</p>
       <Action primary refusal={here.refusal("write")} busy={busy} onClick={() => void check()}>
         {busy ? "Checking…" : "Check now"}
       </Action>
@@ -48,11 +48,11 @@ function Integrity() {
 
 function Found({ found }: { found: Checked | Error }) {
   if (found instanceof Error) return <Failure error={found} />;
-  if (found.violations.length === 0) return <Notice kind="good">All is sound. That took {found.took_seconds.toFixed(1)} s.</Notice>;
+  if (found.violations.length === 0) return <Notice kind="good">No violations found in {found.took_seconds.toFixed(1)} s.</Notice>;
   return (
     <>
       <Notice kind="bad">
-        <strong>{many(found.count, "violation")} found.</strong> Keep a copy of the store before anything else.
+        <strong>{many(found.count, "violation")} found.</strong> Copy the store before you do anything else.
         {[...new Set(found.violations.map((one) => one.hint))].map((hint) => (
           <p key={hint} className="sentence">
             {hint}.
@@ -60,9 +60,9 @@ function Found({ found }: { found: Checked | Error }) {
         ))}
       </Notice>
       <Sliced rows={found.violations} label="violations">
-        {(some) => (
+        {({ rows }) => (
           <ul>
-            {some.map((one, index) => (
+            {rows.map((one, index) => (
               <li key={index}>
                 <strong>{one.where}</strong>: {one.what}
               </li>
@@ -84,46 +84,46 @@ function FairnessTable() {
   const columns: Column<OriginFairness>[] = [
     { name: "Queue", head: true, cell: (row) => <QueueLink row={row} /> },
     { name: "Received / promised", right: true, cell: (row) => <Share row={row} /> },
-    { name: "Off by", right: true, cell: (row) => off(row.error) },
+    { name: "Deviation", right: true, cell: (row) => off(row.error) },
     { name: "Longest wait", right: true, cell: (row) => (row.longest_wait === null ? "–" : many(row.longest_wait, "block")) },
   ];
   return (
     <section aria-label="Fairness">
       <h2>Fairness</h2>
       <Loaded from={fairness}>
-        {(data) =>
-          data.rows.length === 0 ? (
-            <Empty title="Nothing to compare yet">
-              <p>After the first settled block, this table shows each queue's promised and received share.</p>
-            </Empty>
-          ) : (
-            <>
+        {(data) => (
+          <Sliced rows={data.rows} label="shares" by={25} empty={<NothingYet />}>
+            {({ rows }) => (
+              <>
               <p>
                 Over {many(data.blocks, "block")}
                 {data.jain !== null && (
                   <>
-                    , Jain’s index is <strong>{data.jain.toFixed(3)}</strong> (1 is what was promised, to all)
+                    , Jain’s index is <strong>{data.jain.toFixed(3)}</strong> (1: every queue received its promised share)
                   </>
                 )}
                 .
               </p>
-              <Sliced rows={data.rows} label="shares" by={25}>
-                {(some) => (
-                  <Table caption="Shares promised and received" columns={columns} rows={some} id={(row) => `${row.priority} ${row.origin}`} />
-                )}
-              </Sliced>
+              <Table caption="Shares promised and received" columns={columns} rows={rows} id={(row) => `${row.priority} ${row.origin}`} />
               {data.queues > data.rows.length && (
                 <p className="muted">
-                  Of {count(data.queues)} queues, the {count(data.rows.length)} that are furthest off.
+                  The {count(data.rows.length)} queues with the largest deviation, of {count(data.queues)}.
                 </p>
               )}
-            </>
-          )
-        }
+              </>
+            )}
+          </Sliced>
+        )}
       </Loaded>
     </section>
   );
 }
+
+const NothingYet = () => (
+  <Empty title="Nothing to compare yet">
+    <p>After the first settled block, this table shows each queue's promised and received share.</p>
+  </Empty>
+);
 
 function QueueLink({ row }: { row: OriginFairness }) {
   const here = useHere();
@@ -140,7 +140,7 @@ function Exports() {
   return (
     <section aria-label="Exports">
       <h2>Exports</h2>
-      <p>As CSV, safe to open in a spreadsheet.</p>
+      <p>CSV files that are safe to open in a spreadsheet.</p>
       <p className="row">
         {["queues", "set-aside", "events"].map((name) => (
           <a key={name} className="button" href={here.url(`export/${name}.csv`)} download>

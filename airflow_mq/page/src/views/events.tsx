@@ -6,7 +6,7 @@ import { Empty } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
-import type { Event, Weight } from "../types";
+import type { Event } from "../types";
 import { clock, count, kind, kinds, weight } from "../words";
 
 export function EventsView() {
@@ -60,7 +60,7 @@ function EventTable({ rows }: { rows: Event[] }) {
   const here = useHere();
   const columns: Column<Event>[] = [
     { name: "When", head: true, cell: (row) => row.at && <time dateTime={row.at}>{clock(row.at)}</time> },
-    { name: "What", cell: (row) => <span className={`badge ${row.kind}`}>{kind(row.kind)}</span> },
+    { name: "Event", cell: (row) => <span className={`badge ${row.kind}`}>{kind(row.kind)}</span> },
     {
       name: "Message",
       cell: (row) => (
@@ -74,24 +74,21 @@ function EventTable({ rows }: { rows: Event[] }) {
       right: true,
       cell: (row) => (row.block === null ? "–" : <a href={here.href("blocks", { block: String(row.block) })}>{count(row.block)}</a>),
     },
-    { name: "Detail", cell: (row) => <span className="why">{detail(row.detail)}</span> },
+    { name: "Detail", cell: (row) => <span className="why">{details(row)}</span> },
   ];
   return <Table caption="Events" columns={columns} rows={rows} id={(row) => String(row.id)} />;
 }
 
-function detail(value: unknown): string {
-  if (value === null || value === undefined) return "";
-  if (typeof value !== "object") return String(value);
-  return Object.entries(value)
-    .filter(([name, one]) => one !== null && one !== "" && one !== undefined && !(name === "success" && one === true))
-    .map(([name, one]) => detailPart(name, one))
+/** Details that an event has, most telling first. */
+const details = (event: Event) =>
+  [
+    event.success === false && "declined",
+    event.why,
+    event.error,
+    event.weight && weight(event.weight),
+    event.actor && `by ${event.actor}`,
+    event.text !== event.why && event.text,
+    event.message_id && `id ${event.message_id.slice(0, 12)}…`,
+  ]
+    .filter(Boolean)
     .join(" · ");
-}
-
-function detailPart(name: string, value: unknown): string {
-  if (name === "id") return `id ${String(value).slice(0, 12)}…`;
-  if (name === "why" || name === "reason") return String(value);
-  if (value !== null && typeof value === "object" && "time" in value && "size" in value)
-    return `${name.replaceAll("_", " ")} ${weight(value as Weight)}`;
-  return `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : String(value)}`;
-}

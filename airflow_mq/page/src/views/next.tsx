@@ -70,7 +70,7 @@ function Controls({ overview, settings, onChange }: { overview: Overview; settin
   const largest = [...overview.arcs].sort((a, b) => b.messages - a.messages).slice(0, MOST_SHARES);
   const shown = [...new Set(largest.map((arc) => arc.origin))];
   return (
-    <form className="card controls" aria-label="What if" onSubmit={(event) => event.preventDefault()}>
+    <form className="card controls" aria-label="Settings of the forecast" onSubmit={(event) => event.preventDefault()}>
       {now ? (
         (Object.keys(DIMENSIONS) as Dimension[]).map((one) => (
           <Slider
@@ -85,13 +85,13 @@ function Controls({ overview, settings, onChange }: { overview: Overview; settin
           />
         ))
       ) : (
-        <p className="muted">This ring has no limit: the DAG sets one.</p>
+        <p className="muted">This ring has no limit: each DAG sets its own.</p>
       )}
       <Slider label="Blocks" value={settings.blocks} from={1} to={20} step={1} text={count(settings.blocks)} onChange={(blocks) => change({ blocks })} />
       <label className="field">
         <span>Order</span>
         <select value={settings.order} onChange={(event) => change({ order: event.target.value })}>
-          <option value="">as it is ({overview.order})</option>
+          <option value="">unchanged ({overview.order})</option>
           {ORDERS.filter((one) => one !== overview.order).map((one) => (
             <option key={one}>{one}</option>
           ))}
@@ -162,12 +162,12 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
     {
       name: "Queue",
       head: true,
-      cell: (one) => (one.origin === null ? "other queues" : <a href={here.href("queue", { origin: one.origin })}>{one.origin}</a>),
+      cell: (one) => <a href={here.href("queue", { origin: one.origin })}>{one.origin}</a>,
     },
     { name: "Block", right: true, cell: (one) => count(one.n) },
     { name: "Messages", right: true, cell: (one) => count(one.messages) },
     { name: "Weight", right: true, cell: (one) => weight(one.weight) },
-    { name: "Of the block", right: true, cell: (one) => percent(one.share ?? null) },
+    { name: "Of the block", right: true, cell: (one) => percent(one.share) },
   ];
   return (
     <>

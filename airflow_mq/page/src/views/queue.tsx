@@ -7,7 +7,7 @@ import { useHere, useRing } from "../context";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
-import type { Overview, Pause, PausedOrigin, QueueDetail, QueuePage, Weight } from "../types";
+import type { Overview, Pause, Pauses, QueueDetail, QueuePage, Weight } from "../types";
 import { age, bytes, count, localised, many, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
@@ -74,12 +74,12 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
 /** An origin without messages: it may be paused, and it may have events. */
 function Nothing({ origin }: { origin: string }) {
   const here = useHere();
-  const all = useRing<{ rows: PausedOrigin[] }>("paused");
+  const all = useRing<Pauses>("paused");
   return (
     <Loaded from={all}>
       {({ rows }) => (
         <>
-          <Head origin={origin} high={false} pause={rows.find((one) => one.origin === origin)?.pause ?? null} onDone={all.refresh} />
+          <Head origin={origin} high={false} pause={rows.find((one) => one.origin === origin) ?? null} onDone={all.refresh} />
           <Empty title="This queue is empty">
             <p>
               The <a href={here.href("events", { origin })}>events</a> of this origin record the outcomes of its messages.

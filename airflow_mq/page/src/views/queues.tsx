@@ -7,7 +7,7 @@ import { PauseButton, paused, PausedBadge } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
-import type { PausedOrigin, Queue } from "../types";
+import type { Pauses, Queue } from "../types";
 import { age, atLeast, bytes, count, localised, many, percent, rate } from "../words";
 
 export function QueuesView() {
@@ -49,7 +49,7 @@ export function QueuesView() {
             <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
             {data.counted === false && (
               <p className="muted" role="status">
-                Some queues are not counted yet. The order covers the counted ones and updates by itself.
+                Not all queues are counted yet: the order covers the counted queues and updates automatically.
               </p>
             )}
           </>
@@ -63,19 +63,19 @@ export function QueuesView() {
 function PausedQueues() {
   const here = useHere();
   const [shown, setShown] = useWord("paused");
-  const { data, refresh } = useRing<{ rows: PausedOrigin[]; total: number }>("paused");
+  const { data, refresh } = useRing<Pauses>("paused");
   if (!data || data.total === 0) return null;
   return (
     <details className="card" open={shown !== ""} onToggle={(event) => event.currentTarget.open !== (shown !== "") && setShown(event.currentTarget.open ? "shown" : "")}>
       <summary>{many(data.total, "origin is", "origins are")} paused</summary>
       <ul className="paused-list">
-        {data.rows.map(({ origin, pause }) => (
-          <li key={origin} className="row between">
+        {data.rows.map((pause) => (
+          <li key={pause.origin} className="row between">
             <span>
-              <a href={here.href("queue", { origin })}>{origin}</a>
+              <a href={here.href("queue", { origin: pause.origin })}>{pause.origin}</a>
               {pause.below && " and all below it"} <span className="muted">{paused(pause)}</span>
             </span>
-            <PauseButton origin={origin} pause={pause} paths={false} onDone={refresh} />
+            <PauseButton origin={pause.origin} pause={pause} paths={false} onDone={refresh} />
           </li>
         ))}
       </ul>
@@ -118,7 +118,7 @@ function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSor
     {
       name: "Set aside",
       right: true,
-      cell: (row) => (row.set_aside ? <a href={here.href("aside")}>{count(row.set_aside)}</a> : "0"),
+      cell: (row) => (row.set_aside ? <a href={here.href("set-aside")}>{count(row.set_aside)}</a> : "0"),
     },
     { name: "Share received / promised", right: true, sort: "received", cell: (row) => <Share row={row} /> },
     { name: "In", right: true, cell: (row) => rate(row.in_rate) },

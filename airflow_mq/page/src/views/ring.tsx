@@ -30,11 +30,11 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
           <div>
             <div className="row between">
               <h2>The ready ring</h2>
-              <Choice label="An arc is as long as" value={by} of={{ messages: "Messages", bytes: "Bytes" }} onChange={setBy} />
+              <Choice label="Arc length" value={by} of={{ messages: "Messages", bytes: "Bytes" }} onChange={setBy} />
             </div>
             <Ring overview={overview} by={by} lead={lead} />
             <ul className="legend centre" aria-hidden="true">
-              <li>▼ head: its turn is next</li>
+              <li>▼ head: the next turn</li>
               <li>
                 <i className="hatched" /> paused
               </li>
@@ -44,7 +44,7 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
             </ul>
           </div>
           <div>
-            <h2>In the order of the ring</h2>
+            <h2>Order of service</h2>
             <ArcTable overview={overview} />
           </div>
         </section>
@@ -52,7 +52,7 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
       {overview.last_block && <LastBlock block={overview.last_block} />}
       <p className="muted fine">
         {at !== null && `As of ${new Date(at).toLocaleTimeString()}. `}
-        The ring is serviced in {overview.order} order{overview.paths ? ", shared fairly along paths" : ""}; a block may cost{" "}
+        The ring is serviced in {overview.order} order{overview.paths ? ", with fair shares along paths" : ""}; the limit of a block is{" "}
         {weight(overview.limit)}.
       </p>
     </>
@@ -70,9 +70,9 @@ function Tiles({ overview }: { overview: Overview }) {
   const tiles: [string, string, string, string?][] = [
     ["Waiting", sure(count(overview.waiting_messages)), sure(bytes(overview.waiting_bytes)), here.href("queues")],
     ["Ready queues", count(overview.ready), `of ${sure(count(overview.queues))}`, here.href("queues")],
-    ["Oldest", overview.oldest ? age(overview.oldest, now) : "–", overview.oldest ? clock(overview.oldest) : "nothing waits"],
+    ["Oldest", overview.oldest ? age(overview.oldest, now) : "–", overview.oldest ? clock(overview.oldest) : "nothing is waiting"],
     ["In flight", count(overview.in_flight), "in planned blocks", here.href("blocks")],
-    ["Set aside", asides(overview.set_aside), overview.set_aside ? "need a decision" : "nothing", here.href("aside")],
+    ["Set aside", asides(overview.set_aside), overview.set_aside ? "need a decision" : "nothing", here.href("set-aside")],
     ["Paused", count(overview.paused), overview.paused === 1 ? "origin" : "origins", here.href("queues", { paused: overview.paused ? "shown" : null })],
   ];
   return (
@@ -154,7 +154,7 @@ function NothingReady({ overview }: { overview: Overview }) {
   if (overview.queues === 0)
     return (
       <Empty title="This ring is empty">
-        <p>It never received a message. Any program that reaches the store can send one:</p>
+        <p>No message was ever sent to it. Any program with access to the store can send one:</p>
         <Code>{`airflow-mq enqueue acme/orders '{"order": 1}' --conn-id ${here.conn} --ring ${here.ring}`}</Code>
         <p>or, in a task:</p>
         <Code>{`from airflow_mq.hooks import MessageQueueHook
@@ -171,7 +171,7 @@ with MessageQueueHook("${here.conn}").queue("${here.ring}") as queue:
       </p>
       {overview.set_aside > 0 && (
         <p>
-          <a href={here.href("aside")}>{many(overview.set_aside, "message")}</a> set aside {overview.set_aside === 1 ? "needs" : "need"} a
+          <a href={here.href("set-aside")}>{many(overview.set_aside, "message")}</a> set aside {overview.set_aside === 1 ? "needs" : "need"} a
           decision.
         </p>
       )}

@@ -9,34 +9,34 @@ import { Listing } from "../parts/listing";
 import { Action, Empty, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
-import type { SetAsideMessage } from "../types";
-import type { Paged, Refusals } from "../api";
+import type { Decided, Executing, SetAsideMessage } from "../types";
+import type { Paged } from "../api";
 import { bytes, count, key, many, span, weight, where } from "../words";
 
 /** Reasons for setting aside, by stored name. */
 const REASONS: Record<string, string> = {
-  overweight: "weighs more than a whole block carries",
-  most: "weighs more than its queue may have of a block",
-  fraction: "weighs more than its part of a block",
-  size: "has more bytes than the ring takes",
-  attempts: "was tried too often",
-  swept: "was swept out of its queue",
+  overweight: "heavier than a whole block",
+  most: "heavier than its queue’s part of a block",
+  fraction: "heavier than one message may be",
+  size: "larger than the ring allows",
+  attempts: "out of attempts",
+  swept: "swept out of its queue",
 };
 
 /** A decision about some messages, about all, or about all with the error of the first one. */
-type Deed = { what: "execute" | "requeue" | "requeue by error" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
+type Decision = { what: "execute" | "requeue" | "requeue by error" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
 
 /** Focus target when the focused row is gone. */
-const HEADING = "amq-aside";
+const HEADING = "amq-set-aside";
 
-export function AsideView() {
+export function SetAsideView() {
   const here = useHere();
   const [reason, setReason] = useWord("reason");
   return (
     <>
       <div className="row between">
         <h2 id={HEADING} tabIndex={-1}>
-          Set aside
+          Set-aside messages
         </h2>
         <div className="row">
           <select aria-label="Reason" value={reason} onChange={(event) => setReason(event.target.value)}>
@@ -52,7 +52,7 @@ export function AsideView() {
           </a>
         </div>
       </div>
-      <Listing<SetAsideMessage> what="set-aside" label="messages set aside" query={{ reason }} limit={50} empty={<None reason={reason} />}>
+      <Listing<SetAsideMessage> what="set-aside" label="set-aside messages" query={{ reason }} limit={50} empty={<None reason={reason} />}>
         {(data, refresh) => <Choosing rows={data.rows} rest={reason || data.total === data.rows.length ? null : { total: data.total ?? null }} onDone={refresh} />}
       </Listing>
     </>
@@ -61,7 +61,7 @@ export function AsideView() {
 
 function None({ reason }: { reason: string }) {
   return reason ? (
-    <Empty title={`Nothing set aside ${REASONS[reason]}`} />
+    <Empty title="No message is set aside for this reason" />
   ) : (
     <Empty title="Nothing is set aside">
       <p>
@@ -72,12 +72,12 @@ function None({ reason }: { reason: string }) {
   );
 }
 
-type Choosable = { rows: SetAsideMessage[]; /** If the list is unfiltered and has more pages: the total, if it is known. */ rest: Deed["all"] | null; onDone: () => void };
+type Choosable = { rows: SetAsideMessage[]; /** If the list is unfiltered and has more pages: the total, if it is known. */ rest: Decision["all"] | null; onDone: () => void };
 
 function Choosing({ rows, rest, onDone }: Choosable) {
   const here = useHere();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const [deed, setDeed] = useState<Deed | null>(null);
+  const [decision, setDecision] = useState<Decision | null>(null);
   const moved = useRef(false);
   const picked = rows.filter((row) => chosen.has(key(row.address)));
   const write = here.refusal("write");
@@ -94,29 +94,29 @@ function Choosing({ rows, rest, onDone }: Choosable) {
         <span className="muted" role="status">
           {count(picked.length)} chosen
         </span>
-        <Action refusal={write ?? none} onClick={() => setDeed({ what: "requeue", rows: picked })}>
+        <Action refusal={write ?? none} onClick={() => setDecision({ what: "requeue", rows: picked })}>
           Requeue
         </Action>
-        <Action danger refusal={write ?? none} onClick={() => setDeed({ what: "discard", rows: picked })}>
+        <Action danger refusal={write ?? none} onClick={() => setDecision({ what: "discard", rows: picked })}>
           Discard
         </Action>
         {rest && (
-          <Action refusal={write} onClick={() => setDeed({ what: "requeue", rows: [], all: rest })}>
+          <Action refusal={write} onClick={() => setDecision({ what: "requeue", rows: [], all: rest })}>
             {`Requeue ${everything(rest)}`}
           </Action>
         )}
       </div>
-      <AsideTable rows={rows} chosen={chosen} onToggle={toggle} onDeed={setDeed} />
-      {deed && (
-        <Deeds
-          deed={deed}
+      <MessageTable rows={rows} chosen={chosen} onToggle={toggle} onDecide={setDecision} />
+      {decision && (
+        <DecisionDialog
+          decision={decision}
           onClose={() => {
-            setDeed(null);
+            setDecision(null);
             if (moved.current) document.getElementById(HEADING)?.focus();
             moved.current = false;
           }}
           onDone={() => {
-            moved.current = deed.what !== "execute";
+            moved.current = decision.what !== "execute";
             setChosen(new Set());
             onDone();
           }}
@@ -126,11 +126,11 @@ function Choosing({ rows, rest, onDone }: Choosable) {
   );
 }
 
-function AsideTable(props: {
+function MessageTable(props: {
   rows: SetAsideMessage[];
   chosen: ReadonlySet<string>;
   onToggle: (id: string) => void;
-  onDeed: (deed: Deed) => void;
+  onDecide: (decision: Decision) => void;
 }) {
   const here = useHere();
   const write = here.refusal("write");
@@ -151,8 +151,8 @@ function AsideTable(props: {
         </label>
       ),
     },
-    { name: "Weighs", right: true, cell: (row) => (row.asked ? weight(row.asked) : "–") },
-    { name: "A block takes", right: true, cell: (row) => weight(row.limit) },
+    { name: "Weight", right: true, cell: (row) => (row.asked ? weight(row.asked) : "–") },
+    { name: "Limit", right: true, cell: (row) => weight(row.limit) },
     { name: "Size", right: true, cell: (row) => bytes(row.size) },
     { name: "Fits now", cell: (row) => (row.fits_now === null ? "–" : row.fits_now ? "yes" : "no") },
     {
@@ -163,7 +163,7 @@ function AsideTable(props: {
           {row.error && (
             <span className="row tight">
               <code>{row.error}</code>
-              <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDeed({ what: "requeue by error", rows: [row] })}>
+              <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDecide({ what: "requeue by error", rows: [row] })}>
                 Requeue all with this error…
               </Action>
             </span>
@@ -187,40 +187,40 @@ function AsideTable(props: {
       ),
     },
     {
-      name: "Do",
+      name: "Decide",
       cell: (row) => (
         <span className="row tight">
-          <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDeed({ what: "execute", rows: [row] })}>
+          <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDecide({ what: "execute", rows: [row] })}>
             Execute
           </Action>
-          <Action refusal={write} label={`Requeue ${where(row.address)}`} onClick={() => props.onDeed({ what: "requeue", rows: [row] })}>
+          <Action refusal={write} label={`Requeue ${where(row.address)}`} onClick={() => props.onDecide({ what: "requeue", rows: [row] })}>
             Requeue
           </Action>
-          <Action danger refusal={write} label={`Discard ${where(row.address)}`} onClick={() => props.onDeed({ what: "discard", rows: [row] })}>
+          <Action danger refusal={write} label={`Discard ${where(row.address)}`} onClick={() => props.onDecide({ what: "discard", rows: [row] })}>
             Discard
           </Action>
         </span>
       ),
     },
   ];
-  return <Table caption="Messages set aside" columns={columns} rows={props.rows} id={(row) => key(row.address)} mark={(row) => props.chosen.has(key(row.address))} />;
+  return <Table caption="Set-aside messages" columns={columns} rows={props.rows} id={(row) => key(row.address)} mark={(row) => props.chosen.has(key(row.address))} />;
 }
 
-function Deeds({ deed, onDone, onClose }: { deed: Deed; onDone: () => void; onClose: () => void }) {
-  const what = { deed, onDone, onClose };
-  if (deed.what === "execute") return <Execute {...what} />;
-  if (deed.what === "requeue by error") return <RequeueByError {...what} />;
-  return deed.what === "requeue" ? <Requeue {...what} /> : <Discard {...what} />;
+function DecisionDialog({ decision, onDone, onClose }: { decision: Decision; onDone: () => void; onClose: () => void }) {
+  const what = { decision, onDone, onClose };
+  if (decision.what === "execute") return <Execute {...what} />;
+  if (decision.what === "requeue by error") return <RequeueByError {...what} />;
+  return decision.what === "requeue" ? <Requeue {...what} /> : <Discard {...what} />;
 }
 
-type Doing = { deed: Deed; onDone: () => void; onClose: () => void };
+type DialogProps = { decision: Decision; onDone: () => void; onClose: () => void };
 
-function Execute({ deed, onDone, onClose }: Doing) {
+function Execute({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [note, setNote] = useState("");
-  const row = deed.rows[0]!;
+  const row = decision.rows[0]!;
   async function execute() {
-    const run = await here.post<{ dag_id: string; run_id: string; url: string; paused?: boolean }>("set-aside/execute", {
+    const run = await here.post<Executing>("set-aside/execute", {
       address: row.text,
       ...(note.trim() && { note: note.trim() }),
     });
@@ -250,41 +250,41 @@ function Chosen({ rows }: { rows: SetAsideMessage[] }) {
   );
 }
 
-const refusals = (answer: Refusals) =>
-  answer.refused.length ? ` ${many(answer.refused.length, "stays", "stay")} as before: ${answer.refused[0]!.detail}` : "";
+const refusals = (answer: Decided) =>
+  answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.detail}` : "";
 
 const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 
-function Requeue({ deed, onDone, onClose }: Doing) {
+function Requeue({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [why, setWhy] = useState("");
   async function requeue() {
-    const answer = await here.post<Refusals & { requeued: number }>("set-aside/requeue", {
-      ...(deed.all ? { all: true } : { addresses: deed.rows.map((row) => row.address) }),
+    const answer = await here.post<Decided>("set-aside/requeue", {
+      ...(decision.all ? { all: true } : { addresses: decision.rows.map((row) => row.address) }),
       why: why.trim(),
     });
-    here.announce(`${many(answer.requeued, "message")} requeued.${refusals(answer)}`);
+    here.announce(`${many(answer.done, "message")} requeued.${refusals(answer)}`);
     onDone();
   }
   return (
-    <Dialog title={`Requeue ${deed.all ? everything(deed.all, "message") : many(deed.rows.length, "message")}`} confirm="Requeue" onConfirm={requeue} onClose={onClose}>
-      <Chosen rows={deed.rows} />
+    <Dialog title={`Requeue ${decision.all ? everything(decision.all, "message") : many(decision.rows.length, "message")}`} confirm="Requeue" onConfirm={requeue} onClose={onClose}>
+      <Chosen rows={decision.rows} />
       <p>Messages that fit into a block now return to their queues. Messages that are still too heavy stay set aside.</p>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
   );
 }
 
-function RequeueByError({ deed, onDone, onClose }: Doing) {
+function RequeueByError({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [why, setWhy] = useState("");
-  const error = deed.rows[0]!.error!;
+  const error = decision.rows[0]!.error!;
   const affected = useRing<Paged<SetAsideMessage>>("set-aside", { error, limit: 1 }, false);
   const total = affected.data && (affected.data.total ?? Infinity);
   const messages = total === null ? "messages" : total === Infinity ? "all messages" : many(total, "message");
   async function requeue() {
-    const answer = await here.post<Refusals & { requeued: number }>("set-aside/requeue", { error, why: why.trim() });
-    here.announce(`${many(answer.requeued, "message")} requeued.${refusals(answer)}`);
+    const answer = await here.post<Decided>("set-aside/requeue", { error, why: why.trim() });
+    here.announce(`${many(answer.done, "message")} requeued.${refusals(answer)}`);
     onDone();
   }
   return (
@@ -295,7 +295,7 @@ function RequeueByError({ deed, onDone, onClose }: Doing) {
       <Loaded from={affected}>
         {() =>
           total === 0 ? (
-            <p>No message is set aside with this error any more.</p>
+            <p>No message is set aside with this error now.</p>
           ) : (
             <p>
               {total === 1 ? "1 message is" : `${total === Infinity ? "More messages than are counted" : messages} are`} set aside with this error, or
@@ -309,20 +309,20 @@ function RequeueByError({ deed, onDone, onClose }: Doing) {
   );
 }
 
-function Discard({ deed, onDone, onClose }: Doing) {
+function Discard({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [why, setWhy] = useState("");
   async function discard() {
-    const answer = await here.post<Refusals & { discarded: number }>("set-aside/discard", {
-      addresses: deed.rows.map((row) => row.address),
+    const answer = await here.post<Decided>("set-aside/discard", {
+      addresses: decision.rows.map((row) => row.address),
       why: why.trim(),
     });
-    here.announce(`${many(answer.discarded, "message")} discarded.${refusals(answer)}`);
+    here.announce(`${many(answer.done, "message")} discarded.${refusals(answer)}`);
     onDone();
   }
   return (
-    <Dialog title={`Discard ${many(deed.rows.length, "message")}`} confirm="Discard for good" danger onConfirm={discard} onClose={onClose}>
-      <Chosen rows={deed.rows} />
+    <Dialog title={`Discard ${many(decision.rows.length, "message")}`} confirm="Discard for good" danger onConfirm={discard} onClose={onClose}>
+      <Chosen rows={decision.rows} />
       <p>Discarded messages are deleted for good.</p>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
