@@ -12,7 +12,6 @@ from pydantic import Field
 from airflow_mq import queue as values
 from airflow_mq.core import weight as core
 from airflow_mq.core.orders import Entry
-from airflow_mq.queue import ForeseenBlock, ForeseenQueue
 from airflow_mq.store.rows import LATEST
 
 from .access import Reader
@@ -166,7 +165,7 @@ def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forec
     return Forecast(blocks=[_forecast_block(block) for block in found])
 
 
-def _forecast_block(block: ForeseenBlock) -> ForecastBlock:
+def _forecast_block(block: values.ForecastBlock) -> ForecastBlock:
     """Return a forecast block; queues with the largest weights come first."""
     taken = sorted((queue for queue in block.queues if queue.messages), key=lambda queue: -max(queue.weight))
     skipped = [queue for queue in block.queues if not queue.messages]
@@ -181,7 +180,7 @@ def _forecast_block(block: ForeseenBlock) -> ForecastBlock:
     )
 
 
-def _reason(queue: ForeseenQueue, block: ForeseenBlock) -> str:
+def _reason(queue: values.ForecastQueue, block: values.ForecastBlock) -> str:
     """Return why a block skips a queue; if its first message is heavier than the block, with the limit."""
     if queue.needs is None:
         return queue.reason

@@ -83,7 +83,6 @@ def _event(event: core.Event) -> Event:
         at=moment_of(event),
         kind=event.name,
         message_id=message_id,
-        actor=event.who,
         text=event.detail,
     )
 

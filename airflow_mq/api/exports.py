@@ -36,7 +36,7 @@ Rows = Iterable[Sequence[object]]
 Read = Callable[[MessageQueue], tuple[Rows, bool]]
 
 #: Attributes that the columns of a file show.
-QUEUE = attrgetter("origin", "priority", "messages", "size", "more", "in_flight", "set_aside", "oldest", "passed_by")
+QUEUE = attrgetter("origin", "priority", "messages", "size", "more", "in_flight", "set_aside", "oldest", "skipped")
 MESSAGE = attrgetter("address", "address.origin", "id", "size", "reason", "weight", "limit", "block", "at", "age")
 EVENT = attrgetter("name", "address", "origin", "block", "id", "weight", "detail")
 

@@ -7,8 +7,6 @@ from datetime import datetime
 from fastapi import APIRouter, Depends
 from pydantic import AwareDatetime
 
-from airflow_mq.queue import Paused
-
 from .access import Reader, Writer
 from .guard import same_site_only
 from .schemas import Body, Origin, Reason, Schema
@@ -60,17 +58,12 @@ class PauseRequest(ResumeRequest):
     below: bool = False
 
 
-def pause_of(pause: Paused) -> Pause:
-    """Return a pause with its actor."""
-    return Pause.of(pause, actor=pause.who)
-
-
 @router.get("/paused")
 def paused(conn_id: str, ring: str, user: Reader) -> Pauses:
     """Return paused origins, with and without waiting messages."""
     with opened(conn_id, ring) as queue:
         found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
-    return Pauses(rows=[pause_of(pause) for pause in found[:MOST_PAUSED]], total=len(found))
+    return Pauses(rows=[Pause.model_validate(pause) for pause in found[:MOST_PAUSED]], total=len(found))
 
 
 @router.post("/pause", dependencies=[Depends(same_site_only)])

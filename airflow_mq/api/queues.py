@@ -17,7 +17,7 @@ from airflow_mq.words import when
 
 from .access import Reader
 from .counting import counted
-from .pauses import Pause, pause_of
+from .pauses import Pause
 from .schemas import Priority, Schema, Weight
 from .stores import opened
 
@@ -201,7 +201,7 @@ def _row(state: QueueState, pause: Paused | None, share: Received, servers: Sequ
     return Queue.of(
         state,
         bytes=state.size,
-        paused=pause and pause_of(pause),
+        paused=pause,
         promised=share.promised,
         received=share.received,
         in_rate=(state.lately + (0 if old else share.messages)) / minutes,
@@ -212,14 +212,14 @@ def _row(state: QueueState, pause: Paused | None, share: Received, servers: Sequ
 
 def _why(state: QueueState, pause: Paused | None, servers: Sequence[Server]) -> str:
     """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
-    if state.passed_by == "paused":
+    if state.skipped == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
         return f"paused{reason}" if pause is not None else "paused together with its group"
     if state.wakes_at is not None:
         return f"the last attempt failed; next attempt after {when(state.wakes_at)}"
     if not state.ready:
         return "all messages are set aside" if state.set_aside else "all messages are in flight"
-    if state.passed_by == "in flight":
+    if state.skipped == "in flight":
         return "its first messages are in flight"
     if servers and not any(server.takes(state.origin) for server in servers):
         return "no DAG that services this ring takes this origin"

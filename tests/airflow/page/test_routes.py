@@ -202,7 +202,7 @@ def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
     body = {"addresses": [*addresses, gone], "why": "nobody needs it"}
     told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
     assert told["done"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
-    assert {(event.who, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
+    assert {(event.actor, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
     assert len(ring.set_aside.list()) == 1
 
 
@@ -216,7 +216,7 @@ def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is True
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
-    assert ring.set_aside.list() == [] and {event.who for event in ring.inspect.events(name="Rejudged")} == {"admin"}
+    assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Rejudged")} == {"admin"}
     for nonsense in ({}, {"all": True, "addresses": [one]}):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=nonsense).status_code == 422
 
@@ -244,7 +244,7 @@ def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
     body = {"origin": "acme", "reason": "their receiver is down", "until": "2099-01-01T00:00:00+01:00"}
     assert ask("op", "POST", f"{of(ring)}/pause", json=body).status_code == 200
     (paused,) = ring.admin.paused()
-    assert (paused.origin, paused.who, paused.reason) == ("acme", "op", "their receiver is down")
+    assert (paused.origin, paused.actor, paused.reason) == ("acme", "op", "their receiver is down")
     (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
     assert row["paused"]["actor"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00Z"
     assert row["why"] == "paused: their receiver is down"
