@@ -50,8 +50,7 @@ def test_every_answer_is_described_to_its_last_name(page: SimpleNamespace) -> No
 
 def test_the_types_of_the_page_are_those_of_the_api() -> None:
     """`npm run types` makes types.ts of openapi.json; test_page_build holds the one to the other."""
-    from airflow_mq.api.app import create_app
-    from airflow_mq.api.app import response_schemas
+    from airflow_mq.api.app import create_app, response_schemas
 
     described_for_the_page = json.loads((PAGE / "openapi.json").read_text())
     assert described_for_the_page == response_schemas(create_app()), "run `make page` and commit what it makes"
