@@ -79,7 +79,7 @@ function EventTable({ rows }: { rows: Event[] }) {
   return <Table caption="Events" columns={columns} rows={rows} id={(row) => String(row.id)} />;
 }
 
-/** Details that an event has, most telling first. */
+/** Details that an event has, the reason first. */
 const details = (event: Event) =>
   [
     event.success === false && "declined",
