@@ -152,10 +152,7 @@ class MessageQueue:
     def enqueue_messages(self, origin: Pairs, messages: None = None, **options: Unpack[SendOptions]) -> Enqueued: ...
 
     def enqueue_messages(
-        self,
-        origin: str | Pairs,
-        messages: Iterable[bytes | Message] | None = None,
-        **options: Unpack[SendOptions],
+        self, origin: str | Pairs, messages: Iterable[bytes | Message] | None = None, **options: Unpack[SendOptions]
     ) -> Enqueued:
         """Enqueue many messages, of one origin or of many; all of them or none.
 

@@ -7,11 +7,7 @@ from typing import Any
 
 from ..core import overweight as rules
 from ..core.config import RingConfig
-from ..core.errors import (
-    ConfigRefused,
-    InFlight,
-    RingExists,
-)
+from ..core.errors import ConfigRefused, InFlight, RingExists
 from ..core.events import Fate, decided
 from ..core.message import Address, check_address, check_origin, check_text
 from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high

@@ -6,13 +6,7 @@ import secrets
 
 from ..core import overweight as rules
 from ..core.claims import Scales
-from ..core.errors import (
-    InFlight,
-    InsufficientWeight,
-    NotFound,
-    Refused,
-    TemporarilyUnprocessable,
-)
+from ..core.errors import InFlight, InsufficientWeight, NotFound, Refused, TemporarilyUnprocessable
 from ..core.message import Address, check_address
 from ..core.outcome import Outcome, Overweight
 from ..core.page import Page

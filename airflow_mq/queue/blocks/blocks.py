@@ -9,11 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from ...core.claims import Claim, ClaimRun, Decision, Scales
-from ...core.errors import (
-    InFlight,
-    InvalidInput,
-    UnknownBlock,
-)
+from ...core.errors import InFlight, InvalidInput, UnknownBlock
 from ...core.message import Address, check_address, check_key, check_number, check_seconds
 from ...core.orders import Entry
 from ...core.outcome import BEGUN, Mark, NotBegun

@@ -16,14 +16,7 @@ from ... import tracing
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE
 from ...core.errors import BlobMissing, InvalidInput, KeyConflict
-from ...core.message import (
-    BatchesFootprints,
-    BatchFootprint,
-    Message,
-    check_headers,
-    check_origin,
-    check_payload,
-)
+from ...core.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
 from ...core.priority import REGULAR, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing
