@@ -26,10 +26,13 @@ SYSTEM_PLACES = (
     "/usr/local/opt/postgresql@*/bin",
 )
 
+#: Users that can run the programs if the tests run as root.
+UNPRIVILEGED = ("postgres", "nobody")
+
 
 @dataclass(frozen=True)
 class Owner:
-    """The user who runs a server and owns its data; `user` is None where that is ourselves."""
+    """The user who runs a server and owns its data; `user` is `None` for the current user."""
 
     user: str | None = None
     uid: int = -1
@@ -39,14 +42,14 @@ class Owner:
     def choose(cls) -> Owner:
         if os.geteuid() != 0:
             return cls()
-        for name in ("postgres", "nobody"):
+        for name in UNPRIVILEGED:
             try:
                 entry = pwd.getpwnam(name)
             except KeyError:
                 continue
             return cls(name, entry.pw_uid, entry.pw_gid)
         raise RuntimeError(
-            "PostgreSQL does not run as root, and no user 'postgres' or 'nobody' exists: run the tests as another user"
+            f"PostgreSQL does not run as root, and none of the users {UNPRIVILEGED} exists: run the tests as another user"
         )
 
     def popen_arguments(self) -> dict[str, Any]:
