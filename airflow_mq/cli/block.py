@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..queue import Block
 
 _STATES = ("planned", "settled", "released")
-_EMPTY = "no blocks here; each run of a DAG with block() is one, and so is what MessageQueue.blocks.plan plans"
+_EMPTY = "no blocks here; each DAG run with block() plans one, and so does MessageQueue.blocks.plan"
 
 
 @command(

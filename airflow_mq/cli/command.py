@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from .session import Session
 
+PROGRAM_NAME = "airflow-mq"
 OK, NO, USAGE, REFUSED, STORE, PROGRAM, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 EXIT_CODES = """\

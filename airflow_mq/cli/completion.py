@@ -6,34 +6,19 @@ origins, blocks and set-aside messages. An error completes nothing.
 
 from __future__ import annotations
 
-import os
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from .command import command, option
+from ..core.errors import MessageQueueError
+from .command import PROGRAM_NAME, UsageError, command, option
 from .session import Session
 
 SHELLS = ("bash", "zsh", "fish")
-#: Set by a shell that completes a line.
-ASKED = "_ARGCOMPLETE"
 #: The largest number of names that are offered.
 _MOST = 100
 
 Completer: TypeAlias = "Callable[..., Sequence[str] | Mapping[str, str]]"
-
-
-def answer() -> None:
-    """Answer a shell that completes a line, and exit; return if none does."""
-    if ASKED not in os.environ:
-        return
-    import argcomplete
-
-    from .parser import make_parser
-
-    parser = make_parser()
-    add_completers(parser)
-    argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def add_completers(parser: ArgumentParser) -> None:
@@ -59,10 +44,6 @@ def completer_of(action: Action, conn_id: str | None = None) -> Completer | None
         return None
 
     def complete(prefix: str, parsed_args: Namespace, **more: object) -> Sequence[str] | Mapping[str, str]:
-        from airflow_mq.core.errors import MessageQueueError
-
-        from .command import UsageError
-
         if conn_id is not None:
             parsed_args.default_conn_id = conn_id
         try:
@@ -123,8 +104,6 @@ def completion(session: Session, args: Namespace) -> None:
     completion fish | source, in ~/.config/fish/config.fish. Airflow's own completion completes `airflow mq`.
     """
     from argcomplete.shell_integration import shellcode
-
-    from .parser import PROGRAM_NAME
 
     script = shellcode([PROGRAM_NAME], shell=args.shell)
     if session.out.as_json:

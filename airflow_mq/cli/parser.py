@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from .arguments import COMMON
-from .command import EXIT_CODES, USAGE, Command, Entry, Group, Option, UsageError, example_text
+from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, UsageError, example_text
 from .output import without_passwords
 from .session import Session
 from .tree import ABOUT, TREE
-
-PROGRAM_NAME = "airflow-mq"
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
@@ -35,8 +33,8 @@ class Parser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             near = get_close_matches(str(value), action.choices, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise argparse.ArgumentError(None, f"there is no command {value!r}{meant}")
+            hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(action.choices)}"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}; {hint}")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:

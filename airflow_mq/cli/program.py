@@ -13,16 +13,16 @@ from urllib.parse import quote
 from .. import failures
 from ..core.errors import InvalidInput, MessageQueueError, StoreError
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
-from .completion import answer
+from .completion import add_completers
 from .output import error_line, shown, without_passwords
-from .parser import parse_line
+from .parser import make_parser, parse_line
 from .session import VARIABLE, Session
 
 
 def run_line(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
-    if argv is None:
-        answer()
+    if argv is None and "_ARGCOMPLETE" in os.environ:  # set by a shell that completes a line
+        _complete()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = parse_line(words)
@@ -32,6 +32,15 @@ def run_line(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # argparse has printed the help that was asked for
         return int(done.code or 0)
     return run(args)
+
+
+def _complete() -> None:
+    """Answer a shell that completes a line, and exit."""
+    import argcomplete
+
+    parser = make_parser()
+    add_completers(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def run(args: Namespace) -> int:

@@ -81,7 +81,7 @@ def order(session: Session, args: Namespace) -> None:
         [{**_plain(name, one), "priority": rank, "note": notes[name] or None} for name, rank, one in found]
     )
     if not found:
-        session.out.remark(f"the ring is empty: {NOTHING_READY}")
+        session.out.remark(NOTHING_READY)
     elif not session.out.as_json:
         rows = [
             (place, *_row(queue_name(name, rank), one), notes[name])

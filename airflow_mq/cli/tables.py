@@ -1,7 +1,7 @@
 """Tables for people: of any width in a pipe, fitted to the width of a terminal.
 
-A table that does not fit loses the year of times, and blanks between columns. Then its texts are folded. If too little
-of them would be left in a line, each row is shown as names and values, one below the other.
+A table that does not fit loses columns without values, then the year of times, then blanks between columns. Then its
+texts are folded. If too little of them would be left in a line, each row is shown as names and values.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ class _Column:
 def layout(
     columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, shown: Callable[[object], str]
 ) -> list[Table]:
-    """The table, or one of names and values for each row.
+    """Return the table, or one of names and values for each row.
 
-    :param columns: their names; one whose name ends in `>` holds numbers.
+    :param columns: the headings; one that ends in `>` is of numbers.
     :param width: of the terminal; none where nothing needs to fit.
     """
-    for short, gap in ((False, 2), (True, 2), (True, 1)):
-        found = [_column(name, [row[at] for row in rows], short, shown) for at, name in enumerate(columns)]
+    every = list(enumerate(columns))
+    filled = [(at, name) for at, name in every if any(row[at] is not None for row in rows)] or every
+    for chosen, short, gap in ((every, False, 2), (filled, False, 2), (filled, True, 2), (filled, True, 1)):
+        found = [_column(name, [row[at] for row in rows], short, shown) for at, name in chosen]
         if width is None or sum(one.widest for one in found) + gap * (len(found) - 1) <= width:
             return [_table(found, gap)]
     assert width is not None

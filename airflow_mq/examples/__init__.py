@@ -1,3 +1,3 @@
-"""Examples to read and to run: what a message is, what processes it, and how the result is checked."""
+"""Examples to read and to run: messages, processors, and checks of the result."""
 
 from __future__ import annotations

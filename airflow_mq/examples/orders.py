@@ -1,15 +1,15 @@
-"""Many tenants drop files of orders; Spark turns them into one data set, tenant by tenant.
+"""Orders example: many tenants drop files of orders, and Spark turns them into one data set.
 
-Each tenant has a queue, and each of its files is a message: not the file itself, but where it lies, how many orders it
-holds, and its checksum. What it will cost is told along with it, so that a block is filled by work and not by count.
+Each tenant has a queue, and each of its files is a message: the path of the file, the number of its orders, and its
+checksum. The message carries its predicted weight, so that blocks are filled by work and not by count.
 
-    drop/<tenant>/<name>.csv               what a tenant dropped
-    taken/<tenant>/<name>.csv              the same, once it is a message
-    orders/tenant=<tenant>/<name>.parquet  what became of it
-    manifest.json                          what `generate` made, to verify the rest against
+    drop/<tenant>/<name>.csv               a file that a tenant dropped
+    taken/<tenant>/<name>.csv              the file, once it is a message
+    orders/tenant=<tenant>/<name>.parquet  its converted orders
+    manifest.json                          totals of the generated files, to verify the result
 
-A file is converted whole or not at all, and always into the same place: whoever does it twice has done it once. The
-processor runs on Spark's executors and needs pyarrow; see `process`. Nothing here knows Airflow.
+A file is converted whole or not at all, and always to the same path, so a repeated conversion changes nothing. The
+processor runs on Spark's executors and requires pyarrow; see `process`. This module does not import Airflow.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
     from ..queue import Enqueued, MessageQueue
 
-#: Where the example lives; Airflow's tasks and Spark's executors have to see the same folder.
+#: Variable with the folder of the example, which Airflow's tasks and Spark's executors share.
 VARIABLE = "AIRFLOW_MQ_ORDERS"
 COLUMNS = ("order", "day", "product", "quantity", "cents")
 PRODUCTS = ("bolt", "cable", "drill", "filter", "gasket", "hammer", "lamp", "pump", "valve", "wire")
 LOUD, ARCHIVE, BROKEN = "loud-mart", "old-archive", "typo-trade"
 QUIET = ("acme", "birch", "cobalt", "dune", "ember", "fjord", "grove", "harbour", "iris", "juniper")
-#: A block of this ring takes so much time (of one core, in milliseconds) and so many bytes.
+#: Limit of a block: milliseconds of one core, and bytes.
 BLOCK = Weight(2_500, 4 << 20)
 ORDERS_A_MILLISECOND = 20
 
 
 def folder() -> Path:
-    """Where the example lives."""
+    """Return the folder of the example."""
     named = os.environ.get(VARIABLE)
     if not named:
         raise ProcessorError(f"set {VARIABLE} to a folder that Airflow's tasks and Spark's executors share")
     return Path(named)
 
 
-# -- what tenants drop --
+# -- files of tenants --
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Order:
 
 
 def generate(place: Path, seed: int = 7, *, loud_files: int = 300, heavy_orders: int = 150_000) -> dict[str, Any]:
-    """Drop files of many tenants, and write down what they add up to, told apart by what has to become of them.
+    """Write files of many tenants, and a manifest of their expected totals.
 
     One tenant is very loud, one file is far too heavy for any block, and one is corrupt: its last part is missing.
     """
@@ -91,52 +91,61 @@ def generate(place: Path, seed: int = 7, *, loud_files: int = 300, heavy_orders:
 
 
 def _drop(
-    place: Path, chance: random.Random, manifest: dict[str, Any], tenant: str, name: str, orders: int,
-    *, counted: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    place: Path,
+    chance: random.Random,
+    manifest: dict[str, Any],
+    tenant: str,
+    name: str,
+    orders: int,
+    *,
+    counted: bool = True,
+) -> dict[str, Any]:
     path = place / "drop" / tenant / f"{name}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines, quantity, cents = [",".join(COLUMNS) + "\n"], 0, 0
     for number in range(orders):
         order = Order(
-            number, f"2026-11-{chance.randint(1, 21):02}", chance.choice(PRODUCTS), chance.randint(1, 40),
+            number,
+            f"2026-11-{chance.randint(1, 21):02}",
+            chance.choice(PRODUCTS),
+            chance.randint(1, 40),
             chance.randint(99, 9_999),
-        )  # fmt: skip
+        )
         lines.append(order.line())
         quantity, cents = quantity + order.quantity, cents + order.quantity * order.cents
     data = "".join(lines).encode()
     path.write_bytes(data)
     path.with_suffix(".sum").write_text(f"{orders} {hashlib.sha256(data).hexdigest()}\n")
-    said = {"files": 1, "orders": orders, "quantity": quantity, "cents": cents}
+    sums = {"files": 1, "orders": orders, "quantity": quantity, "cents": cents}
     if counted:
-        total = manifest["tenants"].setdefault(tenant, dict.fromkeys(said, 0))
-        manifest["tenants"][tenant] = {key: total[key] + said[key] for key in said}
+        total = manifest["tenants"].setdefault(tenant, dict.fromkeys(sums, 0))
+        manifest["tenants"][tenant] = {key: total[key] + sums[key] for key in sums}
     manifest["files"] += 1
-    return {"tenant": tenant, "file": f"{tenant}/{name}.csv", **said}
+    return {"tenant": tenant, "file": f"{tenant}/{name}.csv", **sums}
 
 
 # -- from files to messages --
 
 
 def weigh(orders: int, size: int) -> Weight:
-    """What converting a file costs: time by its orders, size by its bytes."""
+    """Return the weight of converting a file: time by its orders, size by its bytes."""
     return Weight(1 + orders // ORDERS_A_MILLISECOND, size)
 
 
 def new_messages(place: Path) -> Iterator[tuple[str, Message]]:
-    """A tenant and a message for each file that was dropped."""
+    """Yield a tenant and a message for each dropped file."""
     for sums in sorted((place / "drop").glob("*/*.sum")):
         path = sums.with_suffix(".csv")
         orders, checksum = sums.read_text().split()
         name = f"{path.parent.name}/{path.name}"
-        said = {"file": name, "orders": int(orders), "sha256": checksum}
+        pointer = {"file": name, "orders": int(orders), "sha256": checksum}
         weight = weigh(int(orders), path.stat().st_size)
-        # The name as the key: a file that is sent again, because somebody died in between, is taken once.
-        yield path.parent.name, Message(json.dumps(said).encode(), key=name, weight=weight)
+        # The name as the key: a file that is sent again after a crash is taken once.
+        yield path.parent.name, Message(json.dumps(pointer).encode(), key=name, weight=weight)
 
 
 def enqueue_new_files(queue: MessageQueue, place: Path) -> Enqueued:
-    """Make a message of each file that was dropped, and put the file where the next look does not find it."""
+    """Enqueue a message for each dropped file, and move the file out of the drop folder."""
     messages = list(new_messages(place))
     enqueued = queue.enqueue_messages(messages)
     for _, message in messages:
@@ -152,7 +161,7 @@ def enqueue_new_files(queue: MessageQueue, place: Path) -> Enqueued:
 
 
 def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Convert the files that the messages name; the shape is `arrow`, and every message gets an answer of its own."""
+    """Convert the files that the messages name; the shape is `arrow`, with an outcome per message."""
     import pyarrow as pa
 
     place = folder()
@@ -168,10 +177,10 @@ def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def convert(place: Path, tenant: str, payload: bytes) -> str:
-    """Convert one file, and tell its outcome."""
+    """Convert one file, and return its outcome."""
     try:
-        said = json.loads(payload)
-        name, checksum = str(said["file"]), str(said["sha256"])
+        pointer = json.loads(payload)
+        name, checksum = str(pointer["file"]), str(pointer["sha256"])
     except (ValueError, KeyError, TypeError):
         return "bad"
     path = _source(place, tenant, name)
@@ -185,7 +194,7 @@ def convert(place: Path, tenant: str, payload: bytes) -> str:
 
 
 def _source(place: Path, tenant: str, name: str) -> Path | None:
-    """The file that a message names, if it is one of its tenant's: messages are written by others."""
+    """Return the file that a message names, if it is one of its tenant's: messages are written by others."""
     for where in ("taken", "drop"):
         home = (place / where / tenant).resolve()
         path = (place / where / name).resolve()
@@ -195,7 +204,7 @@ def _source(place: Path, tenant: str, name: str) -> Path | None:
 
 
 def _write_parquet(target: Path, data: bytes) -> None:
-    """Write a file whole, under another name first: nobody ever sees half of it, and twice is as good as once."""
+    """Write a file under another name, then rename it, so that readers never see a part of it."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -206,31 +215,31 @@ def _write_parquet(target: Path, data: bytes) -> None:
     scratch.replace(target)
 
 
-# -- what came of it --
+# -- results --
 
 
 def totals(place: Path) -> dict[str, dict[str, int]]:
-    """Files, orders, pieces and money of each tenant, as they are in the data set."""
+    """Return files, orders, pieces and money of each tenant in the data set."""
     import pyarrow.compute as pc
     from pyarrow import parquet
 
     found: dict[str, dict[str, int]] = {}
     for path in sorted((place / "orders").glob("tenant=*/[!.]*.parquet")):
         table = parquet.read_table(path, columns=["quantity", "cents"], partitioning=None)
-        said = {
+        sums = {
             "files": 1,
             "orders": table.num_rows,
             "quantity": pc.sum(table["quantity"]).as_py(),
             "cents": pc.sum(pc.multiply(table["quantity"], table["cents"])).as_py(),
         }
         tenant = path.parent.name.partition("=")[2]
-        total = found.setdefault(tenant, dict.fromkeys(said, 0))
-        found[tenant] = {key: total[key] + said[key] for key in said}
+        total = found.setdefault(tenant, dict.fromkeys(sums, 0))
+        found[tenant] = {key: total[key] + sums[key] for key in sums}
     return found
 
 
 def verify(place: Path, *, with_heavy: bool) -> list[str]:
-    """Compare the data set with what was dropped, and tell every difference."""
+    """Compare the data set with the manifest; return every difference."""
     manifest = json.loads((place / "manifest.json").read_text())
     expected: dict[str, Mapping[str, int]] = dict(manifest["tenants"])
     if with_heavy:

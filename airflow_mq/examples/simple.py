@@ -1,4 +1,4 @@
-"""The least that a processor can be: a function of a message's bytes and of who sent it."""
+"""Minimal processor: a function of the payload and the origin of a message."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import logging
 
 
 def log(payload: bytes, origin: str) -> None:
-    """Write down that a message came by, and from whom; nothing returned means done."""
+    """Log a message; returning nothing marks it as processed."""
     logging.getLogger(__name__).info("%s sent %d bytes", origin, len(payload))

@@ -262,14 +262,16 @@ class _Run:
         rounds = [
             Round(
                 {origin_of(name): got for name, got in one.granted.items() if priority_of(name) == priority},
-                own(one.started), own(one.wanting),
+                own(one.started),
+                own(one.wanting),
             )
             for one in self.rounds
-        ]  # fmt: skip
+        ]
         left = {
             origin_of(name): sum(count * parts for _, count, parts in rest)
-            for name, rest in self.waiting.items() if priority_of(name) == priority
-        }  # fmt: skip
+            for name, rest in self.waiting.items()
+            if priority_of(name) == priority
+        }
         promises = {origin: self._promise(one, leasts=priority == REGULAR) for origin, one in standings.items()}
         return judge(rounds, promises, left=left, paths=self.config.paths and priority == REGULAR)
 
@@ -280,9 +282,15 @@ class _Run:
         waited = sums["waited"] + sum(count * (last - since + 1) for since, count, _ in rest)
         longest = max([sums["longest"], *(last - since + 1 for since, _, _ in rest)])
         return SimulatedOrigin(
-            origin_of(name), sums["arrived"], sums["done"], sums["set_aside"], left, waited / sums["arrived"],
-            longest, priority_of(name),
-        )  # fmt: skip
+            origin_of(name),
+            sums["arrived"],
+            sums["done"],
+            sums["set_aside"],
+            left,
+            waited / sums["arrived"],
+            longest,
+            priority_of(name),
+        )
 
     def _promise(self, standing: Standing, *, leasts: bool) -> Promise:
         if self.config.order != "deficit":

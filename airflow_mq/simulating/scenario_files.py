@@ -22,8 +22,22 @@ MOST_ORIGINS = 10_000
 Read = TypeVar("Read")
 
 _SCENARIO = {"name", "blocks", "seed", "order", "limit", "ring", "origin", "policy"}
-_ORIGIN = {"name", "count", "rate", "steady", "burst", "first", "last", "size", "weight",
-           "share", "least", "most", "ordered", "priority"}  # fmt: skip
+_ORIGIN = {
+    "name",
+    "count",
+    "rate",
+    "steady",
+    "burst",
+    "first",
+    "last",
+    "size",
+    "weight",
+    "share",
+    "least",
+    "most",
+    "ordered",
+    "priority",
+}
 _POLICY = {"name", "order", "limit", "shares", "ring"}
 _BURST = {"count", "first", "every"}
 _ARRIVAL = {"block", "origin", "count", "size", "weight", "priority"}
@@ -47,10 +61,13 @@ def read_scenario(path: str | Path) -> Scenario:
 def write_scenario(scenario: Scenario, path: str | Path) -> None:
     """Write a scenario as JSON lines that `read_scenario` reads."""
     head = {
-        "scenario": 1, "name": scenario.name, "blocks": scenario.blocks, "seed": scenario.seed,
+        "scenario": 1,
+        "name": scenario.name,
+        "blocks": scenario.blocks,
+        "seed": scenario.seed,
         "ring": scenario.ring.to_json(),
         "origins": {origin: _standing_json(standing) for origin, standing in sorted(scenario.standings.items())},
-    }  # fmt: skip
+    }
     lines = [head, *map(_arrival_json, scenario.arrivals)]
     try:
         with open(path, "w", encoding="utf-8") as file:
@@ -109,8 +126,9 @@ def _by_hand(given: Any, name: str) -> Scenario:
     # The first named origin arrives first; within a block, that is the order of the ring.
     arrivals.sort(key=lambda arrival: arrival.block)
     policies = [_policy(entry, at) for at, entry in enumerate(_several(table.get("policy", []), "policy"), 1)]
-    return Scenario(arrivals, blocks, RingConfig.from_json(ring), standings, policies, seed,
-                    str(table.get("name", name)))  # fmt: skip
+    return Scenario(
+        arrivals, blocks, RingConfig.from_json(ring), standings, policies, seed, str(table.get("name", name))
+    )
 
 
 def _origins(entry: Any) -> Iterator[tuple[str, Source, Standing]]:
@@ -121,14 +139,17 @@ def _origins(entry: Any) -> Iterator[tuple[str, Source, Standing]]:
     burst = _known(given.get("burst", {}), _BURST, "a burst")
     with_burst = {f"burst_{name}": _whole(burst[name], name) for name in ("first", "every") if name in burst}
     source = Source(
-        given["name"], _number(given.get("rate", 0), "rate"), bool(given.get("steady", False)),
-        _whole(burst.get("count", 0), "the count of a burst", 0), **with_burst,
+        given["name"],
+        _number(given.get("rate", 0), "rate"),
+        bool(given.get("steady", False)),
+        _whole(burst.get("count", 0), "the count of a burst", 0),
+        **with_burst,
         first=_whole(given.get("first", 1), "first"),
         last=_whole(given["last"], "last") if "last" in given else None,
         sizes=_list(given.get("size", 100), lambda size: _whole(size, "size")),
         weights=_weights(given["weight"]) if "weight" in given else (),
         priority=check_priority(given.get("priority", REGULAR)),
-    )  # fmt: skip
+    )
     standing = _standing(given)
     for number in range(1, many + 1):
         origin = given["name"] if many == 1 else f"{given['name']}-{number}"
@@ -166,9 +187,14 @@ def _lines(lines: Iterable[str], name: str) -> Scenario:
         for origin, given in _known(head.get("origins", {}), None, "origins").items()
     }
     return Scenario(
-        arrivals, _whole(head.get("blocks", 0), "blocks", 0), RingConfig.from_json(head.get("ring", {})), standings,
-        (), _whole(head.get("seed", 0), "seed", 0), str(head.get("name", name)),
-    )  # fmt: skip
+        arrivals,
+        _whole(head.get("blocks", 0), "blocks", 0),
+        RingConfig.from_json(head.get("ring", {})),
+        standings,
+        (),
+        _whole(head.get("seed", 0), "seed", 0),
+        str(head.get("name", name)),
+    )
 
 
 def _arrival(given: Any) -> Arrival:

@@ -75,10 +75,12 @@ class Replay:
         self.seq = 0
         self.chance = random.Random(run["seed"])  # noqa: S311 - which steps to look at more closely
         ring = RingConfig(
-            heap_size=config["heap_size"], max_stale=config["max_stale"], order="rotation",
+            heap_size=config["heap_size"],
+            max_stale=config["max_stale"],
+            order="rotation",
             service_weight=Weight(*config["service_weight"]) if config["service_weight"] else None,
             costs=Costs(**{step: Weight(*cost) for step, cost in config["costs"].items()}),
-        )  # fmt: skip
+        )
         with store.writing() as unit:
             # Skip the integrity check: some runs have a ring whose weight pays for no message.
             insert_ring(unit, name, ring)
@@ -249,25 +251,35 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
             pages = {index: page for (name, index), page in working_set.pages.items() if name == origin and page}
             if book.end:
                 books[origin] = {
-                    "begin": book.begin, "end": book.end, "count": book.count, "ready": book.is_ready,
-                    "message_count": book.message_count, "size": book.size,
+                    "begin": book.begin,
+                    "end": book.end,
+                    "count": book.count,
+                    "ready": book.is_ready,
+                    "message_count": book.message_count,
+                    "size": book.size,
                     "pages": {str(index): _page(page) for index, page in sorted(pages.items())},
-                }  # fmt: skip
+                }
     return {"ring": [int(origin) for origin in queue.inspect.ring_order(limit=1 << 30)], "books": books}
 
 
 def _page(page: Any) -> dict[str, Any]:
     return {
-        "first": page.first_offset, "first_index": page.first_index, "last": page.last_offset,
-        "remaining": page.remaining, "remaining_size": page.remaining_size,
+        "first": page.first_offset,
+        "first_index": page.first_index,
+        "last": page.last_offset,
+        "remaining": page.remaining,
+        "remaining_size": page.remaining_size,
         "items": [[length, mark == PROCESSED] for length, mark in zip(page.lengths, page.marks, strict=True)],
-    }  # fmt: skip
+    }
 
 
 def _footprint(footprint: Footprint) -> dict[str, int]:
     return {
-        "count": footprint.count, "pages": footprint.pages, "ready_pages": footprint.ready_pages, "size": footprint.size
-    }  # fmt: skip
+        "count": footprint.count,
+        "pages": footprint.pages,
+        "ready_pages": footprint.ready_pages,
+        "size": footprint.size,
+    }
 
 
 def _hook(origin: str, footprint: Footprint) -> dict[str, Any]:
@@ -320,9 +332,15 @@ def read_runs(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def replay_files(
-    files: Sequence[Path], *, store: str | None = None, first: int = 1, limit: int | None = None,
-    blocks: bool = False, sparse: int | None = None, report: Callable[[str], object] = print,
-) -> tuple[int, int]:  # fmt: skip
+    files: Sequence[Path],
+    *,
+    store: str | None = None,
+    first: int = 1,
+    limit: int | None = None,
+    blocks: bool = False,
+    sparse: int | None = None,
+    report: Callable[[str], object] = print,
+) -> tuple[int, int]:
     """Replay runs of trace files on a temporary store; return the numbers of runs and of diverging runs."""
     total = diverging = 0
     with ExitStack() as stack:

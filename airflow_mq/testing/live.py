@@ -66,9 +66,14 @@ class LiveAirflow:
         self.home, self.dags_folder = Path(home).resolve(), Path(dags_folder).resolve()
         self.metadata, self.port = metadata, port or free_port()
         self._home = AirflowHome(
-            self.home, self.dags_folder, self.port, metadata, connections=connections or {},
-            settings={"core.parallelism": str(parallelism), **(settings or {})}, environment=environment or {},
-        )  # fmt: skip
+            self.home,
+            self.dags_folder,
+            self.port,
+            metadata,
+            connections=connections or {},
+            settings={"core.parallelism": str(parallelism), **(settings or {})},
+            environment=environment or {},
+        )
         self.password = self._home.password
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()

@@ -17,7 +17,7 @@ from airflow_mq.cli import main
 
 @dataclass
 class Said:
-    """What a call printed, and how it ended."""
+    """Output and exit code of a call."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ class Said:
 
 
 class Terminal:
-    """Runs commands on one store, and insists on success unless told what else to expect."""
+    """Runs commands on one store, and insists on success unless another exit code is expected."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], uri: str) -> None:
         self.capsys, self.uri = capsys, uri
@@ -83,6 +83,6 @@ def mq(empty: Terminal) -> Terminal:
 
 @pytest.fixture
 def queue(mq: Terminal) -> Iterator[MessageQueue]:
-    """The same store, from Python."""
+    """A queue on the store of the commands."""
     with MessageQueue(mq.uri) as queue:
         yield queue

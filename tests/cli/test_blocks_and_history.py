@@ -50,7 +50,7 @@ def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
     assert mq("block", "show", "no token", code=3)
 
 
-def test_events_tell_what_became_of_messages(mq: Terminal, queue: MessageQueue) -> None:
+def test_events_list_the_outcomes_of_messages(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
     settle(queue, block, Weight(1, 1))
 

@@ -23,7 +23,7 @@ def test_a_store_is_made_and_brought_up_to_date(empty: Terminal) -> None:
 
 
 @pytest.mark.empty_store
-def test_for_people_it_says_what_comes_next(empty: Terminal) -> None:
+def test_the_text_names_the_next_command(empty: Terminal) -> None:
     assert "run `airflow-mq store upgrade`" in empty("store", "version", code=1).out
     assert "airflow-mq enqueue" in empty("store", "upgrade").out
     assert "nothing to do" in empty("store", "upgrade").out
@@ -67,7 +67,7 @@ def test_the_statements_need_no_store(capsys: pytest.CaptureFixture[str], monkey
     assert 'CREATE SCHEMA IF NOT EXISTS "elsewhere"' in capsys.readouterr().out
 
 
-def test_a_file_that_is_no_store_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_store_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to look like one" * 100)
 

@@ -82,7 +82,7 @@ def test_the_connection_leads_to_the_store(store_uri: str) -> None:
 
 
 def test_a_folder_keeps_its_password_and_its_keys(place: Path) -> None:
-    """What an earlier start stored, say connections of the form, is read by a later one."""
+    """A later start reads what an earlier one stored, for example connections of the form."""
     first, second = (LiveAirflow(place / "home", place / "dags") for _ in range(2))
 
     assert first.login == second.login

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("careful_server")
 
 
 def bad(mq: Terminal) -> list[dict[str, Any]]:
-    """What the doctor calls wrong."""
+    """Return the checks that the doctor reports as wrong."""
     found = mq.json("doctor", code=1)
     assert found["ok"] is False
     wrong = [one for one in found["findings"] if one["level"] == "wrong"]

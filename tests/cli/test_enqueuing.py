@@ -135,7 +135,7 @@ def test_weight_headers_delay_and_expiry_travel_along(mq: Terminal, queue: Messa
         (["a\x1b[31mb", "x"], "control character"),
     ],
 )
-def test_what_makes_no_sense_is_told(mq: Terminal, words: list[str], reason: str) -> None:
+def test_an_invalid_command_is_an_error(mq: Terminal, words: list[str], reason: str) -> None:
     said = mq("enqueue", *words, code=2)
 
     assert reason in said.err

@@ -28,7 +28,7 @@ def test_an_empty_ring(mq: Terminal) -> None:
     assert mq("explain", "acme").out == "acme has no messages.\n"
 
 
-def test_a_ring_that_is_passed_by(mq: Terminal, small: MessageQueue) -> None:
+def test_a_ring_whose_queues_are_skipped(mq: Terminal, small: MessageQueue) -> None:
     for origin in ("acme", "globex"):
         small.admin.pause(origin, "a look")
     told = mq("block", "forecast").out

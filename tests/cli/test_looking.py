@@ -8,7 +8,7 @@ from airflow_mq import MessageQueue
 from tests.cli.conftest import Terminal
 
 
-def test_an_empty_ring_tells_how_to_begin(mq: Terminal) -> None:
+def test_an_empty_ring_shows_how_to_begin(mq: Terminal) -> None:
     for words in (["queue", "footprint"], ["queue", "order"], ["message", "peek", "acme"]):
         assert "airflow-mq enqueue acme" in mq(*words).out
         assert mq(*words, "--quiet").out == ""
@@ -91,5 +91,5 @@ def test_the_check_finds_what_is_broken(mq: Terminal, queue: MessageQueue) -> No
 @pytest.mark.parametrize(
     "words", [["queue", "footprint", "a" * 256], ["message", "peek", ""], ["message", "peek", "acme", "--limit", "0"]]
 )
-def test_what_makes_no_sense_is_told(mq: Terminal, words: list[str]) -> None:
+def test_an_invalid_command_is_an_error(mq: Terminal, words: list[str]) -> None:
     assert mq(*words, code=2).err.startswith("error: ")

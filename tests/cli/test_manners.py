@@ -86,7 +86,7 @@ def test_errors_are_one_line_and_a_code(
     assert out == "" and told["exit_code"] == code and told["message"] and told["error"]
 
 
-def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_words_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert out.startswith("usage: airflow-mq") and "A first look:" in out and err == ""
@@ -96,8 +96,9 @@ def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "told"),
     [
         (["enqueu", "acme", "x"], "there is no command 'enqueu'; did you mean enqueue?"),
+        (["queue", "list"], "there is no command 'list'; expected one of footprint, order, show, "),
         (["set-aside", "lst"], "there is no command 'lst'; did you mean list?"),
-        (["xyzzy"], "there is no command 'xyzzy' ("),
+        (["xyzzy"], "there is no command 'xyzzy'; expected one of enqueue, service, top, "),
         (["--store", "queue.db", "queue", "footprint"], "a store is at sqlite:///"),
         (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
         (
@@ -106,7 +107,7 @@ def test_who_says_nothing_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_an_error_says_what_would_be_right(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_names_what_is_expected(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words)
     assert told in capsys.readouterr().err
 
@@ -220,7 +221,7 @@ def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.Mon
     assert "RuntimeError: oh, ***" in said.err and CANARY not in said.err
 
 
-def test_what_is_no_text_is_told(mq: Terminal) -> None:
+def test_invalid_text_is_an_error(mq: Terminal) -> None:
     broken = "\udcff"  # how a shell's stray byte arrives
     for words in (
         ["queue", "pause", "acme", "--reason", broken],

@@ -63,7 +63,7 @@ def test_they_are_found_by_what_they_are(mq: Terminal, aside: list[str]) -> None
     )
 
 
-def test_they_are_judged_again(mq: Terminal, aside: list[str]) -> None:
+def test_they_are_requeued(mq: Terminal, aside: list[str]) -> None:
     stayed = mq.json("set-aside", "requeue", aside[0], code=1)
     assert stayed["moved"] == [] and "more than the 600,000" in stayed["stayed"][0]["why"]
     assert "stays" in mq("set-aside", "requeue", "--reason", "overweight", code=1).out
@@ -88,7 +88,7 @@ def test_they_go_by_filter_and_by_policy(mq: Terminal, aside: list[str]) -> None
     assert {event["name"] for event in mq("message", "events", "--name", "Expired", "--json").lines} == {"Expired"}
 
 
-def test_a_message_tells_its_story(mq: Terminal, aside: list[str]) -> None:
+def test_the_history_of_a_message_is_printed(mq: Terminal, aside: list[str]) -> None:
     mq("set-aside", "discard", aside[1], "--why", "a mistake")
     told = mq.json("message", "history", aside[1])
     assert [step["what"] for step in told["steps"]] == ["enqueued", "set aside", "discarded"]
@@ -116,7 +116,7 @@ def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None
     assert mq.json("check") == []
 
 
-def test_housekeeping_lets_go_of_what_the_ring_keeps_no_longer(mq: Terminal) -> None:
+def test_housekeeping_deletes_what_the_ring_keeps_no_longer(mq: Terminal) -> None:
     mq("enqueue", "acme", "an order")
     mq("service", "--processor", "builtins:len")
     assert mq.json("ring", "housekeep") == {"expired_messages": 0, "dead_blocks": 0, "culled_pages": 0}

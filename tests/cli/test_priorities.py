@@ -58,7 +58,7 @@ def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> N
     assert "reaped page 0" in mq("queue", "reap", "a", "0", "--priority", "high").out
 
 
-def test_lines_of_json_may_say_their_priority(mq: Terminal, tmp_path: Path) -> None:
+def test_lines_of_json_may_name_their_priority(mq: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(map(json.dumps, [{"payload": "a", "priority": "high"}, {"payload": "b"}])))
     assert mq.json("enqueue", "acme", "--ndjson", str(path))["count"] == 2
@@ -76,7 +76,7 @@ def test_what_is_set_aside_is_decided_by_its_address(mq: Terminal, queue: Messag
     assert mq.json("set-aside", "list") == []
 
 
-def test_an_order_is_told_by_the_seed_of_a_block(mq: Terminal, queue: MessageQueue) -> None:
+def test_an_order_follows_from_the_seed_of_a_block(mq: Terminal, queue: MessageQueue) -> None:
     mq("ring", "change", "--order", "shuffle")
     for number in range(9):
         mq("enqueue", f"o{number}", "x")

@@ -1,4 +1,4 @@
-"""`block class-archive`: made once, and told where."""
+"""`block class-archive`: made once; its path is printed."""
 
 from __future__ import annotations
 

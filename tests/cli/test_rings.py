@@ -28,7 +28,7 @@ def test_a_ring_is_made_with_its_settings(mq: Terminal) -> None:
     assert mq.json("--ring", "night", "ring", "show")["ring"] == "night"
 
 
-def test_a_ring_is_changed_by_what_is_said(mq: Terminal) -> None:
+def test_a_ring_is_changed_by_the_named_settings(mq: Terminal) -> None:
     changed = mq.json("ring", "change", "--lease", "60", "--set", 'weigher={"base": [7, 0], "per_byte": [0, 1000]}')
 
     assert changed["config"]["lease"] == 60

@@ -55,7 +55,7 @@ def test_what_is_not_done(mq: Terminal) -> None:
     assert mq.json("service", "--processor", f"{HERE}:wrong")["failed"] == 1
 
 
-def test_a_processor_that_raises_is_told_in_one_line(mq: Terminal) -> None:
+def test_a_processor_that_raises_is_reported_in_one_line(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
     said = mq("service", "--processor", f"{HERE}:raises")
@@ -116,7 +116,7 @@ def test_a_processor_is_found_in_the_folder_one_is_in(mq: Terminal, tmp_path: Pa
     assert done.stdout.startswith("acme\n"), done.stderr
 
 
-def test_a_message_between_the_limit_and_the_service_weight_blocks_nobody_silently(mq: Terminal) -> None:
+def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_blocks_no_origin(mq: Terminal) -> None:
     mq("enqueue", "acme", "--weight", "70000/1", "heavy")
     mq("enqueue", "acme", "light")
     limited = ("service", "--processor", "builtins:print", "--limit", "60000/1000000")

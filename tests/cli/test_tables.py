@@ -24,10 +24,17 @@ def printed(width: int | None, columns: tuple[str, ...] = COLUMNS, rows: list[tu
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def test_what_fits_is_told_in_full() -> None:
+def test_what_fits_is_printed_in_full() -> None:
     wide = ["block  at                       queue        stopped by", "   12  2026-11-21 20:30:35 UTC  acme/orders  emptied",
             "    7  2026-11-21 20:30:35 UTC  quiet        limit"]  # fmt: skip
     assert printed(None) == printed(80) == wide
+
+
+def test_columns_without_values_give_way_first() -> None:
+    columns, rows = ("queue", "reason", "block>"), [("acme/orders", None, 7), ("quiet", None, None)]
+
+    assert printed(30, columns, rows)[0] == "queue        reason  block"
+    assert printed(22, columns, rows) == ["queue        block", "acme/orders      7", "quiet            -"]
 
 
 def test_times_give_way_first_and_then_blanks() -> None:
@@ -44,7 +51,7 @@ def test_then_texts_are_folded_and_numbers_never() -> None:
     assert any("11-21 20:30:35" in line for line in lines)
 
 
-def test_what_would_be_unreadable_is_told_row_by_row() -> None:
+def test_what_would_be_unreadable_is_printed_row_by_row() -> None:
     assert printed(28) == ["block       12", "at          2026-11-21", "            20:30:35 UTC", "queue       acme/orders",
                            "stopped by  emptied", "", "block       7", "at          2026-11-21",
                            "            20:30:35 UTC", "queue       quiet", "stopped by  limit"]  # fmt: skip

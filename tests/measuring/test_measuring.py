@@ -1,4 +1,4 @@
-"""The costs of steps, measured beside a store that nobody touches, and of which nothing is left."""
+"""The costs of steps, measured beside an idle store; nothing of the measurement remains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured is of no concern here."""
+    """Replace the measurement: its figures do not matter here."""
     for name, number in (("QUEUES", 6), ("PAGES", 4), ("ITEMS", 20)):
         monkeypatch.setattr(steps, name, number)
 
@@ -82,7 +82,7 @@ with beside(parse(sys.argv[1])) as made:
 
 
 def test_what_was_left_behind_is_removed_by_the_next(queue: MessageQueue) -> None:
-    """Killed in the middle, it leaves its store; whoever measures next takes that away, and no other's."""
+    """Killed in the middle, a measurement leaves its store; the next one removes it, and no other's."""
     address = queue.store.address
     there = places(address)
     children = [
@@ -114,7 +114,7 @@ def test_what_was_left_behind_is_removed_by_the_next(queue: MessageQueue) -> Non
 
 
 @pytest.mark.postgres
-def test_whoever_may_not_make_a_schema_is_told_what_to_do(pg_uri: str) -> None:
+def test_without_the_right_to_create_a_schema_the_error_names_the_grant(pg_uri: str) -> None:
     address = parse(pg_uri)
     with psycopg.connect(autocommit=True, **conninfo(address)) as connection:
         connection.execute(f"CREATE ROLE small{os.getpid()} LOGIN PASSWORD 'small'".encode())

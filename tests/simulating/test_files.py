@@ -1,4 +1,4 @@
-"""Scenarios that people write, and what is said of those that make no sense."""
+"""Scenario files, and the errors for invalid ones."""
 
 from __future__ import annotations
 

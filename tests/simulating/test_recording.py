@@ -1,4 +1,4 @@
-"""What arrived at a queue is replayed: as it waits, and as blocks processed it."""
+"""Recorded arrivals of a queue are replayed: waiting and processed messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_backlog_came_at_once(queue: MessageQueue) -> None:
     assert arrivals(queue, 1) == [(1, "acme", 5)]
 
 
-def test_no_clock_tells_which_block_it_was(queue: MessageQueue) -> None:
+def test_no_clock_decides_the_block_of_a_message(queue: MessageQueue) -> None:
     for count in (2, 3):
         queue.enqueue_messages("acme", [b"x"] * count)
         queue.service_queues(lambda delivery: None)

@@ -65,7 +65,7 @@ class Emulated:
 
     @property
     def text(self) -> str:
-        """What the screen shows."""
+        """The text of the screen."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
     @property

@@ -53,7 +53,7 @@ def record(words: Sequence[str], path: Path) -> int:
 
 @dataclass(frozen=True)
 class Frame:
-    """What the screen showed, and for how long."""
+    """Screens, each with its duration."""
 
     rows: tuple[str, ...]
     seconds: float

@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def asked(environment: dict[str, str], line: str) -> list[str]:
-    """What the program answers a shell that asks."""
+    """Return the completions of the program for a shell."""
     said = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": ""}
     answers = Path(environment["HOME"]) / "answers"
     said["_ARGCOMPLETE_STDOUT_FILENAME"] = str(answers)

@@ -1,4 +1,4 @@
-"""What long commands tell while they run: on a terminal, beside the answer, and never in a pipe."""
+"""Progress of long commands: on a terminal, beside the answer, and never in a pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str], tmp_path: Path) -> None:
-    """A reader that goes on when it is told: so the bar has time to appear."""
+    """A reader that waits for a signal, so that the bar has time to appear."""
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 99 + b"\n" + b"y" * 99 + b"\n" * 3001)
     code = (
@@ -64,7 +64,7 @@ def test_nothing_of_it_in_a_pipe(environment: dict[str, str]) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "all is well in ring default\n", "")
 
 
-def test_the_check_tells_how_far_it_is(environment: dict[str, str]) -> None:
+def test_the_check_shows_its_progress(environment: dict[str, str]) -> None:
     with MessageQueue(environment["AIRFLOW_MQ_STORE"]) as queue:
         for number in range(120):
             queue.enqueue_message(f"o{number}", b"x")

@@ -1,6 +1,6 @@
 """The whole screen of `airflow-mq top`, line by line, in tmux where there is one, and in the terminal of these tests.
 
-`SCREENS=write` writes down what is shown now, for whoever changed it on purpose, to be looked at.
+`SCREENS=write` writes the present screens after an intended change; review the difference.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _fill(uri: str) -> None:
     with MessageQueue(uri) as queue:
         queue.admin.change_ring(service_weight=Weight(40, 2000))
         queue.enqueue_messages("loud", [b"x" * 10] * 100)
-        time.sleep(0.05)  # who waits longest is told by the time of sending
+        time.sleep(0.05)  # the longest wait follows from the times of sending
         queue.enqueue_messages("acme/orders", [b"x" * 10] * 30)
         queue.enqueue_message("film", b"x" * 10, weight=Weight(60, 10))
         block = queue.blocks.plan()

@@ -45,7 +45,7 @@ class InTmux:
 
     @property
     def text(self) -> str:
-        """What the screen shows; nothing once the program has ended."""
+        """The text of the screen; empty once the program has ended."""
         return "\n".join(line.rstrip() for line in self._ask("capture-pane", "-p").splitlines()).rstrip()
 
     def press(self, *keys: str) -> None:
@@ -63,7 +63,7 @@ class InTmux:
         raise AssertionError(f"{wanted} never came; the screen shows\n{self.text}")
 
     def end(self) -> bool:
-        """Wait for the program to end, and with it tmux; tell whether it did."""
+        """Wait for the program to end, and with it tmux; return whether it did."""
         deadline = time.monotonic() + PATIENCE
         while self._ask("list-sessions") and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -1,6 +1,7 @@
-"""`top`: a ring as it moves, like `htop`; one frame of it for a pipe, or one JSON object a frame for a program.
+"""`top`: a live view of a ring, one frame of it for a pipe, or one JSON object per frame for a program.
 
-`view` is what somebody chose, `drawing` makes lines of it, `reader` looks at the store, and `screen` is the terminal.
+`view` holds the choices of the user, `drawing` turns a snapshot into lines, `reader` reads the store, and `screen`
+is the terminal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SORTS = ("turn", "backlog", "oldest", "name")
 def _interval(text: str) -> timedelta:
     found = age(text)
     if found.total_seconds() < 0.1:
-        raise ArgumentTypeError("at least 0.1 seconds")
+        raise ArgumentTypeError(f"invalid interval {text!r}: expected at least 0.1 seconds")
     return found
 
 
@@ -59,7 +60,7 @@ def top(session: Session, args: Namespace) -> None:
 
 
 def _stream(session: Session, args: Namespace, interval: float) -> None:
-    """A frame a line; where the store is away meanwhile, a line says so."""
+    """Print a frame per line, and a line with an error while the store does not answer."""
     from ...core.errors import MessageQueueError
     from ..output import without_passwords
     from .source import Source

@@ -1,4 +1,4 @@
-"""A look at a ring, drawn as lines of text: for a terminal of any size, for a pipe, and for the demo."""
+"""Drawing of a ring as lines of text: for a terminal of any size, for a pipe, and for the demo."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...queue.inspect.top import Look
 from ..output import shown
 from .view import View
 
-#: What each state of a block looks like.
+#: Colours of the states of a block.
 _STATES = {"planned": "cyan", "settled": "green", "released": "yellow", "overdue": "bold red"}
-#: Lines for blocks and for waits, at least and at most.
+#: Smallest and largest number of lines for blocks and for waits.
 _LEAST_BLOCKS, _MOST_BLOCKS = 3, 8
 _EMPTY = "the ring is empty; send something: airflow-mq enqueue acme 'an order'"
 _NO_MATCH = "no queue here has this in its name; esc shows all"
@@ -37,7 +37,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class Marks:
-    """The characters that bars are made of."""
+    """Characters of bars."""
 
     full: str = "█"
     parts: str = "▏▎▍▌▋▊▉"
@@ -53,7 +53,7 @@ ASCII = Marks("#", "", "=", ":", ".", ">", True)
 
 
 def frame(view: View, store: str, width: int, height: int, marks: Marks = UNICODE) -> list[Text]:
-    """All lines of a screen, at most `height` of them."""
+    """Return the lines of a screen, at most `height`."""
     lines = header(view.look, store, width, 1 if height < 12 else 4, view)
     if view.trouble:
         lines.append(_line(width, (f" {view.trouble} ", "bold white on red")))
@@ -75,7 +75,7 @@ def frame(view: View, store: str, width: int, height: int, marks: Marks = UNICOD
 
 
 def header(look: Look | None, store: str, width: int, most: int = 4, view: View | None = None) -> list[Text]:
-    """Which store and ring, how it stands, and how quickly it moves."""
+    """Return the lines with the store, the ring, its totals and its rates."""
     facts = [("", "airflow-mq top"), ("", store)]
     if look is not None:
         facts = [*facts, *_facts(look)]
@@ -93,7 +93,7 @@ def _facts(look: Look) -> list[tuple[str, str]]:
     found = [
         ("ring", look.ring),
         ("order", look.order),
-        ("limit", "as each call says" if look.limit is None else str(look.limit)),
+        ("limit", "as each call limits it" if look.limit is None else str(look.limit)),
     ]
     totals = look.totals
     if totals is not None:
@@ -114,7 +114,7 @@ def _facts(look: Look) -> list[tuple[str, str]]:
 
 
 def _flow(facts: Iterable[tuple[str, str]], width: int) -> list[Text]:
-    """Names and values, as many a line as fit."""
+    """Return names and values, as many per line as fit."""
     lines = [Text()]
     for place, (name, value) in enumerate(facts):
         one = Text()
@@ -133,7 +133,7 @@ def _flow(facts: Iterable[tuple[str, str]], width: int) -> list[Text]:
 
 
 def ring(look: Look, width: int, rows: int, marks: Marks = UNICODE, view: View | None = None) -> list[Text]:
-    """The ready ring from its head on: a heading, and so many queues."""
+    """Return a heading, and a line for each ready queue from the head on."""
     first = view.first if view is not None else 0
     turns = look.turns[first : first + rows]
     sort = view.sort if view is not None else "turn"
@@ -150,7 +150,7 @@ def ring(look: Look, width: int, rows: int, marks: Marks = UNICODE, view: View |
 
 
 class _Columns:
-    """What fits a line, and how wide it is."""
+    """Columns that fit a line, and their widths."""
 
     def __init__(self, width: int, names: Sequence[str]) -> None:
         self.width = width
@@ -167,9 +167,9 @@ class _Columns:
         self.bar = max(left - self.name - 2, 4)
 
     def heading(self, sort: str, search: str) -> Text:
-        said = "turn" if sort == "turn" else "    "
+        turn = "turn" if sort == "turn" else "    "
         title = f"queue ({search})" if search else "queue"
-        cells = [f" {said} ", set_cell_size(shown(title), self.name)]
+        cells = [f" {turn} ", set_cell_size(shown(title), self.name)]
         if self.bar:
             cells.append("  " + " " * self.bar)
         cells.append(" messages")
@@ -212,7 +212,7 @@ def _note(turn: QueueState) -> Text:
 
 
 def _arc(turn: QueueState, most: int, width: int, marks: Marks) -> Text:
-    """What a queue holds, against what the largest holds."""
+    """Return the bar of the messages of a queue, relative to the largest queue."""
     whole = bar(turn.messages, most, width, marks)
     if turn.paused:
         return _padded(Text(marks.paused * max(len(whole), 1), "yellow"), width)
@@ -222,11 +222,11 @@ def _arc(turn: QueueState, most: int, width: int, marks: Marks) -> Text:
     return _padded(line, width)
 
 
-# Blocks, and who waits.
+# Blocks and waits.
 
 
 def blocks(look: Look, width: int, rows: int, marks: Marks = UNICODE) -> list[Text]:
-    """The latest blocks, each with a bar of what it uses of its limit."""
+    """Return the lines of the latest blocks, each with a bar of the used part of its limit."""
     lines = [_line(width, (_title("blocks, used of their limits", width), "bold"))]
     for one in look.blocks[:rows]:
         lines.append(_block(one, look.at, width, marks))
@@ -241,10 +241,10 @@ def _block(one: Block, now: datetime, width: int, marks: Marks) -> Text:
     line = Text(f"{one.id:>7} ")
     line.append(f"{'by hand' if one.by_hand else state:<8} ", _STATES[state])
     line.append(f"{one.messages:>7,} ")
-    told = f" {100 * used / most:>3.0f} % {part} " if most else f" {'':>3}   {part} "
+    share = f" {100 * used / most:>3.0f} % {part} " if most else f" {'':>3}   {part} "
     when = span(one.planned_at if one.ended_at is None else one.ended_at, now)
     came = _came(one)
-    tail = f"{told}{when:>5}"
+    tail = f"{share}{when:>5}"
     if width - line.cell_len - len(tail) - len(came) - 2 >= 8:
         tail += f"  {came}" if came else ""
     room = min(width - line.cell_len - len(tail), 40)
@@ -260,25 +260,25 @@ def _came(one: Block) -> str:
 
 
 def dominant(used: Weight, limit: Weight) -> tuple[str, int, int]:
-    """The part of a limit of which most is used: its name, what is used, and what may be."""
+    """Return the part of a limit of which most is used: its name, the used amount, and the limit."""
     parts = [("time", used.time, limit.time), ("size", used.size, limit.size)]
     return max(parts, key=lambda one: one[1] / one[2] if one[2] else float(one[1] > 0))
 
 
 def waits(look: Look, width: int, rows: int) -> list[Text]:
-    """Who waits longest."""
+    """Return the lines of the queues that wait longest."""
     lines = [_line(width, (_title("longest waits", width), "bold"))]
     for one in look.waits[:rows]:
         line = Text(f"{span(one.oldest, look.at):>7}  ")
         line.append(fitted(queue_name(shown(one.origin), one.priority), max(width - 10, 1)).rstrip())
         lines.append(_cut(line, width))
     if not look.waits:
-        lines.append(_line(width, ("  nobody waits", "dim")))
+        lines.append(_line(width, ("  no queue waits", "dim")))
     return lines
 
 
 def _tables(look: Look, width: int, room: int, marks: Marks) -> list[Text]:
-    """Blocks, and where there is room who waits longest: beside them, or below."""
+    """Return the lines of blocks, and of waits beside or below them if there is room."""
     rows = min(max(room // 4, _LEAST_BLOCKS), _MOST_BLOCKS)
     if room < 3 * (_LEAST_BLOCKS + 1) or width < 40:
         return []
@@ -295,7 +295,7 @@ def _tall(lines: list[Text], rows: int) -> list[Text]:
     return lines + _fill(rows + 1 - len(lines))
 
 
-# What is asked, and what there is to read.
+# Questions and texts.
 
 
 def _footer(view: View, width: int) -> list[Text]:
@@ -312,8 +312,8 @@ def _footer(view: View, width: int) -> list[Text]:
         return [_line(width, (shown(view.remark), "bold yellow"))]
     line = Text()
     for key, what in _KEYS:
-        told = f"sort: {view.sort}" if what == "sort" else "go on" if what == "freeze" and view.frozen else what
-        one = Text(f"{key} ", "bold").append(told, "not bold dim")
+        label = f"sort: {view.sort}" if what == "sort" else "go on" if what == "freeze" and view.frozen else what
+        one = Text(f"{key} ", "bold").append(label, "not bold dim")
         if line.cell_len + one.cell_len + 2 <= width:
             line.append_text(one).append("  ")
     return [line]
@@ -330,7 +330,7 @@ def _text(view: View, width: int, rows: int) -> list[Text]:
 
 
 def bar(part: float, whole: float, width: int, marks: Marks = UNICODE) -> str:
-    """A part of a whole; what is there at all is seen."""
+    """Return the bar of a part of a whole; a positive part has at least the smallest mark."""
     if part <= 0 or whole <= 0:
         return ""
     steps = len(marks.parts) + 1
@@ -340,7 +340,7 @@ def bar(part: float, whole: float, width: int, marks: Marks = UNICODE) -> str:
 
 
 def size(count: int) -> str:
-    """So many bytes, in few characters."""
+    """Return a number of bytes in few characters."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 999.5 or unit == "TB":
@@ -350,7 +350,7 @@ def size(count: int) -> str:
 
 
 def span(since: datetime | None, now: datetime) -> str:
-    """How long ago, in few characters."""
+    """Return the time since a moment in few characters."""
     if since is None:
         return "-"
     seconds = max(0, int((now - since).total_seconds()))
@@ -363,14 +363,14 @@ def span(since: datetime | None, now: datetime) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Messages a second."""
+    """Return a number of messages per second."""
     if per_second is None:
         return "-"
     return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
 
 
 def fitted(text: str, width: int) -> str:
-    """A text of exactly this width; where it is longer, its middle goes: tenants differ in front, paths at the end."""
+    """Return a text of exactly this width; a longer one loses its middle: tenants and paths differ at the ends."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     front, end = set_cell_size(text, (width - 1) // 2), text

@@ -1,4 +1,4 @@
-"""Watching on a terminal: draws what the reader sees, and takes keys."""
+"""Live view on a terminal: draws the snapshots of the reader, and handles keys."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .view import View
 if TYPE_CHECKING:
     from ...queue import MessageQueue
 
-#: Ages are told to the second.
+#: Seconds between two drawings: ages have seconds.
 _TICK = 1.0
 
 
 class Canvas:
-    """Makes lines that this terminal understands."""
+    """Conversion of lines to the characters and colours of this terminal."""
 
     def __init__(self) -> None:
         self.outside = Console(file=sys.stdout, highlight=False)
@@ -33,11 +33,11 @@ class Canvas:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How wide and how high it is now."""
+        """Return the present width and height."""
         return self.outside.size.width, self.outside.size.height
 
     def lines(self, texts: Sequence[Text]) -> list[str]:
-        """With colours, if there are any."""
+        """Return lines with escape sequences for colours, if the terminal has any."""
         width = self.size[0]
         file = io.StringIO()
         inside = Console(
@@ -54,7 +54,7 @@ class Canvas:
 
 
 def watch(queue: MessageQueue, store: str, interval: float, search: str, sort: str) -> None:
-    """Show a ring until somebody has seen enough."""
+    """Show a ring until the user quits."""
     view, canvas = View(search=search, sort=sort), Canvas()
     with Screen() as screen:
         reader = Reader(queue, interval, screen.wake)
@@ -83,12 +83,12 @@ def _watch(view: View, canvas: Canvas, screen: Screen, reader: Reader, store: st
                 reader.want(view, at_once=True)
             else:
                 reader.grant(wish)
-        _hear(view, reader)
+        _apply(view, reader)
 
 
-def _hear(view: View, reader: Reader) -> None:
+def _apply(view: View, reader: Reader) -> None:
     while True:
         try:
-            reader.news.get_nowait()(view)
+            reader.updates.get_nowait()(view)
         except Empty:
             return

@@ -14,13 +14,13 @@ from ...queue.inspect.top import Look
 from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
 from .view import View
 
-#: As wide as a frame is where no terminal says so.
+#: Width of a frame without a terminal and without COLUMNS.
 _WIDTH = 100
 _WIDEST = 10_000
 
 
 def marks_of(stream: TextIO) -> Marks:
-    """The characters that a stream can carry."""
+    """Return the marks that the encoding of a stream can express."""
     try:
         (UNICODE.full + UNICODE.parts + UNICODE.flight + UNICODE.cursor).encode(stream.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -29,7 +29,7 @@ def marks_of(stream: TextIO) -> Marks:
 
 
 def print_frame(look: Look, store: str, search: str, sort: str) -> None:
-    """Print it, as wide as the terminal, if there is one."""
+    """Print a frame, as wide as the terminal if there is one."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not sys.stdout.isatty():
         console.width = read_number(os.environ.get("COLUMNS", ""), _WIDEST) or _WIDTH

@@ -1,4 +1,4 @@
-"""Looks at a ring in a thread of its own, so that keys are answered while a store is slow, or gone."""
+"""Reading of a ring in its own thread, so that keys work while the store is slow or away."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ..output import shown, without_passwords
 from .source import Source
 from .view import View, Wish
 
-#: A look rests for at least so many times what it took.
+#: The pause after a reading, at least, as a multiple of its duration.
 _REST = 2.0
-#: How many blocks an explanation looks ahead: somebody waits for it.
+#: The number of blocks that an explanation looks ahead; the user waits for it.
 _AHEAD = 20
 
-#: What is told to whoever draws.
-Told = Callable[[View], object]
+#: A change of the view, applied in the thread that draws.
+Update = Callable[[View], object]
 
 
 class Reader:
-    """Looks now and then, and does what was wished for; hands over what came of it."""
+    """Periodic reading, and actions that the user asked for; results are queued as updates of the view."""
 
     def __init__(self, queue: MessageQueue, interval: float, wake: Callable[[], None]) -> None:
         self.interval = interval
-        #: What happened since the last time; each is done to the view by whoever owns it.
-        self.news: SimpleQueue[Told] = SimpleQueue()
+        #: Updates that the thread of the view has yet to apply.
+        self.updates: SimpleQueue[Update] = SimpleQueue()
         self._wake = wake
         self._source = Source(queue)
         self._wanted: tuple[int, str, str] = (50, "", "turn")
@@ -37,11 +37,11 @@ class Reader:
         self._thread = threading.Thread(target=self._run, name="airflow-mq-top", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread, and close the store."""
         self._stopped = True
         self._again.set()
         self._thread.join(2)
@@ -49,13 +49,13 @@ class Reader:
             self._source.close()
 
     def want(self, view: View, at_once: bool = False) -> None:
-        """What the next looks are to show."""
+        """Set the size, search and order of the next readings."""
         self._wanted = (view.limit, view.search, view.sort)
         if at_once:
             self._again.set()
 
     def grant(self, wish: Wish) -> None:
-        """Do what was wished for, beside the looks."""
+        """Perform an action in a thread of its own."""
         threading.Thread(target=self._grant, args=(wish,), name=f"airflow-mq-{wish.what}", daemon=True).start()
 
     # In the thread.
@@ -63,12 +63,12 @@ class Reader:
     def _run(self) -> None:
         while not self._stopped:
             began = datetime.now(timezone.utc)
-            self._tell(self._look())
+            self._put(self._look())
             took = (datetime.now(timezone.utc) - began).total_seconds()
             self._again.wait(max(self.interval, _REST * took))
             self._again.clear()
 
-    def _look(self) -> Told:
+    def _look(self) -> Update:
         try:
             look = self._source.look(*self._wanted)
         except MessageQueueError as error:
@@ -76,7 +76,7 @@ class Reader:
         self._away_since = None
         return lambda view: view.see(look)
 
-    def _lost(self, error: Exception) -> Told:
+    def _lost(self, error: Exception) -> Update:
         self._away_since = self._away_since or datetime.now(timezone.utc)
         text = shown(without_passwords(str(error)))
         trouble = f"the store does not answer since {self._away_since:%H:%M:%S} UTC, trying again: {text}"
@@ -87,19 +87,19 @@ class Reader:
         try:
             if queue is None:
                 raise MessageQueueError("the store does not answer")
-            told = _done(queue, wish)
+            update = _done(queue, wish)
         except MessageQueueError as error:
             text = f"{wish.what} {shown(wish.origin)}: {without_passwords(str(error))}"
-            told = _remark(text)
-        self._tell(told)
+            update = _remark(text)
+        self._put(update)
         self._again.set()
 
-    def _tell(self, told: Told) -> None:
-        self.news.put(told)
+    def _put(self, update: Update) -> None:
+        self.updates.put(update)
         self._wake()
 
 
-def _done(queue: MessageQueue, wish: Wish) -> Told:
+def _done(queue: MessageQueue, wish: Wish) -> Update:
     if wish.what == "explain":
         found = queue.inspect.explain(wish.origin, priority=wish.priority, ahead=_AHEAD)
         lines = [shown(found.sentence), *(f"would help: {shown(one)}" for one in found.remedies)]
@@ -113,5 +113,5 @@ def _done(queue: MessageQueue, wish: Wish) -> Told:
     )
 
 
-def _remark(text: str) -> Told:
+def _remark(text: str) -> Update:
     return lambda view: setattr(view, "remark", text)

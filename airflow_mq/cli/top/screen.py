@@ -1,4 +1,4 @@
-"""A terminal, for as long as somebody watches: its whole screen, single keys, and all as it was at the end."""
+"""The terminal of the live view: the whole screen and single keys, restored at the end."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _NAMES = {
     "\x15": "clear",
 }
 _KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|\x1b|[^\x1b]", re.DOTALL)
-#: What ends a program; the terminal is given back first.
+#: Signals that end the program; the terminal is restored first.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def keys(text: str) -> list[str]:
-    """What was pressed: characters by themselves, other keys by their names."""
+    """Return the pressed keys: characters as they are, other keys by name."""
     return [_NAMES.get(one, one if len(one) == 1 else "") for one in _KEY.findall(text)]
 
 
 class Screen:
-    """The screen of the terminal that this process runs in; a context manager."""
+    """The screen of the terminal of this process; a context manager."""
 
     def __init__(self) -> None:
         self._input: int | None = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -77,17 +77,17 @@ class Screen:
         os.close(self._wake_write)
         for number in self._heard:
             if number in _ENDING:
-                # Whoever asked for the end hears that it was by this signal.
+                # End by the same signal, so that the parent process sees it.
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
 
     def wake(self) -> None:
-        """Let `wait` return; from any thread."""
+        """Make `wait` return; callable from any thread."""
         with suppress(OSError):
             os.write(self._wake_write, b"\0")
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Keys, as soon as there are some or something else happened; nothing more, once the program is to end."""
+        """Return keys as soon as there are some or another event happens; none if the program is to end."""
         watched = [self._wake_read] if self._input is None else [self._wake_read, self._input]
         ready = select.select(watched, [], [], seconds)[0]
         if self._wake_read in ready:
@@ -104,8 +104,8 @@ class Screen:
         return keys(data.decode("utf-8", "ignore")) if data else None
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines, and nothing besides."""
-        # Without a line's end behind the last one, or the screen would move up.
+        """Replace the screen by these lines."""
+        # No line end after the last line: the screen would scroll.
         body = "\r\n".join(f"{line}\x1b[K" for line in lines)
         sys.stdout.write(f"{_BEGIN}{body}{_END}")
         sys.stdout.flush()
@@ -114,7 +114,7 @@ class Screen:
         self._heard.append(number)
 
     def _obey(self) -> bool:
-        """Do what signals say; tell whether they say that this is the end."""
+        """Handle the received signals; return whether the program is to end."""
         if any(number in (signal.SIGINT, *_ENDING) for number in self._heard):
             return True
         if signal.SIGTSTP in self._heard:
@@ -141,7 +141,7 @@ class Screen:
                 termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def _write(self, text: str) -> None:
-        # A terminal that is gone needs nothing back.
+        # The terminal may be gone.
         with suppress(OSError):
             sys.stdout.write(text)
             sys.stdout.flush()

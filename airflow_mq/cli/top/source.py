@@ -1,4 +1,4 @@
-"""A store that may go away and come back while somebody watches it."""
+"""Store that may go away and come back while it is watched."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ...queue.inspect.top import Look, Watcher
 from ...store import open_store
 from ...store.bounded import within
 
-#: Seconds after which a look at a store that does not answer is given up.
+#: Time-out of one reading, in seconds.
 LOOK_SECONDS = 30.0
 
 
 class Source:
-    """Where looks come from: opened anew where it was lost, or where another file lies in its place."""
+    """Source of snapshots: reopened after an error, or if another file has taken the place of the store."""
 
     def __init__(self, queue: MessageQueue) -> None:
         self.address, self.ring = queue.store.address, queue.ring
-        #: The queue, as long as its store answers.
+        #: The queue, while its store answers.
         self.queue: MessageQueue | None = None
         self._take(queue)
 
     def look(self, limit: int, search: str, sort: str) -> Look:
-        """See how the ring stands; raises what is wrong with the store, and tries anew the next time."""
+        """Return a snapshot of the ring; raise an error of the store, and reopen it at the next call."""
         try:
             with within(LOOK_SECONDS):
                 return self._look(limit, search, sort)
@@ -41,7 +41,7 @@ class Source:
         return self._watcher.look(limit, search=search, sort=sort)
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         queue, self.queue = self.queue, None
         if queue is not None:
             with suppress(Exception):
@@ -52,7 +52,7 @@ class Source:
 
 
 def _identity(queue: MessageQueue) -> tuple[int, int] | None:
-    """Which file a store on a file is, if it is there."""
+    """Return the device and inode of a SQLite store, or (-1, -1) if the file is gone."""
     path = queue.store.address.path
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""What somebody who watches has chosen: where the cursor stands, what is searched for, what is asked."""
+"""Choices of the user: the cursor, the search, the order, and the open question."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...queue import QueueState
 from ...queue.inspect.top import SORTS, Look
 from ..output import shown
 
-#: A queue, as it is chosen.
+#: The origin and the priority of a queue.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Something to do that is not drawing: `quit`, `look` again, `explain`, `pause` or `resume` a queue."""
+    """An action besides drawing: `quit`, `look` again, `explain`, `pause` or `resume` a queue."""
 
     what: str
     origin: str = ""
@@ -26,13 +26,13 @@ class Wish:
 
 @dataclass
 class View:
-    """What is shown of a look, and what keys do."""
+    """The shown part of a snapshot, and the effects of keys."""
 
     look: Look | None = None
-    #: What is wrong with the store, and since when, as it is told.
+    #: The error of the store and its time, as shown.
     trouble: str = ""
     selected: Key | None = None
-    #: The first queue that is shown, and how many there is room for.
+    #: Index of the first shown queue, and the number of lines.
     first: int = 0
     room: int = 10
     search: str = ""
@@ -43,42 +43,42 @@ class View:
     #: `ring`, `search` or `pause` (a text is being typed), `resume` (yes or no), or `text` (something to read).
     mode: str = "ring"
     typed: str = ""
-    #: What there is to read, and what it is about.
+    #: The shown text and its title.
     title: str = ""
     text: Sequence[str] = field(default_factory=list)
     #: A line that stays until the next key.
     remark: str = ""
 
-    #: Where the selected queue stood when it was seen last.
+    #: Last known index of the selected queue.
     _stood: int = 0
 
     @property
     def limit(self) -> int:
-        """How many queues are wanted."""
+        """The number of queues to read."""
         return self.first + 2 * max(self.room, 10)
 
     @property
     def turns(self) -> Sequence[QueueState]:
-        """The queues, as they are listed."""
+        """The listed queues."""
         return self.look.turns if self.look else ()
 
     @property
     def cursor(self) -> int:
-        """Where the selected queue stands; in place of one that is gone, the one that stands there now."""
+        """Index of the selected queue; if it is gone, of the queue in its place."""
         for place, turn in enumerate(self.turns):
             if (turn.origin, turn.priority) == self.selected:
                 return place
         return min(max(self._stood, 0), max(len(self.turns) - 1, 0))
 
     def see(self, look: Look) -> None:
-        """Take a new look, unless what is shown is frozen."""
+        """Show a new snapshot, unless the view is frozen."""
         self.trouble = ""
         if not self.frozen or self.look is None:
             self.look = look
             self._go(self.cursor)
 
     def press(self, key: str) -> Wish | None:
-        """Do what a key says."""
+        """Apply a key; return the action that it asks for."""
         self.remark = ""
         if self.mode == "ring":
             action = _KEYS.get(key)
@@ -102,11 +102,11 @@ class View:
 
     def _move(self, by: int) -> Wish | None:
         self._go(self.cursor + by)
-        # What comes below is looked for before one gets there.
+        # Read the queues below before the cursor reaches them.
         return Wish("look") if self.cursor + self.room > len(self.turns) else None
 
     def fit(self, room: int) -> None:
-        """Make use of so many lines."""
+        """Set the number of lines for queues."""
         self.room = max(room, 1)
         self._go(self.cursor)
 
@@ -152,11 +152,11 @@ class View:
         return self.turns[self.cursor]
 
     def read(self, title: str, text: Sequence[str]) -> None:
-        """Show something to read, until a key is pressed."""
+        """Show a text until a key is pressed."""
         self.mode, self.title, self.text = "text", title, text
 
     def answer(self, text: Sequence[str]) -> None:
-        """Show what was asked for, if somebody still waits for it."""
+        """Show the answer to a question, if it is still open."""
         if self.mode == "text":
             self.text = text
 

@@ -1,4 +1,4 @@
-"""`fairness`: figures from the ledger, and an exit code for whoever promised something."""
+"""`fairness`: figures from the ledger, and an exit code for broken bounds."""
 
 from __future__ import annotations
 
