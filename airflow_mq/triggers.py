@@ -105,7 +105,7 @@ class RingTrigger(BaseEventTrigger):
                 yield reading
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Reading]) -> AsyncGenerator[TriggerEvent, None]:
-        """Yield events for the readings that are news to this trigger."""
+        """Yield events for the readings that are new to this trigger."""
         last: Reading | None = None
         sent_at = 0.0
         async for reading in shared_stream:
@@ -129,7 +129,7 @@ class RingTrigger(BaseEventTrigger):
         raise NotImplementedError
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:
-        """Return whether the reading is news since the last event."""
+        """Return whether the reading differs from that of the last event."""
         raise NotImplementedError
 
 

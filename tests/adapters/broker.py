@@ -1,6 +1,6 @@
 """A Kafka broker for tests: fetched once into the user's cache, checked, and started on loopback.
 
-The jars come from Maven Central, or from where `MAVEN_REPOSITORY`, or a mirror of it in Maven's own settings, says;
+The jars come from Maven Central, or from where `MAVEN_REPOSITORY`, or a mirror of it in Maven's own settings;
 those in Maven's local repository are taken from there. Its Java is the one that Spark runs on.
 """
 

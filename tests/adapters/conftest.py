@@ -1,4 +1,4 @@
-"""A queue on every store in turn, and programs that die where they are told to."""
+"""A queue on every store in turn, and programs that die at a given point."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def die_in(program: str, environment: Mapping[str, str]) -> None:
 
 
 def contents(queue: MessageQueue) -> dict[str, list[bytes]]:
-    """What every origin has, in order."""
+    """Return the messages of each origin, in order."""
     return {
         origin: [peeked.payload for peeked in queue.inspect.peek(origin, limit=10_000)]
         for origin, _ in queue.footprints()

@@ -276,8 +276,8 @@ class Rebalanced:
         pass
 
 
-def test_whoever_has_no_partition_for_a_moment_has_not_read_all(queue: MessageQueue) -> None:
-    """Others come and go: until it is told what is its own then, a reader is not at the end of anything."""
+def test_a_reader_without_a_partition_has_not_read_all(queue: MessageQueue) -> None:
+    """Readers join and leave: until a reader has its new assignment, it is at no end."""
     done = take(queue, KafkaTopics(Rebalanced(), ["t"]), batch=10)
     assert contents(queue) == {"acme": [b"%d" % number for number in range(5)]}
     assert done == Received(3 + 2, 5, 2)
@@ -314,7 +314,7 @@ def test_a_cluster_that_is_not_there(queue: MessageQueue, caplog: pytest.LogCapt
     )  # fmt: skip
     with pytest.raises(KafkaFailed, match="check that it is up"):
         take(queue, topics)
-    # The client tries many times a second, and says so each time.
+    # The client tries many times a second, and logs each try.
     assert len([one for one in caplog.messages if "Connect to" in one]) == 1
 
 

@@ -103,7 +103,7 @@ def test_only_the_line_ending_is_removed(queue: MessageQueue, folder: Path) -> N
     assert read == wanted
 
 
-def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Path) -> None:
+def test_a_file_larger_than_a_page_becomes_an_external_payload(queue: MessageQueue, folder: Path) -> None:
     data = random.Random(1).randbytes(300_000)
     drop(folder, "acme/large.json", data)
     assert str(receive(queue, look(folder))) == "received 1 message of 300,000 bytes"
@@ -114,7 +114,7 @@ def test_a_file_larger_than_a_page_is_kept_apart(queue: MessageQueue, folder: Pa
 
 def test_a_weight_and_a_priority_for_all_and_of_its_own(queue: MessageQueue) -> None:
     class Source:
-        """Three messages, of which two say something of themselves."""
+        """Three messages, of which two carry a weight or a priority of their own."""
 
         def __init__(self) -> None:
             said: list[dict[str, Any]] = [{}, {"weight": Weight(7, 1)}, {"priority": "regular"}]
@@ -205,7 +205,7 @@ def test_a_file_that_changes_meanwhile_is_received_as_it_is_then(queue: MessageQ
     landing.commit(arrived)
     assert left(folder) == ["acme/1.json"]
     assert receive(queue, look(folder)) == Received(1, 7)
-    # One that is gone at the end, because somebody else received it, is nothing to speak of.
+    # A file that is gone at the end, because another reader received it, is not reported.
     drop(folder, "acme/2.json", b"two")
     first, second = look(folder), look(folder)
     both = [first.fetch(9), second.fetch(9)]

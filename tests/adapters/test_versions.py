@@ -176,7 +176,7 @@ def test_s3_that_cannot_delete_one_version(s3: Any, monkeypatch: pytest.MonkeyPa
     call = s3.call_s3
 
     def deaf(method: str, *args: Any, **how: Any) -> Any:
-        """Delete, whatever the condition says."""
+        """Delete, and ignore the condition."""
         if method == "delete_object":
             how.pop("IfMatch", None)
         return call(method, *args, **how)

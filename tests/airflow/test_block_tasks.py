@@ -29,7 +29,7 @@ def run() -> Run:
 # -- the plan --
 
 
-def test_a_plan_tells_parts_and_nothing_of_the_messages(queue: MessageQueue, run: Run) -> None:
+def test_a_plan_returns_parts_and_nothing_of_the_messages(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a1": [b"x"], "a2": [b"y"] * 3, "b": [b"z"]})
 
     parts = run.plan()
@@ -81,7 +81,7 @@ def test_a_limit_that_is_none_is_refused(sqlite_queue: MessageQueue, run: Run, l
         run.plan(limit=limit)
 
 
-def test_what_nobody_takes_is_paused_and_the_others_are_served(queue: MessageQueue, run: Run) -> None:
+def test_an_unrouted_origin_is_paused_and_the_others_are_served(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a": [b"x"], "zebra": [b"?"]})
 
     summary = run.whole()
@@ -90,7 +90,7 @@ def test_what_nobody_takes_is_paused_and_the_others_are_served(queue: MessageQue
     assert [(one.origin, one.reason) for one in queue.admin.paused()] == [("zebra", "no processor takes this origin")]
 
 
-def test_a_block_of_what_nobody_takes_is_planned_anew(queue: MessageQueue, run: Run) -> None:
+def test_a_block_of_unrouted_origins_is_planned_anew(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"zebra": [b"?"] * 3, "a": [b"x"]})
     queue.admin.set_origin("zebra", share=1 << 20)
 
@@ -100,7 +100,7 @@ def test_a_block_of_what_nobody_takes_is_planned_anew(queue: MessageQueue, run: 
     run.settle()
 
 
-def test_what_nobody_takes_is_refused_if_the_author_says_so(queue: MessageQueue, run: Run) -> None:
+def test_an_unrouted_origin_is_refused_if_the_rules_refuse_it(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a": [b"x"], "zebra": [b"?"]})
 
     with pytest.raises(Exception, match="no processor takes 'zebra'"):
@@ -163,11 +163,11 @@ def test_a_pause_made_by_a_rule_ends_with_the_rule(queue: MessageQueue, later: t
     run.settle()
 
 
-def test_whoever_waits_too_long_has_nothing_to_do(
+def test_a_plan_that_waits_too_long_is_empty(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*args: Any, **kwargs: Any) -> Any:
-        raise Busy("somebody else")
+        raise Busy("another task")
 
     fill(sqlite_queue, {"a": [b"x"]})
     monkeypatch.setattr(Blocks, "plan", busy)
@@ -215,7 +215,7 @@ def test_a_block_of_another_airflow_is_left_alone(queue: MessageQueue) -> None:
 # -- processing --
 
 
-def test_a_part_processes_its_own_and_nobody_elses(queue: MessageQueue, run: Run) -> None:
+def test_a_part_processes_only_its_own_messages(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a1": [b"1"], "a2": [b"2"], "b": [b"3"]})
     parts = run.plan()
 
@@ -289,7 +289,7 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
         run.settle()
 
 
-def test_a_task_that_is_told_to_end_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
+def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
     from airflow_mq.operators.blocks.process import ProcessMessagesOperator, TaskStopped
     from tests.airflow import functions
 
@@ -317,7 +317,7 @@ def test_a_task_that_is_told_to_end_ends_in_the_middle(sqlite_queue: MessageQueu
 # -- settling --
 
 
-def test_settling_says_what_the_block_came_to(queue: MessageQueue, run: Run) -> None:
+def test_settling_returns_the_summary_of_the_block(queue: MessageQueue, run: Run) -> None:
     fill(queue, {"a": [b"x", b"y"], "b": [b"z"]})
 
     summary = run.whole(limit=[10, 1 << 20])
@@ -373,7 +373,7 @@ def test_settling_after_a_pause_is_green_where_every_message_was_reported(
     for index in range(len(run.plan())):
         run.process(index)
     token = run.xcoms["plan", "block"]["token"]
-    # As whoever plans next does, once the lease has run out.
+    # As the next plan does, once the lease has run out.
     queue.blocks.release(token)
 
     summary = run.settle()
@@ -413,7 +413,7 @@ def test_settling_emits_the_asset_while_anything_is_ready_and_moves(queue: Messa
     assert run.events == [outlet], "a block in which nothing moved does not call for the next"
 
 
-def test_set_aside_messages_are_told_of(queue: MessageQueue, run: Run) -> None:
+def test_set_aside_messages_are_reported(queue: MessageQueue, run: Run) -> None:
     told: list[Any] = []
 
     def broken(context: Any) -> None:

@@ -1,4 +1,4 @@
-"""A run that fails where somebody did not get what was promised."""
+"""Runs that fail if an origin did not get its promised share."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def starving(told: list[str], **bounds: Any) -> Any:
     return StarvingNotifier(told.append, mq_conn_id=CONN_ID, **bounds)
 
 
-def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
+def test_a_starving_queue_is_reported(queue: MessageQueue) -> None:
     serve(queue, "rotation", 6)
     queue.admin.change_ring(invisible_origins=True)
     queue.enqueue_message("evil {{ 1/0 }}\u202e", b"x")
@@ -112,7 +112,7 @@ def test_whoever_starves_is_told_of(queue: MessageQueue) -> None:
     assert "evil {{ 1/0 }}\\u202e" in text and text.isprintable() is False and "\u202e" not in text
 
 
-def test_nobody_starves_in_an_empty_ring(sqlite_queue: MessageQueue) -> None:
+def test_no_queue_starves_in_an_empty_ring(sqlite_queue: MessageQueue) -> None:
     told: list[str] = []
 
     starving(told)({})

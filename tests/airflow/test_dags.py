@@ -134,7 +134,7 @@ def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> Non
     assert [one.payload.decode() for one in queue.inspect.peek("shop/publish")] == names[:2]
     assert [one.payload.decode() for one in queue.inspect.peek("shop/verify")] == names[2:]
 
-    # What is mended goes on where it stood, with what came meanwhile.
+    # A fixed processor continues with the same messages, and those sent meanwhile.
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE shop_verdict"))
     for block in queue.blocks.list("planned"):
@@ -213,7 +213,7 @@ def test_templates_in_messages_arrive_as_they_are(run_dag: RunDag, sqlite_queue:
     )
 
 
-def test_the_decorator_is_there_for_whoever_writes_task(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     fill(sqlite_queue, {"a": [b"1", b"2"]})
 
     run = run_dag(
@@ -330,7 +330,7 @@ def test_airflow_finds_the_listener() -> None:
         ("success", "success", False),
     ],
 )
-def test_a_run_that_ends_from_outside_lets_go_of_its_block(
+def test_a_run_that_ends_from_outside_releases_its_block(
     queue: MessageQueue, hook: str, msg: str, released: bool
 ) -> None:
     import airflow_mq.plugin as plugin
@@ -361,7 +361,7 @@ def test_a_run_that_ends_from_outside_lets_go_of_its_block(
         queue.blocks.release(block)
 
 
-def test_a_listener_that_cannot_open_a_queue_says_so_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_cannot_open_a_queue_only_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     import airflow_mq.plugin as plugin
 
     assert plugin.release("dag", "r1", {("mq_nowhere", None)}) == 0

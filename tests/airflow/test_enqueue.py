@@ -35,7 +35,7 @@ def enqueue(**kwargs: Any) -> Any:
 
 
 def stored(queue: MessageQueue) -> list[tuple[str, bytes]]:
-    """What waits, by origin."""
+    """Return the waiting messages by origin."""
     return [(origin, one.payload) for origin, _ in queue.footprints() for one in queue.inspect.peek(origin)]
 
 
@@ -70,7 +70,7 @@ def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue
     assert run.execute(enqueue(origin="a", messages=["x"], idempotent=False))["count"] == 1
 
 
-def test_a_source_that_changed_between_tries_is_told(sqlite_queue: MessageQueue, run: Run) -> None:
+def test_a_source_that_changed_between_tries_is_reported(sqlite_queue: MessageQueue, run: Run) -> None:
     run.execute(enqueue(origin="a", messages=["x"]))
 
     with pytest.raises(Exception, match="returned other content than when this task enqueued before"):
@@ -110,7 +110,9 @@ def test_a_file_that_no_page_holds_is_stored_apart(queue: MessageQueue, run: Run
     assert queue.payloads.list() == []
 
 
-def test_payloads_kept_apart_lie_where_a_connection_leads(sqlite_queue: MessageQueue, run: Run, tmp_path: Path) -> None:
+def test_external_payloads_are_stored_where_a_connection_leads(
+    sqlite_queue: MessageQueue, run: Run, tmp_path: Path
+) -> None:
     from airflow.sdk.io import attach
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -232,7 +234,7 @@ def test_a_row_with_a_key_of_its_own_is_sent_once_whatever_the_run(queue: Messag
         assert run.airflow.run(run_id).execute(enqueue(**rows, key_column="id")) == {
             "count": 0, "size": 0, "repeated": 3,
         }  # fmt: skip
-    # The key is the caller's own: whoever else sends with it sends the same.
+    # The key is the caller's own: another sender that uses it sends the same message.
     assert queue.enqueue_message("zebra", _row(2, "zebra", "2"), key="2").repeated == 1
 
     again = enqueue(**rows, key_column="id", key_scope="run")
@@ -266,7 +268,7 @@ def test_a_file_is_sent_once_until_it_changes(
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_row_whose_content_changed_under_its_key_is_told(sqlite_queue: MessageQueue, run: Run) -> None:
+def test_a_row_whose_content_changed_under_its_key_is_reported(sqlite_queue: MessageQueue, run: Run) -> None:
     keyed = {"sql_conn_id": "shop", "origin": "a", "payload_column": "body", "key_column": "id"}
     run.execute(enqueue(sql="SELECT id, body FROM outbox", **keyed))
     with pytest.raises(Exception, match="has to change with its content"):
@@ -329,7 +331,7 @@ def test_who_may_not_send_fails_at_once(sqlite_queue: MessageQueue, run: Run, mo
     assert run.execute(operator)["count"] == 1
 
 
-def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
+def test_keys_that_are_long_or_odd_are_hashed() -> None:
     from airflow_mq.block_keys import message_key
 
     assert message_key("dag/run/task/-1", "0") == "dag/run/task/-1/0"
@@ -338,7 +340,7 @@ def test_keys_that_are_long_or_odd_are_told_by_their_hash() -> None:
 
 
 def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
-    """Airflow tells a task the team of its DAG beside its other tags."""
+    """A task instance with the team of its DAG among its tags."""
     from airflow_mq.operators.enqueue.base import team_of
 
     operator = enqueue(origin="orders", messages=["x", {"payload": "y", "origin": "mail"}], of_team=True)
@@ -351,7 +353,7 @@ def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
         team_of(context)
 
 
-def test_airflow_tells_a_task_its_team() -> None:
+def test_airflow_passes_the_team_to_a_task() -> None:
     import airflow
     from airflow.sdk.api.datamodels._generated import DagRun
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance

@@ -1,4 +1,4 @@
-"""The hook: a closed form (S3, S4), and a test button that changes nothing and tells no secret (S5)."""
+"""The hook: a closed form (S3, S4), and a test button that changes nothing and shows no secret (S5)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """What the store says when it is asked for its schema: an error, or a state."""
+    """Answer of the store to a question for its schema: an error, or a state."""
 
     def set_answer(answer: Any) -> None:
         def schema_status(address: Any, timeout: float) -> Any:
@@ -79,7 +79,7 @@ def refused(hook: Any) -> str:
 # -- from fields to an address --
 
 
-def test_who_may_send_is_said_by_the_connection(hook: Hook, tmp_path: Path) -> None:
+def test_the_connection_holds_the_sending_permit(hook: Hook, tmp_path: Path) -> None:
     extra = {"origins": "acme|acme/*", "priority": "regular"}
     assert hook(extra, **{**POSTGRES, "conn_type": "airflow_mq"}).address().permit == Permit("acme|acme/*", "regular")
     store.upgrade(store.parse(f"sqlite:///{tmp_path}/store.db"))
@@ -265,7 +265,7 @@ def test_testing_a_missing_file_creates_nothing(hook: Hook, root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_testing_does_not_tell_a_strange_file_from_a_missing_one(hook: Hook, root: Path) -> None:
+def test_testing_does_not_distinguish_a_strange_file_from_a_missing_one(hook: Hook, root: Path) -> None:
     (root / "store.db").write_text("not a database")
     _, missing = hook({"driver": "sqlite", "path": "other.db"}).test_connection()
     _, strange = hook({"driver": "sqlite", "path": "store.db"}).test_connection()
@@ -285,7 +285,7 @@ def test_testing_does_not_tell_a_strange_file_from_a_missing_one(hook: Hook, roo
         (sqlite3.DatabaseError(CANARY), "it could not be looked at (DatabaseError)"),
     ],
 )
-def test_what_is_wrong_is_told_in_our_own_words(hook: Hook, answers: Any, answer: Any, says: str) -> None:
+def test_problems_are_described_in_our_own_words(hook: Hook, answers: Any, answer: Any, says: str) -> None:
     answers(answer)
 
     ok, said = hook(**POSTGRES).test_connection()
@@ -295,7 +295,7 @@ def test_what_is_wrong_is_told_in_our_own_words(hook: Hook, answers: Any, answer
     assert CANARY not in said
 
 
-def test_a_refused_connection_says_why(hook: Hook) -> None:
+def test_a_refused_connection_gives_the_reason(hook: Hook) -> None:
     ok, said = hook(**POSTGRES, extra={"service": CANARY}).test_connection()
 
     assert not ok
@@ -341,7 +341,7 @@ def test_testing_ends_in_time_whatever_hangs(hook: Hook, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def black_hole() -> Iterator[int]:
-    """The port of a server that lets everybody in and never says a word."""
+    """Port of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -374,7 +374,7 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
 
 
 @pytest.mark.empty_store
-def test_a_store_says_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:
+def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:
     import airflow_mq
     from airflow_mq.store.address import parse
 

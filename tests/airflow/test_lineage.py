@@ -1,4 +1,4 @@
-"""What OpenLineage is told of queues, by its own provider, where that is on."""
+"""Lineage of queues, reported by OpenLineage's own provider if it is on."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_a_block_reads_them(sqlite_queue: MessageQueue, run: Run, openlineage: A
 
 
 def starting(operator: Any) -> Any:
-    """What OpenLineage is told when the task starts."""
+    """Return the lineage of a task that starts."""
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
 
     return DefaultExtractor(operator).extract()
 
 
-def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, openlineage: Any) -> None:
+def test_a_task_reports_at_its_start_what_is_known(sqlite_queue: MessageQueue, openlineage: Any) -> None:
     from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
     from airflow_mq.operators.enqueue import EnqueueMessagesOperator
     from airflow_mq.operators.receive import ReceiveMessagesOperator
@@ -107,7 +107,7 @@ def test_a_task_tells_at_its_start_what_it_knows(sqlite_queue: MessageQueue, ope
     assert not sqlite_queue.footprints()
 
 
-def test_a_connection_that_is_none_is_told_by_the_task_and_not_here(openlineage: Any, caplog: Any) -> None:
+def test_an_unusable_connection_is_reported_by_the_task_and_not_here(openlineage: Any, caplog: Any) -> None:
     from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 
     assert starting(EnqueueMessagesOperator(task_id="one", messages=[], origin="acme", mq_conn_id="nowhere")) is None
@@ -172,7 +172,7 @@ def test_a_store_is_named_without_who_opens_it() -> None:
     assert lineage.namespace_of(address) == "airflow_mq://db.example.com:6432/shop/queues"
 
 
-def test_nothing_is_told_where_nobody_wants_to_know(sqlite_queue: MessageQueue, run: Run) -> None:
+def test_nothing_is_reported_if_openlineage_is_off(sqlite_queue: MessageQueue, run: Run) -> None:
     from airflow_mq.operators.blocks import SettleBlockOperator
 
     assert lineage.is_wanted() is False

@@ -25,7 +25,7 @@ def run() -> Run:
 
 @pytest.fixture
 def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lines]]:
-    """Airflow with StatsD on, as a task has it; told what else to set."""
+    """Return Airflow with StatsD on, as a task has it, with further settings."""
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics import stats_utils
@@ -54,7 +54,7 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lines]]:
     lines.close()
 
 
-def test_a_run_tells_what_waits_and_what_it_did(queue: MessageQueue, run: Run, statsd: Any) -> None:
+def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, run: Run, statsd: Any) -> None:
     lines = statsd()
     fill(queue, {"a1": [b"x"] * 3, "a2": [b"bad"], "b": [b"yield"]})
     queue.enqueue_message("c", b"heavy!", weight=Weight(10**12, 0))
@@ -69,7 +69,7 @@ def test_a_run_tells_what_waits_and_what_it_did(queue: MessageQueue, run: Run, s
     assert told["set_aside"] == ["0|g", "1|g"]
     assert (told["messages.processed"], told["messages.failed"]) == (["3|c"], ["1|c"])
     assert (told["messages.went_back"], told["messages.set_aside"]) == (["1|c"], ["1|c"])
-    assert "messages.expired" not in told  # a counter of nothing says nothing
+    assert "messages.expired" not in told  # a counter of zero is not sent
     assert (told["blocks.planned"], told["blocks.settled"]) == (["1|c"], ["1|c"])
     assert told["plan.messages"] == ["5|g"]
     assert 0 < float(told["block.used"][0].removesuffix("|g")) < 1
@@ -81,7 +81,7 @@ def test_a_run_tells_what_waits_and_what_it_did(queue: MessageQueue, run: Run, s
     assert not any("origin" in name for name in told)
 
 
-def test_the_largest_origins_are_told_of_one_by_one_if_somebody_asks(
+def test_the_largest_origins_have_their_own_metrics_if_configured(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__METRICS_ORIGINS", "2")
@@ -125,17 +125,17 @@ def test_names_that_had_to_be_changed_stay_apart() -> None:
     assert untagged("origin.oldest_age", "default", "acme") == "mq.default.origin.acme.oldest_age"
 
 
-def test_nothing_is_looked_at_where_nobody_listens(
+def test_nothing_is_read_if_metrics_are_off(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Inspect, "backlog", lambda *_: pytest.fail("somebody looked"))
-    monkeypatch.setattr(Inspect, "fairness", lambda *_: pytest.fail("somebody looked"))
+    monkeypatch.setattr(Inspect, "backlog", lambda *_: pytest.fail("the backlog was read"))
+    monkeypatch.setattr(Inspect, "fairness", lambda *_: pytest.fail("the fairness was read"))
     fill(sqlite_queue, {"a": [b"x"]})
 
     assert run.whole()["processed"] == 1
 
 
-def test_fairness_is_not_told_at_every_block_of_a_crowd(
+def test_fairness_is_not_reported_at_every_block_of_a_crowd(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_mq.metrics.FEW_QUEUES", 2)
@@ -166,7 +166,7 @@ def test_a_block_does_not_fail_with_its_metrics(
     assert "hunter2" not in caplog.text
 
 
-def test_housekeeping_tells_what_waits_where_no_block_does(queue: MessageQueue, run: Run, statsd: Any) -> None:
+def test_housekeeping_reports_waiting_messages_without_a_block(queue: MessageQueue, run: Run, statsd: Any) -> None:
     from airflow_mq.operators.queues import HousekeepingOperator
 
     lines = statsd()
@@ -178,7 +178,7 @@ def test_housekeeping_tells_what_waits_where_no_block_does(queue: MessageQueue, 
     assert not any("blocks." in name and "backlog" not in name for name in heard)
 
 
-def test_a_poller_tells_what_waits(queue: MessageQueue, statsd: Any) -> None:
+def test_a_poller_reports_waiting_messages(queue: MessageQueue, statsd: Any) -> None:
     from airflow_mq.triggers import QueueReadyTrigger
 
     lines = statsd()

@@ -1,4 +1,4 @@
-"""What Airflow is told: valid by its own schema, shown by its own form, and cheap to read."""
+"""Provider information: valid by Airflow's schema, shown by its form, and cheap to read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_airflow_finds_the_hook_of_the_connection_type() -> None:
     from airflow.providers_manager import ProvidersManager
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # later versions say that tasks have a manager of their own
+        warnings.simplefilter("ignore")  # later versions warn that tasks have a manager of their own
         found = ProvidersManager().hooks[CONNECTION_TYPE]
 
     assert found is not None

@@ -124,7 +124,7 @@ def test_topics_through_the_hook_of_the_provider(
         for number in range(10):
             producer.produce(topic, key=f"o{number % 2}", value=b"%d" % number)
         assert producer.flush(30) == 0
-        # Whoever made the connection did not think of offsets; the consumer does.
+        # The connection has no settings of offsets; the consumer adds them.
         extra = {"bootstrap.servers": server, "group.id": "theirs", "enable.auto.commit": True}
         connection = json.dumps({"conn_type": "kafka", "extra": extra})
         monkeypatch.setenv("AIRFLOW_CONN_TOPICS", connection)

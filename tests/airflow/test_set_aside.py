@@ -1,4 +1,4 @@
-"""What people decide, as tasks: overweight messages, pauses, pages, housekeeping; and the notifier."""
+"""Decisions of people as tasks: overweight messages, pauses, pages, housekeeping; and the notifier."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
     assert event.why == "too late" and "dag.discard" in (event.actor or "")
 
 
-def test_judging_again(queue: MessageQueue, heavy: Address, run: Run) -> None:
+def test_requeue(queue: MessageQueue, heavy: Address, run: Run) -> None:
     from airflow_mq.operators.set_aside import RequeueSetAsideOperator
 
     judge = RequeueSetAsideOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
@@ -170,7 +170,7 @@ def test_pausing_a_group(queue: MessageQueue, run: Run) -> None:
 
 
 @pytest.mark.parametrize("until", ["2099-12-24T18:00:00Z", "90", 90, None])
-def test_a_pause_ends_when_the_author_says(sqlite_queue: MessageQueue, run: Run, until: Any) -> None:
+def test_a_pause_ends_at_the_given_time(sqlite_queue: MessageQueue, run: Run, until: Any) -> None:
     from airflow_mq.operators.queues import PauseQueueOperator
 
     run.execute(PauseQueueOperator(task_id="pause", origins="a", until=until, mq_conn_id=CONN_ID))
@@ -212,7 +212,7 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
     assert queue.blocks.list("planned") == []
 
 
-def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQueue, heavy: Address) -> None:
+def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, heavy: Address) -> None:
     from airflow_mq.notifications import SetAsideNotifier
 
     told: list[str] = []
@@ -224,7 +224,7 @@ def test_the_notifier_tells_how_many_wait_and_what_can_be_done(queue: MessageQue
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
 
 
-def test_the_notifier_says_nothing_where_there_is_nothing(sqlite_queue: MessageQueue) -> None:
+def test_the_notifier_sends_nothing_without_set_aside_messages(sqlite_queue: MessageQueue) -> None:
     from airflow_mq.notifications import SetAsideNotifier
 
     assert SetAsideNotifier(mq_conn_id=CONN_ID).text() is None

@@ -112,11 +112,11 @@ def test_what_is_no_server_is_refused_and_not_shown(host: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-# -- what it is told --
+# -- its environment and command line --
 
 
 class Started:
-    """What was started in place of a client."""
+    """Processes that were started in place of a client."""
 
     pid = 0
 
@@ -279,7 +279,7 @@ def test_a_block_on_a_warm_server(
     run.execute(job(run, monkeypatch, exchange=exchange)[0], 0)
     assert run.settle(exchange=exchange)["went_back"] == 2
 
-    # A task that is told to end ends its client, and the server's work with it.
+    # A terminated task ends its client, and the server's work with it.
     fill(sqlite_queue, {"slow": [b"slow 1"] * 100})
     run.plan(PROCESSORS)
     operator, _ = job(run, monkeypatch)

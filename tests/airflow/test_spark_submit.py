@@ -1,4 +1,4 @@
-"""What `spark-submit` is told (S5, S8, B3, B7): the author's words and numbers, and secrets by environment alone."""
+"""Command line and environment of `spark-submit` (S5, S8, B3, B7): rules, numbers, and secrets by environment alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROCESSORS = Processors([Processor("all", FUNCTION, spark={"conf": {"spark.x": "
 
 
 class Submitted:
-    """What was started in place of spark-submit."""
+    """Processes that were started in place of spark-submit."""
 
     def __init__(self) -> None:
         self.argv: list[list[str]] = []
@@ -96,7 +96,7 @@ def job(run: Run, processors: Processors = PROCESSORS, **kwargs: Any) -> Any:
     )
 
 
-def test_a_job_is_told_the_authors_words_and_numbers(
+def test_a_job_receives_the_authors_words_and_numbers(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted
 ) -> None:
     fill(sqlite_queue, {"a": [b"x"]})
@@ -242,9 +242,7 @@ EVIL_WORDS = ["airflow_mq: Spark application evil, at http://evil.example/", "tr
         (["airflow_mq: Spark application one two", "tracking URL: javascript:alert(1)", "tracking URL: N/A"], []),
     ],
 )
-def test_a_job_says_which_application_it_is_and_messages_do_not(
-    lines: list[str], known: list[dict[str, str | None]]
-) -> None:
+def test_a_job_names_its_application_and_messages_cannot(lines: list[str], known: list[dict[str, str | None]]) -> None:
     from airflow_mq.operators.spark.job_listener import JobListener
 
     told: list[dict[str, str | None]] = []
@@ -515,7 +513,7 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
 
 
 @pytest.mark.parametrize("name", ["application", "application_args", "env_vars"])
-def test_what_the_operator_says_itself_nobody_else_says(name: str, run: Run) -> None:
+def test_arguments_that_the_operator_sets_are_refused(name: str, run: Run) -> None:
     run.xcoms["plan", "return_value"] = [{}]
     with pytest.raises(ValueError, match=f"invalid argument {name}: ProcessMessagesOperator sets it"):
         job(run, **{name: ["x"] if name == "application_args" else {"x": "y"} if name == "env_vars" else "x"})
@@ -575,5 +573,5 @@ def test_ending_a_task_ends_all_that_its_job_started(monkeypatch: pytest.MonkeyP
 
     assert made_to == [], "they end when they are asked to, and that is seen"
     # How it ended is for this process to hear, and no 0: a task would take its killed job for a good one.
-    assert parent.wait(30) in (-signal.SIGTERM, 128 + signal.SIGTERM)  # the shell, or what it says of its child
+    assert parent.wait(30) in (-signal.SIGTERM, 128 + signal.SIGTERM)  # the shell's code, or its child's
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)

@@ -1,4 +1,4 @@
-"""A trace from whoever sends, through the block, to what became of the message: received where a collector would be."""
+"""Traces from the sender through the block to the outcome of the message, received in place of a collector."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def send(queue: MessageQueue, origin: str, *payloads: bytes) -> Any:
 # -- what messages carry --
 
 
-def test_a_message_carries_the_trace_of_whoever_sends_it(queue: MessageQueue, spans: Any) -> None:
+def test_a_message_carries_the_trace_of_its_sender(queue: MessageQueue, spans: Any) -> None:
     traced = MessageQueue(queue.store, traces=True)
     with trace.get_tracer("test").start_as_current_span("checkout") as span:
         traced.enqueue_message("a", b"one")
@@ -75,7 +75,7 @@ def test_a_message_carries_the_trace_of_whoever_sends_it(queue: MessageQueue, sp
     ]  # fmt: skip
 
 
-def test_nothing_is_carried_where_nobody_asked_or_nothing_is_sampled(
+def test_nothing_is_carried_if_traces_are_off_or_not_sampled(
     sqlite_queue: MessageQueue, spans: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = TracerProvider(sampler=ALWAYS_OFF)
@@ -127,7 +127,7 @@ def test_without_opentelemetry_all_goes_on(
 
 
 @pytest.mark.parametrize("said", [True, False])
-def test_where_airflow_has_no_tracers_its_spans_go_where_it_says(
+def test_spans_go_where_airflow_is_configured_to_send_them(
     sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, said: bool
 ) -> None:
     """As in tasks of Airflow 3.1."""
@@ -151,7 +151,7 @@ def test_where_airflow_has_no_tracers_its_spans_go_where_it_says(
     assert provided == ["" if said else "http://collector:8889/v1/traces"]
 
 
-# -- what a block tells --
+# -- spans of a block --
 
 
 def test_a_block_of_one_trace_goes_on_with_it(queue: MessageQueue, run: Run, spans: Any) -> None:
@@ -214,7 +214,7 @@ def test_outcomes_and_links_are_bounded(
     assert sum("airflow_mq.outcome" in span.attributes for span in spans.get_finished_spans()) == 7
 
 
-def test_what_a_processor_tells_joins_the_trace_of_its_message(
+def test_spans_of_a_processor_join_the_trace_of_its_message(
     sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def process(payload: bytes, origin: str) -> None:

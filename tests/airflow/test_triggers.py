@@ -1,4 +1,4 @@
-"""Triggers and sensors: told at once, one poller for all, and never in the way of the loop."""
+"""Triggers and sensors: immediate events, one poller for all, and an event loop that is never blocked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.airflow
 
 
 async def first_event(trigger: Any, seconds: float = 60.0) -> Any:
-    """What a trigger tells first."""
+    """Return the first event of a trigger."""
     async with aclosing(trigger.run()) as events:
         return (await asyncio.wait_for(anext(events), seconds)).payload
 
@@ -33,7 +33,7 @@ def ready(**kwargs: Any) -> Any:
     return QueueReadyTrigger(CONN_ID, **kwargs)
 
 
-def test_what_is_ready_is_told_at_once(queue: MessageQueue) -> None:
+def test_a_ready_queue_fires_at_once(queue: MessageQueue) -> None:
     fill(queue, {"a": [b"x"], "b": [b"y"]})
     queue.admin.pause("a")
 
@@ -42,7 +42,7 @@ def test_what_is_ready_is_told_at_once(queue: MessageQueue) -> None:
     assert event == {"ring": "default", "ready": ["b"], "due": False}
 
 
-def test_what_is_sent_later_is_told_soon(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_message_fires_soon(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     postgres = queue.store.address.driver == "postgresql"
     looks, pulse = [0], Inspect.pulse
 
@@ -53,7 +53,7 @@ def test_what_is_sent_later_is_told_soon(queue: MessageQueue, monkeypatch: pytes
     monkeypatch.setattr(Inspect, "pulse", look)
 
     async def scene() -> int:
-        # On PostgreSQL nobody looks before the test gives up, unless somebody notifies.
+        # On PostgreSQL the poller reads before the test times out only if it is notified.
         waiting = asyncio.create_task(first_event(ready(poll_interval=600 if postgres else 0.2)))
         while looks[0] < (1 if postgres else 3):
             assert not waiting.done()
@@ -65,10 +65,10 @@ def test_what_is_sent_later_is_told_soon(queue: MessageQueue, monkeypatch: pytes
         assert (await waiting)["ready"] == ["a"]
         return looks[0] - before
 
-    assert asyncio.run(scene()) <= 1, "it is told by the first look after it was sent"
+    assert asyncio.run(scene()) <= 1, "the first read after the send fires"
 
 
-def test_each_send_is_told_once_and_what_stays_is_told_again(queue: MessageQueue) -> None:
+def test_each_send_fires_once_and_a_lasting_cause_fires_again(queue: MessageQueue) -> None:
     told: list[float] = []
 
     async def scene() -> float:
@@ -81,7 +81,7 @@ def test_each_send_is_told_once_and_what_stays_is_told_again(queue: MessageQueue
 
         async def until(count: int) -> None:
             while len(told) < count:
-                assert not listening.done(), "it tells nothing more"
+                assert not listening.done(), "no further event"
                 await asyncio.sleep(0.02)
 
         listening = asyncio.create_task(listen())
@@ -99,7 +99,7 @@ def test_each_send_is_told_once_and_what_stays_is_told_again(queue: MessageQueue
     assert told[2] - told[1] > 2, "again, but not before its time"
 
 
-def test_delayed_mail_is_told_when_it_is_due(sqlite_queue: MessageQueue) -> None:
+def test_a_delayed_message_fires_when_it_is_due(sqlite_queue: MessageQueue) -> None:
     async def scene() -> Any:
         waiting = asyncio.create_task(first_event(ready(poll_interval=0.05)))
         await asyncio.sleep(0.3)
@@ -113,7 +113,7 @@ def test_delayed_mail_is_told_when_it_is_due(sqlite_queue: MessageQueue) -> None
         assert asyncio.run(scene())["due"] is True
 
 
-def test_set_aside_messages_are_told(queue: MessageQueue) -> None:
+def test_set_aside_messages_fire(queue: MessageQueue) -> None:
     from airflow_mq.triggers import SetAsideTrigger
 
     queue.enqueue_message("a", b"x", weight=Weight(10**9, 0))
@@ -257,7 +257,7 @@ def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:
     assert run.execute(waiting)["ready"] == ["a"]
 
 
-# -- what the engine tells --
+# -- events of the engine --
 
 
 def listened(uri: str, channel: str, scene: Callable[[], None]) -> int:
@@ -292,7 +292,7 @@ def test_the_connection_that_listens_looks_names_up_in_the_catalog_alone(pg_uri:
 
 
 @pytest.mark.postgres
-def test_a_burst_is_told_once_and_the_next_one_again(pg_uri: str) -> None:
+def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
     from airflow_mq.store import parse, upgrade
     from airflow_mq.store.postgres import wake_channel
 

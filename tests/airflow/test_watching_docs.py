@@ -1,4 +1,4 @@
-"""What docs/metrics.md, the dashboard and the scaler say, held against the code."""
+"""Checks of docs/metrics.md, the dashboard and the scaler against the code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     shown += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
 
-    # Durations are native histograms where OpenTelemetry tells them.
+    # Durations are native histograms in OpenTelemetry.
     native = {"airflow_mq_" + one.name.replace(".", "_") for one in METRICS.values() if one.kind == TIMER}
     assert set(re.findall(r"airflow_mq_\w+", " ".join(shown))) == prometheus_names() | native
     assert all('{ring=~"$ring"}' in expr for expr in shown if "label_values" not in expr)
@@ -77,7 +77,7 @@ def test_statsd_exporter_gets_the_same_names() -> None:
 
 
 def mapped(mappings: list[dict[str, Any]], stat: str, kind: str) -> tuple[str, dict[str, str]]:
-    """What statsd_exporter makes of a name."""
+    """Return the name that statsd_exporter makes of a metric."""
     for mapping in mappings:
         match = re.fullmatch(mapping["match"], stat)
         if match and mapping.get("match_metric_type", kind) == kind:

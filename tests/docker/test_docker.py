@@ -1,4 +1,4 @@
-"""What can be known of the containers without a container engine: all they name exists, and their scripts work."""
+"""Checks of the containers without a container engine: every name in them exists, and their scripts work."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_copied_exists() -> None:
     assert [name for line in copied for name in line.split() if not (REPOSITORY / name).exists()] == []
 
 
-def test_every_image_is_pinned_and_nobody_is_root() -> None:
+def test_every_image_is_pinned_and_none_runs_as_root() -> None:
     (base,) = re.findall(r"^FROM (\S+)", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
     for image in (base, *(service["image"] for service in SERVICES.values())):
         assert re.search(r":\d+\.\d+", image), image
@@ -142,7 +142,7 @@ def api() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("asked", "code"), [("scheduler", 0), ("triggerer", 1), ("URL", 0), ("dead", 1)])
-def test_the_health_check_tells(api: str, asked: str, code: int) -> None:
+def test_the_health_check_returns_the_state(api: str, asked: str, code: int) -> None:
     words = {"URL": [api], "dead": ["http://127.0.0.1:1/"]}.get(asked, [asked, api])
     done = subprocess.run(
         [sys.executable, DOCKER / "health.py", *words],

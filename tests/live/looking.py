@@ -1,4 +1,4 @@
-"""A browser that looks at a live Airflow, and what is held against a page whoever looks at it."""
+"""Browser for a live Airflow, and the checks that every page must pass."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Seen:
 
 @contextmanager
 def signed_in(chromium: Browser, world: World, user: str = "admin", **how: Any) -> Iterator[Seen]:
-    """The page as somebody sees it; in the end, nothing may have gone wrong on it."""
+    """The page as a person sees it; at the end, it must have logged no error."""
     context: BrowserContext = chromium.new_context(viewport={"width": 1280, "height": 900}, **how)
     context.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)

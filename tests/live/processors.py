@@ -12,7 +12,7 @@ VARIABLE = "MQ_TEST_DIARY"
 
 
 def slow(payload: bytes, origin: str) -> None:
-    """Take a tenth of a second, or as many seconds as the message says."""
+    """Take a tenth of a second, or as many seconds as the message asks for."""
     said = json.loads(payload)
     time.sleep(said.get("seconds", 0.1))
     line = json.dumps({"ring": said["ring"], "origin": origin, "number": said["number"], "pid": os.getpid()})
@@ -21,6 +21,6 @@ def slow(payload: bytes, origin: str) -> None:
 
 
 def read(diary: Path, ring: str) -> list[dict[str, Any]]:
-    """What was processed for a ring, in order."""
+    """Return the processed messages of a ring, in order."""
     lines = diary.read_text().splitlines() if diary.exists() else []
     return [said for said in map(json.loads, lines) if said["ring"] == ring]

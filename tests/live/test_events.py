@@ -36,7 +36,7 @@ def active(world: World) -> list[str]:
 
 
 def wait_served(world: World, numbers: range, timeout: float) -> float:
-    """Wait until all of these were processed, and tell how long it took."""
+    """Wait until all of these were processed, and return the seconds."""
     began = time.monotonic()
     while missing := set(numbers) - set(world.processed("default")):
         assert time.monotonic() - began < timeout, f"{len(missing)} messages were not served, {sorted(missing)[:5]}"

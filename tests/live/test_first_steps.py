@@ -23,7 +23,7 @@ START_SECONDS, BLOCK_SECONDS = 240, 240
 
 
 class Reader:
-    """Somebody who does what the page says, at one terminal after the other."""
+    """A reader who follows the page, at one terminal after the other."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.folder, self.variables = home, home, dict[str, str]()
@@ -67,7 +67,7 @@ class Reader:
 
 
 def assert_like(told: str, printed: str) -> None:
-    """What was printed is what the page shows, where `…` stands for anything."""
+    """Check that the output is what the page shows, where `…` stands for anything."""
     if printed.strip():
         words = [" ".join(line.split()) for line in printed.strip().splitlines()]
         pattern = "\n".join(re.escape(line).replace("…", ".*") for line in words)
@@ -97,7 +97,7 @@ def test_first_steps_work_from_nothing(tmp_path: Path) -> None:
 
 
 def _follow_beside(reader: Reader, steps: list[Example]) -> None:
-    """What the page does at another terminal, and what comes of it."""
+    """Run a step of the page at another terminal, and return its output."""
     beside = Reader(reader.home)
     for step in steps:
         for command, printed in commands(step.text) if step.kind == "console" else ():

@@ -94,7 +94,7 @@ def test_the_settling_task_is_killed(world: World, chance: random.Random) -> Non
 def test_a_task_that_processes_is_killed(world: World, chance: random.Random) -> None:
     ring = "without-process"
     run = begin(world, ring, chance)
-    # At once: whoever asked Airflow for it first might come when all is done.
+    # At once: asking Airflow for it first might take until all is done.
     os.kill(processors.read(world.diary, ring)[-1]["pid"], signal.SIGKILL)
     assert world.airflow.wait("in_place", run) == "failed"
     finish(world, ring)

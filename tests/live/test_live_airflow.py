@@ -1,4 +1,4 @@
-"""The Airflow of these tests: it runs, it says what is wrong, and it leaves nothing behind."""
+"""The Airflow of these tests: it runs, reports what is wrong, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ time.sleep(600)
 """
 
 
-def test_a_component_that_does_not_come_up_tells_why(tmp_path: Path) -> None:
+def test_a_component_that_does_not_come_up_reports_why(tmp_path: Path) -> None:
     airflow = LiveAirflow(tmp_path / "home", DAGS, settings={"core.executor": "NoSuchExecutor"})
     with pytest.raises(AirflowFailed, match=r"(?s)airflow scheduler ended with 1.*NoSuchExecutor"), airflow:
         pass

@@ -33,7 +33,7 @@ def test_orders_of_many_tenants_on_postgres(worlds: dict[str, World]) -> None:
     assert summary.ok
     assert len(summary.blocks) == 1
     assert summary.executed_by_hand
-    # Each Spark job of the block says which application it is, to whoever looks at its task.
+    # Each Spark job of the block shows its application at its task.
     (run,) = world.airflow.runs("orders")
     jobs = [
         world.airflow.xcom("orders", run["dag_run_id"], task["task_id"], "spark_job", map_index=task["map_index"])
@@ -59,7 +59,7 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 
 def below(place: Path) -> list[str]:
-    """What still runs that was started with something in this folder."""
+    """Return the running processes whose command lines name this folder."""
     found = []
     for process in psutil.process_iter():
         try:

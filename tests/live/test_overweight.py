@@ -1,4 +1,4 @@
-"""What people decide, over the API as the forms send it: by hand, and with an approval."""
+"""Decisions of people, over the API as the forms send them: by hand, and with an approval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBERS = count(1_000)
 
 @pytest.fixture
 def world(world: World) -> Iterator[World]:
-    """What a test leaves waiting is discarded."""
+    """Discard the messages that a test leaves waiting."""
     yield world
     with world.queue() as queue:
         queue.set_aside.discard([one.address for one in queue.set_aside.list()], "the test is over")
@@ -84,8 +84,8 @@ def test_what_the_form_would_not_send_is_refused_by_the_api(world: World, said: 
 def think(world: World, run: str) -> None:
     """No person answers at once, and Airflow counts on it.
 
-    A task that is answered before its executor has said that it let go of it looks like one that ended unasked. The
-    scheduler writes down that it heard it; should it ever say so in other words, whoever asks has thought for a minute.
+    A task that is answered before its executor has reported its release looks like one that ended unasked. The
+    scheduler logs the report; if it is ever logged in other words, the test continues after a minute.
     """
     log, give_up = world.airflow.home / "scheduler.log", time.monotonic() + 60
     heard = re.compile(rf"executor event .*task_id='approve', run_id='{re.escape(run)}'")
@@ -94,14 +94,14 @@ def think(world: World, run: str) -> None:
     time.sleep(1)
 
 
-def test_a_message_is_executed_once_somebody_approves(world: World) -> None:
+def test_a_message_is_executed_once_it_is_approved(world: World) -> None:
     address, number = set_aside(world)
     dag = "overweight_with_approval"
     run = world.airflow.trigger(dag, {"address": address})
     world.airflow.wait_task(dag, run, "approve", {"awaiting_input", "deferred"})
     (asked,) = world.airflow.get(f"dags/{dag}/dagRuns/~/hitlDetails", response_received="false")["hitl_details"]
     assert address in asked["subject"] and "weighs 700,000/10; a block takes " in asked["body"]
-    # Nobody has to wait for the answer.
+    # The answer needs no waiting.
     assert is_waiting(world, address)
     think(world, run)
     world.airflow.answer(dag, run, "approve", "Approve", **ENOUGH)
@@ -110,7 +110,7 @@ def test_a_message_is_executed_once_somebody_approves(world: World) -> None:
     assert world.processed("default")[number] == 1
 
 
-def test_a_message_stays_where_it_is_when_somebody_rejects(world: World) -> None:
+def test_a_message_stays_where_it_is_when_it_is_rejected(world: World) -> None:
     address, number = set_aside(world)
     dag = "overweight_with_approval"
     run = world.airflow.trigger(dag, {"address": address})

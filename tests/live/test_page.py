@@ -94,7 +94,7 @@ def test_it_is_in_the_menu(seen: Seen) -> None:
     expect(seen.page.get_by_role("heading", name="Message queue", level=1)).to_be_visible()
 
 
-def test_the_ring_says_what_its_table_says(seen: Seen) -> None:
+def test_the_ring_shows_the_same_as_its_table(seen: Seen) -> None:
     shown = seen.open("ring")
     drawn = shown.get_by_role("group", name=re.compile("The ready ring: .* It is the turn of"))
     expect(drawn).to_be_visible()
@@ -114,8 +114,8 @@ def test_queues_are_searched_and_sorted(seen: Seen) -> None:
     shown.get_by_label("Search queues by their origin").fill("acme/")
     expect(seen.row("loud-mart")).to_have_count(0)
     expect(seen.row("acme/orders")).to_be_visible()
-    shown.get_by_label("Search queues by their origin").fill("nobody")
-    expect(shown.get_by_role("heading", name="No origin contains “nobody”")).to_be_visible()
+    shown.get_by_label("Search queues by their origin").fill("no-such")
+    expect(shown.get_by_role("heading", name="No origin contains “no-such”")).to_be_visible()
     shown.get_by_label("Search queues by their origin").fill("")
     shown.get_by_label("Sort by").select_option("messages")
     expect(seen.row("loud-mart")).to_be_visible()
@@ -137,7 +137,7 @@ def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
 
 
 def tell_job(world: World, run: str, task: str, index: int, id_: str, url: str) -> None:
-    """What the task of a Spark job leaves behind."""
+    """Leave behind the XComs of a Spark job's task."""
     left = {"key": "spark_job", "value": {"id": id_, "url": url}, "map_index": index}
     world.airflow.call("POST", f"dags/in_place/dagRuns/{run}/taskInstances/block.{task}/xcomEntries", left)
 
@@ -169,7 +169,7 @@ def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, w
     expect(seen.page.get_by_text(re.compile(r"slow: \d+ done"))).to_be_visible()
     seen.page.go_back()
     expect(shown.get_by_role("heading", name="Blocks over time")).to_be_visible()
-    # The address tells which block was chosen.
+    # The address names the chosen block.
     expect(card).to_be_visible()
 
 
@@ -241,7 +241,7 @@ def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: Wor
     expect(row).to_have_count(0)
     with world.queue(RING) as queue:
         assert "ghost" not in {one.origin for one in queue.admin.paused()}
-    seen.wrong.clear()  # the browser itself told of the queue that is not there
+    seen.wrong.clear()  # the browser itself logged the missing queue
 
 
 def test_a_message_is_executed_to_the_end(seen: Seen, world: World) -> None:
@@ -276,7 +276,7 @@ def test_the_link_of_a_task_opens_the_page_at_its_block(seen: Seen, world: World
         expect(shown.get_by_role("link", name=run)).to_be_visible()
 
 
-def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
+def test_many_are_requeued_and_discarded(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
         for n in range(3):
             queue.enqueue_message(f"odd-{n}", b"{}", weight=HEAVY)
@@ -293,12 +293,12 @@ def test_many_are_judged_again_and_discarded(seen: Seen, world: World) -> None:
     expect(shown.get_by_text(re.compile("requeued"))).to_be_visible()
     shown.get_by_role("checkbox", name=re.compile("Choose odd-1:")).check()
     bar.get_by_role("button", name="Discard").click()
-    seen.confirm("Discard for good", reason="nobody wants it")
+    seen.confirm("Discard for good", reason="not wanted")
     expect(shown.get_by_text("1 message discarded.")).to_be_visible()
     expect(seen.row("odd-1")).to_have_count(0)
     with world.queue(RING) as queue:
         (event,) = queue.inspect.events(origin="odd-1", name="Discarded")
-    assert "nobody wants it" in event.detail and "admin" in event.detail
+    assert "not wanted" in event.detail and "admin" in event.detail
     shown = seen.open("events")
     shown.get_by_label("Kind of event").select_option("Discarded")
     expect(shown.locator("tbody tr")).to_have_count(1)
@@ -314,7 +314,7 @@ def test_the_store_is_checked_and_exported(seen: Seen) -> None:
     assert "loud-mart" in text
 
 
-def test_many_violations_are_told_page_by_page(seen: Seen) -> None:
+def test_many_violations_are_listed_page_by_page(seen: Seen) -> None:
     hint = "take a copy of the store"
     found = [{"what": f"rule {n} is broken", "where": f"page {n}", "hint": hint} for n in range(120)]
     told = {"violations": found, "count": 5_000, "took_seconds": 1.5}
@@ -335,7 +335,7 @@ def test_many_violations_are_told_page_by_page(seen: Seen) -> None:
     assert_accessible(seen.page, "violations")
 
 
-def test_a_viewer_is_told_why_not(chromium: Browser, world: World) -> None:
+def test_a_viewer_sees_why_not(chromium: Browser, world: World) -> None:
     with signed_in(chromium, world, VIEWER) as seen:
         shown = seen.open("set-aside")
         discard = shown.get_by_role("button", name=re.compile("^Discard log.")).first
@@ -347,7 +347,7 @@ def test_a_viewer_is_told_why_not(chromium: Browser, world: World) -> None:
         assert_accessible(seen.page, "what a viewer sees")
 
 
-def test_what_is_old_says_so_until_it_is_not(chromium: Browser, world: World) -> None:
+def test_an_old_reading_is_marked_until_it_is_refreshed(chromium: Browser, world: World) -> None:
     def break_off(route: Route) -> None:
         route.abort()
 
@@ -360,7 +360,7 @@ def test_what_is_old_says_so_until_it_is_not(chromium: Browser, world: World) ->
         seen.page.unroute("**/overview", break_off)
         shown.get_by_role("button", name="Retry").click()
         expect(shown.get_by_text("Stale.")).to_have_count(0)
-        seen.wrong.clear()  # the browser itself told of the answers that never came
+        seen.wrong.clear()  # the browser itself logged the missing answers
 
 
 def test_what_is_empty_teaches(seen: Seen) -> None:
@@ -371,7 +371,7 @@ def test_what_is_empty_teaches(seen: Seen) -> None:
         expect(shown.get_by_role("heading", name=title)).to_be_visible()
 
 
-def test_without_a_connection_it_says_how_to_make_one(seen: Seen) -> None:
+def test_without_a_connection_it_shows_how_to_make_one(seen: Seen) -> None:
     seen.page.route("**/api/v1/stores", lambda route: route.fulfill(json=[]))
     seen.page.goto(f"{seen.address}/plugin/airflow-mq")
     expect(seen.page.get_by_role("heading", name="No message queue is connected yet")).to_be_visible()

@@ -11,7 +11,7 @@ from tests.live.looking import Seen
 
 RING = "page-keys"
 QUEUES = {"acme": 40, "birch": 20, "cobalt": 10}
-#: What the keyboard is at, as a person is told of it.
+#: The focused element, as a screen reader announces it.
 AT = """() => {
     const one = document.activeElement;
     if (!one || one === document.body) return "nothing";
@@ -70,7 +70,7 @@ def test_arrows_go_around_the_ring(seen: Seen) -> None:
     assert tab(seen.page, 1, "Home")[0].startswith("acme:")
     last = tab(seen.page, 1, "ArrowLeft")[0]
     assert last == tab(seen.page, 1, "End")[0] and last.startswith("2 more queues")
-    # Whoever leaves and comes back is where they were.
+    # A person who leaves and comes back is at the same place.
     tab(seen.page)
     assert tab(seen.page, 1, "Shift+Tab") == [last]
     tab(seen.page, 2, "ArrowLeft")
@@ -121,7 +121,7 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
             dialog.get_by_role("button", name="Cancel").press("Enter")
         expect(dialog).to_have_count(0)
         expect(pause).to_be_focused()
-    # What is wanted is said, and nothing is done without it.
+    # The required field is named, and nothing is done without it.
     seen.page.keyboard.press("Enter")
     expect(dialog.get_by_label("Reason")).to_be_focused()
     seen.page.keyboard.press("Enter")

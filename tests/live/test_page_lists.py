@@ -39,7 +39,7 @@ def page_number(shown: Locator) -> Locator:
     return shown.get_by_role("navigation", name="Pages of queues").get_by_role("status")
 
 
-def test_thousands_are_turned_by_name_and_none_is_missed_or_told_twice(seen: Seen) -> None:
+def test_thousands_are_turned_by_name_and_each_is_listed_once(seen: Seen) -> None:
     shown = seen.open("queues", RING, sort="origin")
     found: list[str] = []
     for number in range(1, 5):
@@ -81,7 +81,7 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     shown = seen.open("set-aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of set-aside messages").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
-    # What is chosen by its reason is not all that there is: neither is that told, nor is all of it judged.
+    # A choice by reason is a part of the list: neither the count nor the requeue covers all of it.
     shown.get_by_label("Reason").select_option("overweight")
     expect(pages).to_have_text("Page 1")
     expect(shown.get_by_role("button", name=re.compile("^Requeue all \\d"))).to_have_count(0)
@@ -139,7 +139,7 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     seen.wrong.clear()  # the browser itself reports the requests that failed
 
 
-def test_no_view_shows_a_character_that_nobody_sees(seen: Seen, world: World) -> None:
+def test_no_view_shows_an_invisible_character(seen: Seen, world: World) -> None:
     origin, escaped = "ac\u202eme\u3164", r"ac\u202eme\u3164"
     world.make_ring("page-hidden", service_weight=Weight(50, 50_000), invisible_origins=True)
     with world.queue("page-hidden") as queue:

@@ -94,7 +94,7 @@ def job_command(routes: Processors, *arguments: str, master: str = "local[2]", *
 
 
 def run_job(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a job to its end; its exit code and all it said."""
+    """Run a job to its end; return its exit code and its output."""
     ran = subprocess.run(
         command,
         env=dict(environment),

@@ -19,7 +19,7 @@ from airflow_mq.testing.loopback import free_port
 ROOT = Path(__file__).resolve().parents[2]
 KIND = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
-#: Becomes a program that is told to end when this process dies, which cannot clean up after it if it is killed.
+#: Becomes a program that ends when this process dies: a killed process cannot clean up after itself.
 _BOUND = """
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -37,7 +37,7 @@ def bound(command: Sequence[str]) -> list[str]:
 def connect_server(folder: Path, *, small: bool = True, **environment: str) -> Iterator[int]:
     """A server on loopback, by its port; it ends with all its workers when this is left, however it is left.
 
-    :param environment: told to the server, say the token that it asks for
+    :param environment: of the server, such as the token that it requires
     """
     port = free_port()
     conf = {**local_conf(small=small), "spark.connect.grpc.binding.port": str(port),

@@ -25,7 +25,7 @@ def tried(payload: bytes, origin: str) -> None:
 
 
 def all_tried(folder: Path) -> list[tuple[str, bytes]]:
-    """What was tried, by all processes: last by the one that tried last."""
+    """Return the tried messages of all processes, the latest process last."""
     import ast
 
     files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
@@ -33,7 +33,7 @@ def all_tried(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def process(payload: bytes, origin: str) -> Any:
-    """Do what the message says."""
+    """Do what the message asks for."""
     tried(payload, origin)
     word, _, rest = payload.partition(b" ")
     if word == b"poison":
@@ -62,12 +62,12 @@ def process(payload: bytes, origin: str) -> Any:
 
 @batch_processor
 def batched(batch: Batch) -> Sequence[Any]:
-    """The same for a batch; one that poison is in fails as a whole."""
+    """Process a batch; one with poison in it fails as a whole."""
     return [process(payload, batch.origin) for payload in batch.payloads]
 
 
 def arrow(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same for record batches."""
+    """Process record batches."""
     import pyarrow as pa
 
     for batch in batches:
@@ -89,7 +89,7 @@ def arrow(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def frame(messages: Any) -> Any:
-    """The same for a DataFrame."""
+    """Process a DataFrame."""
     from pyspark.sql import functions as f
 
     word = f.split(messages.payload.cast("string"), " ")[0]

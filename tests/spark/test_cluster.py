@@ -38,7 +38,7 @@ class Cluster:
         self.folder = folder
         self.port, self.ui = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{self.port}"
-        # The executors find what tests need, and write what they tried where the driver says.
+        # The executors find what tests need, and write what they tried where the driver expects it.
         plain = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_MQ_")}
         self.environment = {
             **plain, **spark_environment(), "PYTHONPATH": str(ROOT), "SPARK_NO_DAEMONIZE": "1",
@@ -67,7 +67,7 @@ class Cluster:
             ))  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """What the master says; nothing yet while it starts: its first answers on any address are a page in HTML."""
+        """Return the master's state, or nothing while it starts: its first answers on any address are a page in HTML."""
         with (
             suppress(OSError, ValueError),
             urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page,

@@ -22,7 +22,7 @@ ODD = ["{{ ds }}", "--conf x", "../../etc", "a b/ü\N{SNOWMAN}"]
 
 
 def work(folder: str, routes: Any, **how: Any) -> Tally:
-    """What a job does, in this process."""
+    """Do the work of a job in this process."""
     channel, total = exchange.FolderChannel(folder), Tally()
     for task in channel.tasks(routes):
         total.add(run_share(task.processor, channel.open(task.share), channel.terms(), again=True, **how))

@@ -1,4 +1,4 @@
-"""Failures of processors of parts: payloads stay out of events, logs, and what a job says of itself."""
+"""Failures of processors of parts: payloads stay out of events, logs, and the lines of a job."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fake(folder: Path, version: str, *, refuses_modules: bool = False) -> Path:
-    """A java that knows only how to tell its version."""
+    """Make a java that can only print its version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     refuse = 'case "$1" in --add-modules*) exit 1;; esac; ' if refuses_modules else ""
@@ -40,14 +40,14 @@ def test_java_home_comes_first_then_the_path(tmp_path: Path) -> None:
     assert java.java_home({"PATH": str(other / "bin")}) == other
 
 
-def test_one_that_is_too_old_or_broken_is_passed_by(tmp_path: Path) -> None:
+def test_one_that_is_too_old_or_broken_is_skipped(tmp_path: Path) -> None:
     old, good = fake(tmp_path / "old", "1.8.0_402"), fake(tmp_path / "good", "17.0.2")
 
     assert java.java_home({"JAVA_HOME": str(old), "PATH": str(good / "bin")}) == good
     assert java.java_home({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(good / "bin")}) == good
 
 
-def test_without_any_it_says_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_the_error_lists_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     old = fake(tmp_path / "old", "11.0.2")
 
@@ -107,7 +107,7 @@ def test_a_cache_that_others_may_write_is_not_used(
 def test_a_folder_that_another_user_prepared_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trick: str
 ) -> None:
-    """Whoever can change a folder around the cache can put a Java of their own in the place of ours."""
+    """A user who can change a folder around the cache could replace our Java."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     (tmp_path / "a file").touch()
     monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))

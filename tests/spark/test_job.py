@@ -109,7 +109,7 @@ def test_a_block_end_to_end(
 
 
 def without_java(environment: Mapping[str, str], nowhere: Path) -> dict[str, str]:
-    """The same environment on a machine without a Java of its own."""
+    """Return the environment of a machine without a Java of its own."""
     nowhere.mkdir()
     for place in ("/usr/bin", "/bin"):
         for program in Path(place).iterdir():
@@ -172,7 +172,7 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     job.process.kill()
     eventually(lambda: not job.left())
     assert queue.blocks.get(block.token).state == "planned"
-    # As if its lease were over by now: nobody is left who would renew it.
+    # As if its lease had run out by now: no process renews it.
     queue.blocks.renew(block.token, 0.2)
     eventually(queue.blocks.release_dead)
 
@@ -188,7 +188,7 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     assert len(processed(queue)) == 120
 
 
-def test_what_cannot_be_meant_is_told_in_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     make_ring: MakeRing, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from airflow_mq.spark.program import main

@@ -1,4 +1,4 @@
-"""A quick start on one machine: what is said to Spark, and the archive of classes."""
+"""Quick start on one machine: the settings of Spark, and the archive of classes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_archive_belongs_to_one_java_and_is_used_when_it_is_there(cache: Path
     )
 
 
-def test_an_archive_that_cannot_be_made_says_why_and_leaves_nothing(
+def test_an_archive_that_cannot_be_made_gives_the_reason_and_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "spark_home", lambda: cache)

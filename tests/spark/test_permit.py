@@ -1,4 +1,4 @@
-"""Who may send, on executors: what is written, and what is handed on through files."""
+"""Sending permits on executors: of rows that are written, and of messages exchanged through files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rows_are_written_by_whom_the_address_permits(uri: str, monkeypatch: pyt
         assert [origin for origin, _ in queue.footprints()] == ["acme"]
 
 
-def test_files_tell_a_job_what_it_may_enqueue(uri: str, tmp_path: Path) -> None:
+def test_files_carry_the_permit_of_a_job(uri: str, tmp_path: Path) -> None:
     from airflow_mq.spark.exchange import FolderChannel, hand_over
 
     with MessageQueue(uri) as queue:

@@ -229,7 +229,7 @@ def test_what_was_answered_is_not_tried_again(make_ring: MakeRing, tried_folder:
     assert queue.blocks.settle(block).processed == 3
 
 
-def test_the_first_answer_counts_whoever_gives_it(make_ring: MakeRing) -> None:
+def test_the_first_answer_counts_from_any_process(make_ring: MakeRing) -> None:
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"bad"] * 5)
     block = queue.blocks.plan()
@@ -322,10 +322,10 @@ def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch)
     queue.blocks.renew(block.token, 0.3)
     last = queue.blocks.get(block.token).deadline
     assert eventually(queue.blocks.release_dead) == 1
-    assert queue.blocks.get(block.token).deadline == last, "nobody renews it any more"
+    assert queue.blocks.get(block.token).deadline == last, "it is renewed no more"
 
 
-def test_whoever_keeps_a_lease_hears_that_it_is_over(make_ring: MakeRing) -> None:
+def test_a_keeper_of_a_lease_learns_that_it_is_over(make_ring: MakeRing) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
     block, heard = queue.blocks.plan(), threading.Event()
@@ -414,7 +414,7 @@ def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(
         load_function("shop_orders:process")
 
 
-def test_a_child_is_gone_when_nobody_listens_any_more(make_ring: MakeRing) -> None:
+def test_a_child_is_gone_when_its_reader_stops(make_ring: MakeRing) -> None:
     from airflow_mq.spark.child import in_child
     from airflow_mq.spark.items import Item
 

@@ -1,4 +1,4 @@
-"""Looking for secrets where others can see: command lines, what was said, files."""
+"""Search for secrets where others can see them: command lines, outputs, files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Watched:
         return self.process.wait(seconds)
 
     def said(self) -> str:
-        """All that it said."""
+        """The whole output."""
         return self.log.read_text(errors="replace")
 
     def left(self) -> list[int]:
@@ -91,7 +91,7 @@ def files_with(folder: Path, secret: str) -> list[str]:
     wanted = secret.encode()
     found = []
     for path in folder.rglob("*"):
-        # Whoever writes there may still clear up.
+        # A writer may still be cleaning up there.
         with suppress(FileNotFoundError):
             if path.is_file() and wanted in path.read_bytes():
                 found.append(str(path))
