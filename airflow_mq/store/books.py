@@ -1,16 +1,17 @@
-"""Repository of books: the queue of each origin, its place in the ring, and depths."""
+"""Repositories of books (the queue of each origin, its place in the ring, its depth) and of their pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..core.page import PROCESSED, Page
+from . import codec
 from .primitives import Repository
-from .rows import BookRow, FirstRow
+from .rows import BookRow, FirstRow, PageRow
 
-_COLUMNS = (
-    "origin", "begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit", "floor", "ahead", "wake_at",
-)  # fmt: skip
+#: Columns of a book that belong to its own table.
+_COLUMNS = BookRow._fields[:11]
 
 
 class LineRow(NamedTuple):
@@ -87,7 +88,7 @@ class Books(Repository):
         """Return books by name, an empty one where none is stored."""
         return [BookRow(*row) for row in self.unit.rows_for("books", {"origin": origins}, ring=ring, now=now)]
 
-    def save(self, ring: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
         self._write("save_book", _COLUMNS, rows, ring=ring)
 
@@ -168,3 +169,90 @@ class Books(Repository):
     def overtaken(self, ring: int) -> list[bytes]:
         """Return for each book the packed ids of inbox rows that were cut before rows with smaller ids."""
         return [bytes(ids) for (ids,) in self.unit.rows("books_ahead", ring=ring)]
+
+
+class FirstPageRow(NamedTuple):
+    """The first waiting page of a book; `whole` if the book has no message elsewhere."""
+
+    origin: str
+    wake_at: int
+    messages: int
+    whole: bool
+    page: int
+    items: int
+    used: int
+    first_index: int
+    remaining: int
+    remaining_size: int
+    first_mail: int
+    slices: bytes
+    lengths: bytes
+    marks: bytes
+    notes: bytes
+
+    @property
+    def page_row(self) -> PageRow:
+        """The page."""
+        return PageRow(
+            self.origin, self.page, self.items, self.used, self.first_index, self.remaining, self.remaining_size,
+            self.slices, self.lengths, self.marks, self.notes,
+        )  # fmt: skip
+
+
+class Pages(Repository):
+    """Pages of a ring."""
+
+    __slots__ = ()
+
+    def between(self, ring: int, requests: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """Return for each request (origin, first, last) the stored pages from the first on, at most `limit`."""
+        rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def first_waiting(self, ring: int) -> list[FirstPageRow]:
+        """Return the first waiting page of each ready book."""
+        return [FirstPageRow(*row) for row in self.unit.rows("first_pages", ring=ring)]
+
+    def kept(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
+        """Return pages with set-aside messages, from a queue and page on."""
+        rows = self.unit.rows("kept_pages", ring=ring, origin=origin, page=page, only=only, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def swept(self, ring: int, origin: str, page: int, last: str, limit: int) -> list[PageRow]:
+        """Return pages with swept messages, from a queue and page on, up to the queue `last`."""
+        rows = self.unit.rows("swept_pages", ring=ring, origin=origin, page=page, last=last, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def sweep(self, ring: int, origin: str, first: int) -> None:
+        """Set aside all remaining messages of a queue from a page on."""
+        self.unit.run("sweep_pages", ring=ring, origin=origin, first=first)
+
+    def save(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
+        """Write pages: queue, page, and number of set-aside messages."""
+        rows = [
+            (*packed_page(origin, page), kept, page.slices[0].row_id, page.slices[-1].row_id)
+            for origin, page, kept in pages
+        ]
+        self._write("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Delete pages."""
+        self._write("delete_page", ("origin", "page"), keys, ring=ring)
+
+
+def packed_page(origin: str, page: Page) -> PageRow:
+    """Return the row of a page."""
+    plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
+    return PageRow(
+        origin,
+        page.index,
+        len(page.lengths),
+        page.used,
+        page.first_index,
+        page.remaining,
+        page.remaining_size,
+        codec.pack_slices(page.slices),
+        codec.pack_numbers(page.lengths),
+        b"" if page.marks == plain_marks else bytes(page.marks),
+        codec.pack_notes(page.notes),
+    )

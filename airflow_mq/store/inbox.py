@@ -1,8 +1,11 @@
-"""Repository of inbox rows: stored messages that wait to be cut into pages, or are delayed."""
+"""Repositories of inbox rows, of loans between them, and of idempotency keys.
+
+An inbox row holds stored messages that wait to be cut into pages, or are delayed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.blob import Reference
@@ -12,25 +15,13 @@ from .primitives import Repository
 from .rows import (
     Arrival,
     FirstRow,
+    LoanRow,
     StoredInboxRow,
+    blob_attributes,
 )
 
 #: Above every name of an origin, which has at most 255 bytes.
 _PAST_ALL = LAST * 64
-
-
-class DelayedRow(NamedTuple):
-    """A delayed inbox row, with bytes."""
-
-    due: int
-    id: int
-    origin: str
-    size: int
-    items: int
-    more: bool
-    lengths: bytes
-    attributes: bytes
-    heap: bytes
 
 
 class HeapRow(NamedTuple):
@@ -240,11 +231,10 @@ class Inbox(Repository):
         """Return due rows of these queues, with bytes."""
         return [StoredInboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
 
-    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[DelayedRow]:
-        """Return delayed rows after a due time and an id."""
-        return [
-            DelayedRow(*row) for row in self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
-        ]
+    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, StoredInboxRow]]:
+        """Return delayed rows after a due time and an id, with the due time of each."""
+        rows = self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
+        return [(due, StoredInboxRow(*row)) for due, *row in rows]
 
     def delayed_of(self, ring: int, origin: str, now: int) -> tuple[int, int | None]:
         """Return the number of delayed messages of a queue, and when the first is due."""
@@ -267,11 +257,91 @@ def _numbers(ids: str | list[int]) -> list[int]:
     return [int(id_) for id_ in ids.split(",")] if isinstance(ids, str) else ids
 
 
-def blob_attributes(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
-    """Return the attributes of messages with external payloads; the tables count their uses by it."""
-    blobs = {
-        str(place): f"{payload.hash.hex()}:{payload.size}"
-        for place, payload in enumerate(payloads)
-        if isinstance(payload, Reference)
-    }
-    return {"blobs": blobs} if blobs else {}
+class LenderRow(NamedTuple):
+    """The row that has the bytes of a borrower, and where they start in it."""
+
+    ring: int
+    origin: str
+    row_id: int
+    start: int
+    #: Whether no page of the lender needs its row.
+    let_go: bool
+
+
+class CheckedLoanRow(NamedTuple):
+    """A loan, where its bytes start, and the sizes of both rows; no size if a row is missing."""
+
+    loan: LoanRow
+    start: int
+    size: int | None
+    lender_size: int | None
+
+
+class Loans(Repository):
+    """Loans, which may lead from one ring to another."""
+
+    __slots__ = ()
+
+    def insert(self, ring: int, origin: str, size: int, attributes: bytes, lender: LenderRow) -> None:
+        """Write a row without bytes of its own, and its loan."""
+        id_ = self.unit.fresh_ids(1)[0]
+        self.unit.run("insert_borrowed", id=id_, size=size, ring=ring, origin=origin, attributes=attributes)
+        self.unit.run(
+            "insert_loan", ring=ring, origin=origin, id=id_, lender_ring=lender.ring, lender_origin=lender.origin,
+            lender_mail=lender.row_id, start=lender.start, let_go=lender.let_go,
+        )  # fmt: skip
+
+    def lender(self, ring: int, origin: str, id_: int) -> LenderRow | None:
+        """Return from which row a row borrows."""
+        rows = self.unit.rows("loan_of", ring=ring, origin=origin, id=id_)
+        return LenderRow(*rows[0]) if rows else None
+
+    def all(self, ring: int) -> list[CheckedLoanRow]:
+        """Return all loans of a ring, given or taken."""
+        return [CheckedLoanRow(LoanRow(*row[:7]), *row[7:]) for row in self.unit.rows("all_loans", ring=ring)]
+
+    def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
+        """Return the bytes that rows borrow: queue, id, bytes."""
+        return self._read("borrowed_heaps", ("origin", "id"), keys, ring=ring)
+
+    def release(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Delete rows with loans that no page needs: lenders stay until their last borrower is gone."""
+        if not keys:
+            return
+        inbox = Inbox(self.unit)
+        loans = {
+            LoanRow(*row) for row in self._read("loans_around", ("origin", "id"), [k[:2] for k in keys], ring=ring)
+        }
+        rows = {(ring, origin, id_) for origin, id_, _ in keys}
+        gone = {loan for loan in loans if loan[:3] in rows}
+        lending = {loan.lender for loan in loans - gone}
+        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.row_id) for loan in sorted(gone)], ring=ring)
+        lent = [key for key in keys if (ring, *key[:2]) in lending]
+        self._write("let_go", ("origin", "id", "page"), lent, ring=ring)
+        inbox.delete_shared(ring, [key for key in keys if key not in lent])
+        for lender_ring, origin, id_ in sorted({loan.lender for loan in gone if loan.let_go}):
+            lender = lender_ring, origin, id_
+            if lender not in lending:
+                inbox.delete(lender_ring, [(origin, id_)])
+            elif not all(loan.let_go for loan in loans - gone if loan.lender == lender):
+                self.unit.run("let_go_for_all", lender_ring=lender_ring, lender_origin=origin, lender_mail=id_)
+
+
+class Keys(Repository):
+    """Idempotency keys of a ring."""
+
+    __slots__ = ()
+
+    def claim(self, ring: int, key: str, origin: str, digest: bytes, now: int, window: int) -> bool:
+        """Claim a key of an origin; return whether it was not used within the window."""
+        return bool(
+            self.unit.run("claim_key", ring=ring, key=key, origin=origin, digest=digest, now=now, window=window)
+        )
+
+    def digest(self, ring: int, key: str, origin: str) -> bytes:
+        """Return the digest of the message that used a key."""
+        return bytes(self.unit.rows("key_digest", ring=ring, key=key, origin=origin)[0][0])
+
+    def expire(self, ring: int, before: int) -> None:
+        """Delete keys whose window has ended."""
+        self.unit.run("expire_key", ring=ring, before=before)

@@ -24,8 +24,8 @@ from ..core.errors import (
 )
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, BoundedConnection, seconds_left
-from .driver import plain, translating
 from .postgres_errors import is_in_doubt, named, named_on_connecting
+from .primitives import plain, translating
 from .rows import Locked, StateRow
 from .statements import statement
 from .store import Outgoing, Store

@@ -1,12 +1,14 @@
-"""Primitives of a transaction, and the base of repositories, which use nothing else."""
+"""Primitives of a transaction, the base of repositories, and the common parts of both drivers."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from ..core.errors import StoreCorrupt
+from ..core.errors import InvalidInput, MessageQueueError, StoreCorrupt
 
 
 class Primitives(ABC):
@@ -67,3 +69,24 @@ class Repository:
 
 def _columns(names: Sequence[str], requests: Sequence[Any]) -> dict[str, list[Any]]:
     return dict(zip(names, map(list, zip(*requests))))
+
+
+@contextmanager
+def translating(theirs: type[Exception], named: Callable[[Any], MessageQueueError]) -> Iterator[None]:
+    """Raise errors of a driver as errors of this package, never with the address in them."""
+    try:
+        yield
+    except MessageQueueError:
+        raise
+    except theirs as error:
+        raise named(error) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values, with lists and dictionaries as JSON."""
+    return {
+        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
+        for name, value in values.items()
+    }

@@ -22,8 +22,8 @@ from ..core.errors import (
     StoreUnreachable,
 )
 from .address import SQLITE_PREFIX
-from .driver import plain, translating
 from .files import identity, lacking, mark_log, missing_store, refuse_foreign_log
+from .primitives import plain, translating
 from .rows import Locked, StateRow
 from .statements import statement
 from .store import Lent, Outgoing, Store

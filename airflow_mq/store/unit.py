@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .blocks import Blocks
-from .books import Books
-from .events import Events
-from .inbox import Inbox
-from .keys import Keys
-from .ledger import Ledger
-from .loans import Loans
+from .books import Books, Pages
+from .events import Events, Ledger
+from .inbox import Inbox, Keys, Loans
 from .origins import Origins
-from .pages import Pages
 from .payloads import Payloads
 from .primitives import Primitives
 from .rings import Rings
@@ -22,6 +19,19 @@ from .set_aside import SetAside
 
 if TYPE_CHECKING:
     from .store import Store
+
+
+Repo = TypeVar("Repo")
+
+
+class _Noun(Generic[Repo]):
+    """A repository of a unit."""
+
+    def __init__(self, make: Callable[[Unit], Repo]) -> None:
+        self.make = make
+
+    def __get__(self, unit: Unit, owner: type[Unit]) -> Repo:
+        return self.make(unit)
 
 
 class Unit(Primitives):
@@ -41,63 +51,15 @@ class Unit(Primitives):
         """Hold the ring lock; return `None` if another transaction holds it."""
 
     # Repositories have no state: a unit makes one per use, so that no cycle of references keeps a connection alive.
-
-    @property
-    def rings(self) -> Rings:
-        """Rings of the store."""
-        return Rings(self)
-
-    @property
-    def books(self) -> Books:
-        """Books: queues and their places in the ring."""
-        return Books(self)
-
-    @property
-    def pages(self) -> Pages:
-        """Pages."""
-        return Pages(self)
-
-    @property
-    def inbox(self) -> Inbox:
-        """Inbox rows."""
-        return Inbox(self)
-
-    @property
-    def blocks(self) -> Blocks:
-        """Blocks, their claims and reports."""
-        return Blocks(self)
-
-    @property
-    def events(self) -> Events:
-        """Events."""
-        return Events(self)
-
-    @property
-    def set_aside(self) -> SetAside:
-        """Set-aside messages."""
-        return SetAside(self)
-
-    @property
-    def origins(self) -> Origins:
-        """Origins: pauses, settings, groups and measures."""
-        return Origins(self)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger."""
-        return Ledger(self)
-
-    @property
-    def keys(self) -> Keys:
-        """Idempotency keys."""
-        return Keys(self)
-
-    @property
-    def payloads(self) -> Payloads:
-        """External payloads."""
-        return Payloads(self)
-
-    @property
-    def loans(self) -> Loans:
-        """Loans between inbox rows."""
-        return Loans(self)
+    rings = _Noun(Rings)
+    books = _Noun(Books)
+    pages = _Noun(Pages)
+    inbox = _Noun(Inbox)
+    blocks = _Noun(Blocks)
+    events = _Noun(Events)
+    set_aside = _Noun(SetAside)
+    origins = _Noun(Origins)
+    ledger = _Noun(Ledger)
+    keys = _Noun(Keys)
+    payloads = _Noun(Payloads)
+    loans = _Noun(Loans)

@@ -19,8 +19,7 @@ from ...core.priority import REGULAR, book_name, books_of, check_priority, origi
 from ...core.service import overweight_limit
 from ...core.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
-from ...store.decoding import standing_of
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import PLANNED, BlockRow, standing_of
 from ...store.unit import Unit
 from ...words import many, when
 from ..ledger import ledger_pages

@@ -13,7 +13,7 @@ from ...core.message import check_number
 from ...core.orders import Entry, parts_of
 from ...core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...core.weight import ZERO, Weight
-from ...store.decoding import standing_of
+from ...store.rows import standing_of
 from ...store.working_set import StoredSet
 from ..ledger import ledger_pages
 from ..session import RingSession

@@ -15,8 +15,7 @@ from ...core.page import ASIDE, PROCESSED, Page
 from ...core.priority import books_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.decoding import inbox_row_of, split_row
-from ...store.rows import PLANNED, StoredInboxRow
+from ...store.rows import PLANNED, inbox_row_of, split_row
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ...words import when
@@ -229,11 +228,11 @@ class Histories:
         books = None if origin is None else books_of(origin)
         due = last = -1
         while rows := unit.inbox.delayed_after(self.ring_id, due, last, _ROWS):
-            for due, last, whose, size, items, more, lengths, attributes, heap in rows:
-                if books is None or whose in books:
-                    row = StoredInboxRow(whose, last, size, items, more, lengths, attributes)
+            for due, row in rows:
+                last = row.id
+                if books is None or row.origin in books:
                     notes = inbox_row_of(row).notes
-                    for item, payload in enumerate(split_row(row, bytes(heap))):
+                    for item, payload in enumerate(split_row(row, bytes(row.heap or b""))):
                         apart = item in notes and notes[item].blob
                         if message_id(Reference.read(payload) if apart else payload) == name:
                             return moment(due)

@@ -14,9 +14,8 @@ from ...core.page import ASIDE
 from ...core.priority import REGULAR, book_name, books_of, check_priority
 from ...core.weight import ZERO, Weight
 from ...store import codec
-from ...store.decoding import page_of
 from ...store.events import EventRow
-from ...store.rows import LATEST
+from ...store.rows import LATEST, page_of
 from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import moment

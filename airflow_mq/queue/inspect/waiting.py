@@ -19,9 +19,9 @@ from ...core.page import WAITING, Page
 from ...core.priority import origin_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.decoding import inbox_row_of, page_of
+from ...store.books import FirstPageRow
 from ...store.inbox import FirstInboxRow
-from ...store.pages import FirstPageRow
+from ...store.rows import inbox_row_of, page_of
 from ...store.working_set import StoredSet
 
 #: A queue of so many messages is looked through for what it still asks for.

@@ -24,10 +24,9 @@ from ...core.outcome import DONE, Transferred
 from ...core.priority import HIGH, book_name
 from ...core.weight import Weight
 from ...store import Outgoing, codec
-from ...store.decoding import page_of
 from ...store.guest import guest
-from ...store.inbox import blob_attributes
-from ...store.loans import LenderRow
+from ...store.inbox import LenderRow
+from ...store.rows import blob_attributes, page_of
 from ...store.unit import Unit
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens

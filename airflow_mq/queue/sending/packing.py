@@ -14,7 +14,7 @@ from ...core.message import Message, check_headers, check_key, check_origin, che
 from ...core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ...core.weight import Weight
 from ...store import Outgoing, codec
-from ...store.inbox import blob_attributes
+from ...store.rows import blob_attributes
 
 #: Bytes of a call that are held in memory; the rest waits in a temporary file.
 HELD = 8 << 20

@@ -345,7 +345,7 @@ DELETE FROM {s}delayed WHERE ring = :ring AND due <= :now
 
 -- name: delayed_from
 -- Return delayed rows after a due time and id, with bytes.
-SELECT d.due, d.id, d.origin, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+SELECT d.due, d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
 WHERE d.ring = :ring AND (d.due, d.id) > (:due, :after)
 ORDER BY d.due, d.id LIMIT :limit
 

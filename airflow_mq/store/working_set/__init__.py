@@ -15,13 +15,12 @@ from ...core.config import RingConfig
 from ...core.working_set import WorkingSet
 from ..rows import Locked
 from ..unit import Unit
-from .changed_rows import ChangedRows, changed_rows
+from .books import LEAST_REGULAR, level_of, ticket_of
 from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay, OverlayLoader
 from .ring import MEET_IN_ALL
 from .source import Source
-from .tickets import LEAST_REGULAR, level_of, ticket_of
-from .writer import Writer
+from .writer import ChangedRows, Writer, changed_rows
 
 
 class StoredSet(WorkingSet):

@@ -1,4 +1,4 @@
-"""Loader of books."""
+"""Loader of books, and the places of books in their rings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,42 @@ from collections.abc import Iterable
 
 from ...core.book import Book
 from ...core.errors import StoreCorrupt
-from ...core.priority import origin_of, told
+from ...core.priority import is_high, origin_of, told
 from ...core.working_set import WorkingSet
-from ..decoding import standing_of
-from ..rows import BookRow
+from .. import codec
+from ..rows import BookRow, standing_of
 from .groups import GroupLoader
+from .inbox import Cut
 from .source import Source
-from .stored import StoredBook
+
+#: Tickets of high books are ids lowered by this much: below all others, in an order of their own.
+HIGH_DOWN = 1 << 62
+#: No regular book has a smaller ticket, no high one a larger, nor one below the least.
+LEAST_TICKET, LEAST_REGULAR = -(1 << 63) + 1, -(1 << 60)
+
+
+def ticket_of(origin: str, id_: int) -> int:
+    """Return the place in its ring of a book that enters it by this id."""
+    return id_ - HIGH_DOWN if is_high(origin) else id_
+
+
+def level_of(origin: str) -> tuple[int, int]:
+    """Return the least and the largest ticket of books of this one's priority."""
+    return (LEAST_TICKET, LEAST_REGULAR - 1) if is_high(origin) else (LEAST_REGULAR, -LEAST_TICKET)
+
 
 #: The most pages that a window may lack because they were processed out of turn.
 MOST_HOLES = 1 << 20
+
+
+class StoredBook:
+    """The row of a book, and the parts of it that change while the book is loaded."""
+
+    def __init__(self, row: BookRow) -> None:
+        self.row = row
+        #: Which rows of the inbox lie in stored pages.
+        self.cut = Cut(row.floor, frozenset(codec.unpack_numbers(row.ahead)[0] if row.ahead else ()))
+        self.ticket = row.ticket
 
 
 class BookLoader:

@@ -11,7 +11,7 @@ from ...core.priority import origin_of
 from ...core.weight import UNLIMITED, Weight
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..decoding import standing_of
+from ..rows import standing_of
 from .source import Source
 
 

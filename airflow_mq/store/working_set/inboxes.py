@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from ...core.changes import Posted
 from ...core.page import InboxRow
 from ...core.working_set import WorkingSet
-from ..decoding import inbox_row_of, split_row
+from ..rows import inbox_row_of, split_row
 from . import ring
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
-from .payload_cache import PayloadCache
 from .source import Source
 
 #: Number of rows fetched at once for queues that are only likely to need them.
@@ -21,6 +20,19 @@ MOST_ROWS = 32_768
 INLINE = 2000
 #: Number of rows that one look at all inboxes of a ring brings.
 ROWS_AT_ONCE = 1024
+
+
+class PayloadCache:
+    """The payloads of rows, and how many bytes of them were fetched since the last save."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[tuple[str, int], list[bytes]] = {}
+        self.fetched = 0
+
+    def keep(self, origin: str, id_: int, payloads: list[bytes], size: int) -> None:
+        """Keep the payloads of a row that was fetched."""
+        self.payloads[origin, id_] = payloads
+        self.fetched += size
 
 
 class InboxLoader:

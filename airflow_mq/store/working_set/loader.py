@@ -17,15 +17,13 @@ from ...core.priority import is_high
 from ...core.working_set import WorkingSet
 from ..blobs import open_blob
 from ..rows import StateRow
-from .books import BookLoader
+from .books import BookLoader, ticket_of
 from .groups import GroupLoader
-from .inboxes import InboxLoader
+from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
-from .payload_cache import PayloadCache
 from .payloads import PayloadLoader
 from .ring import RingLoader
 from .source import Source
-from .tickets import ticket_of
 
 
 @dataclass(frozen=True)

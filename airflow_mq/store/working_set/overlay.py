@@ -14,16 +14,14 @@ from ...core.page import Page
 from ...core.priority import books_of, is_high, origin_of
 from .. import codec
 from ..blocks import ClaimRow
-from ..books import LineRow
+from ..books import LineRow, packed_page
 from ..origins import GroupRow, SettingsRow
-from ..pages import stored_page
-from ..rejoining import rejoined_row
-from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow
+from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
 from ..store import Outgoing
 from ..unit import Unit
-from .changed_rows import ChangedRows
 from .loader import StoreLoader
 from .source import Source
+from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
 FIRST_ID = 1 << 61
@@ -72,15 +70,12 @@ class Overlay(Source):
         """Keep the rows that an operation would have stored."""
         posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
         self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
-        for origin, page, kept in rows.pages:
-            packed = stored_page(origin, page, kept)
-            self._pages.setdefault(origin, {})[page.index] = PageRow(*packed[:7], *packed[10:])
+        for origin, page, _ in rows.pages:
+            self._pages.setdefault(origin, {})[page.index] = packed_page(origin, page)
         for origin, index in rows.removed_pages:
             self._pages.setdefault(origin, {})[index] = None
         self._forget_rows(rows.removed_pages)
-        known = {row.origin: row for row in self.books([book.origin for book in rows.books], self.now)}
-        for book in rows.books:
-            self._books[book.origin] = known[book.origin]._replace(**book._asdict())
+        self._books |= {book.origin: book for book in rows.books}
         self._apply_branches(rows.branches)
         self.state = self.state._replace(ticket_floor=rows.ticket_floor, look_floor=rows.look_floor)
 

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.message import Address
 from ...core.page import WAITING, Page
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..decoding import page_of
-from ..rows import LATEST, Arrival, PageRow
+from ..rows import LATEST, Arrival, PageRow, page_of
 from . import ring
 from .books import BookLoader
 from .source import Source
-from .stored import StoredPage
 
 #: A look for pages of one queue never brings more than this.
 LONGEST_LOOK = 256
+
+
+class StoredPage(NamedTuple):
+    """The progress of a page when it was loaded; a page that was opened since has none."""
+
+    first_index: int = 0
+    marks: bytes = b""
+    remaining: int = 0
+    remaining_size: int = 0
+    items: int = 0
+
+    @classmethod
+    def of(cls, page: Page) -> StoredPage:
+        """Return the progress of a page."""
+        return cls(page.first_index, bytes(page.marks), page.remaining, page.remaining_size, len(page.lengths))
+
+    def extended_to(self, page: Page) -> Page:
+        """Return a page with the items of this one and the stored progress: new items wait."""
+        items = len(page.lengths)
+        fresh = Page(page.index)
+        fresh.slices, fresh.lengths, fresh.notes, fresh.used = page.slices, page.lengths, page.notes, page.used
+        fresh.first_index = self.first_index
+        fresh.marks = bytearray(self.marks) + bytes(items - self.items)
+        fresh.remaining = self.remaining + items - self.items
+        fresh.remaining_size = self.remaining_size + page.held(self.items, items)
+        return fresh
+
+
+#: The progress of a page that no transaction stored yet.
+NO_PAGE = StoredPage()
 
 
 class PageLoader:

@@ -13,11 +13,10 @@ from ...core.page import Page, Slice
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..decoding import headers_of, split
+from ..rows import headers_of, split
 from . import ring
-from .inboxes import InboxLoader
+from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
-from .payload_cache import PayloadCache
 from .source import Source
 
 #: Bytes of messages fetched at once for queues that are only likely to need them.

@@ -12,9 +12,8 @@ from ...core.priority import is_high
 from ...core.working_set import WorkingSet
 from ..books import LineRow
 from ..rows import StateRow
-from .books import BookLoader
+from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, ticket_of
 from .source import Source
-from .tickets import LEAST_REGULAR, LEAST_TICKET, ticket_of
 
 #: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
 RING_SLICE = 128

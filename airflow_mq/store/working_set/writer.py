@@ -1,14 +1,252 @@
-"""Writer: stores changed rows, and is the one place that knows the order of the statements."""
+"""Writer: turns the changes of a working set into rows with final ids, and stores them in the one right order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...core.book import Book
+from ...core.changes import Aside, CutTotal, Posted
 from ...core.errors import StoreCorrupt
+from ...core.events import EventRun
 from ...core.message import Address
+from ...core.page import PROCESSED, Page
 from ...core.priority import is_high, told
-from ..rejoining import dated, rejoined_row
-from ..rows import Arrival
+from ...core.working_set import WorkingSet
+from .. import codec
+from ..rows import Arrival, BookRow, StateRow, dated, rejoined_row
 from ..unit import Unit
-from .changed_rows import ChangedRows
+from .books import ticket_of
+from .loader import StoreLoader
+from .pages import NO_PAGE
+
+Key = tuple[str, int]
+
+
+class RaisedFloor(NamedTuple):
+    """The floor of an inbox that moves: each row that it passes must be one of those that were cut."""
+
+    origin: str
+    before: int
+    after: int
+    cut: Collection[int]
+
+
+class AsideRow(NamedTuple):
+    """The inbox row of a message that is set aside."""
+
+    origin: str
+    id: int
+    #: Number of the first block planned after the message arrived first, if it returned to its queue since.
+    arrived: int | None
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """All that a writer stores for one operation."""
+
+    now: int
+    block: int | None
+    state: StateRow
+    ticket_floor: int
+    look_floor: int
+    posted: Mapping[int, Posted]
+    #: Origin, page, and the number of its messages that wait for a decision.
+    pages: list[tuple[str, Page, int]]
+    removed_pages: Mapping[Key, Page]
+    #: References to external payloads that went: rows, and places in them.
+    references: list[tuple[int, int]]
+    books: list[BookRow]
+    raised_floors: list[RaisedFloor]
+    branches: list[tuple[str, int, int, int, str]]
+    asides: Mapping[Address, Aside | None]
+    aside_rows: Mapping[Address, AsideRow]
+    events: list[EventRun]
+
+
+def changed_rows(working_set: WorkingSet, loader: StoreLoader, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
+    """Return what a working set must write; a plan writes only what it cut, and what its queues earned."""
+    return _Collector(working_set, loader).rows(fresh_ids)
+
+
+class _Collector:
+    """One collection of changed rows."""
+
+    def __init__(self, working_set: WorkingSet, loader: StoreLoader) -> None:
+        self.working_set = working_set
+        self.loader = loader
+        self.changes = working_set.changes
+        self.stored = loader.books.stored
+        self._books: dict[str, Book] = {}
+        #: Returns a book as it is to be stored.
+        self.book: Callable[[str], Book] = self._planned if working_set.planning else working_set.books.__getitem__
+
+    def rows(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
+        changes, working_set, state = self.changes, self.working_set, self.loader.state
+        posted, moved = changes.posted, self._moved()
+        drawn = fresh_ids(len(posted) + len(moved)) if posted or moved else []
+        if posted:
+            self._rename(dict(zip(posted, drawn)))
+        planning = working_set.planning
+        references = [] if planning else self._references()
+        pages = [(origin, page, page.kept(self.book(origin).begin)) for origin, page in self._pages()]
+        tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
+        origins = self._origins().union(tickets)
+        raised = list(self._raised_floors(origins))
+        books = self._book_rows(origins, tickets)
+        return ChangedRows(
+            working_set.now, changes.block, state,
+            books=books,
+            ticket_floor=self._ticket_floor(), look_floor=self.loader.ring.look_floor(state.look_floor),
+            posted=dict(zip(drawn, posted.values())),
+            pages=pages, removed_pages={} if planning else changes.removed_pages, references=references,
+            raised_floors=raised, branches=self.loader.groups.changed_rows(),
+            asides={} if planning else changes.asides, aside_rows={} if planning else dict(self._aside_rows()),
+            events=[] if planning else changes.events,
+        )  # fmt: skip
+
+    # Books.
+
+    def _planned(self, origin: str) -> Book:
+        """Return a book after a plan: where it stood, with what was cut since."""
+        planned = self._books.get(origin)
+        if planned is None:
+            planned = self._books[origin] = self._after_plan(origin)
+        return planned
+
+    def _after_plan(self, origin: str) -> Book:
+        book = self.working_set.books[origin]
+        row, cut = self.stored[origin].row, self.changes.cut.get(origin) or CutTotal()
+        return Book(
+            origin, row.begin_page, book.end, row.pages + book.end - row.end_page, row.messages + cut.messages,
+            row.size + cut.size, book.deficit,
+        )  # fmt: skip
+
+    def _origins(self) -> set[str]:
+        """Return the books that changed."""
+        changes = self.changes
+        if not self.working_set.planning:
+            return {*changes.books, *changes.cut, *changes.waits}
+        books = self.working_set.books.items()
+        return {*changes.cut, *(o for o, book in books if book.deficit != self.stored[o].row.deficit)}
+
+    def _moved(self) -> list[str]:
+        """Return the ready books that took a new place at the end of their ring, in that order."""
+        rings = (self.working_set.high, self.working_set.ring)
+        return [origin for ring in rings for origin in ring.moved if self.book(origin).is_ready]
+
+    def _places(self, moved: Iterable[str], ids: Iterable[int]) -> dict[str, int]:
+        """Return the tickets of books that moved to the end of their ring, or before its head."""
+        working_set = self.working_set
+        tickets = {origin: ticket_of(origin, id_) for origin, id_ in zip(moved, ids)}
+        for ring in (working_set.ring, working_set.high):
+            if ring.favoured:
+                floor = self.loader.state.ticket_floor if ring is working_set.ring else self._high_floor(tickets)
+                tickets |= {origin: floor - place for place, origin in enumerate(reversed(ring.favoured), start=1)}
+        return tickets
+
+    def _high_floor(self, fresh: Mapping[str, int]) -> int:
+        """Return a ticket below which no high book has one: the walk begins with the smallest."""
+        stored = {origin: book.ticket for origin, book in self.stored.items() if book.ticket is not None}
+        fresh = {**stored, **self.changes.tickets, **fresh}
+        return min(ticket for origin, ticket in fresh.items() if is_high(origin))
+
+    def _book_rows(self, origins: Iterable[str], tickets: Mapping[str, int]) -> list[BookRow]:
+        waits, rows = {} if self.working_set.planning else self.changes.waits, []
+        for origin in sorted(origins):
+            book, stored = self.book(origin), self.stored[origin]
+            stored.ticket = tickets.get(origin, stored.ticket) if book.is_ready else None
+            ahead = codec.pack_numbers(sorted(stored.cut.ahead)) if stored.cut.ahead else b""
+            rows.append(
+                BookRow(
+                    origin,
+                    book.begin,
+                    book.end,
+                    book.count,
+                    book.message_count,
+                    book.size,
+                    stored.ticket,
+                    book.deficit,
+                    stored.cut.floor,
+                    ahead,
+                    waits.get(origin, stored.row.wake_at),
+                    *stored.row[11:],
+                )
+            )
+        return rows
+
+    def _ticket_floor(self) -> int:
+        """Return a ticket below which no ready regular book has one."""
+        floor = self.loader.state.ticket_floor
+        tickets = [book.ticket for o, book in self.stored.items() if book.ticket is not None and not is_high(o)]
+        return min([*tickets, *self.loader.ring.least_tickets(floor)], default=floor)
+
+    def _raised_floors(self, origins: Iterable[str]) -> Iterator[RaisedFloor]:
+        """Record which inbox rows lie in pages now."""
+        for origin in origins:
+            inbox, stored = self.loader.inboxes.inboxes.get(origin), self.stored[origin]
+            if inbox is None:
+                continue
+            before, stored.cut = stored.cut, inbox.cut_now()
+            if stored.cut.floor > before.floor:
+                yield RaisedFloor(origin, before.floor, stored.cut.floor, {*before.ahead, *inbox.taken})
+
+    # Pages.
+
+    def _pages(self) -> Iterator[tuple[str, Page]]:
+        """Return the pages that changed: after a plan those that were cut, with their stored progress."""
+        changes, pages = self.changes, self.working_set.pages
+        if self.working_set.planning:
+            for key in sorted(changes.cut_pages):
+                page = pages.get(key) or changes.removed_pages[key]
+                yield key[0], self.loader.pages.stored.get(key, NO_PAGE).extended_to(page)
+            return
+        for key in sorted(changes.pages | changes.cut_pages):
+            changed = pages.get(key)
+            if changed is not None:
+                yield key[0], changed
+
+    def _rename(self, ids: Mapping[int, int]) -> None:
+        """Give messages that the operation enqueued their final ids."""
+        least, horizon = min(ids.values()), self.loader.inboxes.horizon
+        if least < horizon:
+            raise StoreCorrupt(
+                f"id {least} was drawn below the horizon {horizon}: expected ids from the horizon on; nothing was "
+                "changed; report this with the output of `airflow-mq check`"
+            )
+        changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
+        for page in (*filter(None, changed), *self.changes.removed_pages.values()):
+            page.slices = [part._replace(row_id=ids.get(part.row_id, part.row_id)) for part in page.slices]
+        self.loader.rename_posted(ids)
+
+    def _references(self) -> list[tuple[int, int]]:
+        """Return the rows of messages that are gone and referred to external payloads, with their places there."""
+        found: list[tuple[int, int]] = []
+        for page in self.changes.removed_pages.values():
+            found += _forget_references(page, range(len(page.marks)))
+        for page in filter(None, map(self.working_set.pages.get, self.changes.pages)):
+            if page.notes:
+                found += _forget_references(page, [item for item in page.notes if page.marks[item] == PROCESSED])
+        return sorted(found)
+
+    def _aside_rows(self) -> Iterator[tuple[Address, AsideRow]]:
+        """Return the inbox rows of messages that are set aside."""
+        found = self.loader.pages.row_ids_of(at for at, aside in self.changes.asides.items() if aside is not None)
+        for at, (origin, row_id) in found.items():
+            page = self.working_set.pages[at.book, at.page]
+            if page is not None:
+                yield at, AsideRow(origin, row_id, page.note(at.index).arrived)
+
+
+def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
+    """Remove the references of these items from a page; return their rows, and their places there."""
+    referring = {item for item, note in page.notes.items() if note.blob and item in items}
+    if not referring:
+        return []
+    page.notes.update({item: page.notes[item]._replace(blob=None) for item in referring})
+    places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
+    return [place for item, place in enumerate(places) if item in referring]
 
 
 class Writer:

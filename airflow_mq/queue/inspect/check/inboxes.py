@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ....core.invariants import Violation
 from ....core.priority import is_high, told
 from ....store.unit import Unit
+from ....store.working_set.books import StoredBook
 from ....store.working_set.inbox import Cut, stranded
-from ....store.working_set.stored import StoredBook
 from ...session import RingSession
 from .loans import Loans
 

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ....core.invariants import Violation
 from ....core.page import Page
-from ....store.decoding import notes_of
-from ....store.loans import CheckedLoanRow
-from ....store.rows import StoredInboxRow
+from ....store.inbox import CheckedLoanRow
+from ....store.rows import StoredInboxRow, notes_of
 
 
 class Loans:
