@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from math import inf, nextafter
 from typing import Any
 
 from .errors import ConfigRefused, InvalidWeight
@@ -20,6 +21,30 @@ SET_ASIDE_ABOVE = ("ring", "block")
 #: Unit of deficits: a message that fills a block costs this many parts.
 BLOCK_PARTS = 1 << 40
 DAY = 86_400.0
+
+_ABOVE_0, _BELOW_1 = nextafter(0, 1), nextafter(1, 0)
+_COUNT, _SECONDS = "a whole number of at least", "a number of seconds from"
+#: Smallest and largest value of each number, and both in words.
+_BOUNDS: dict[str, tuple[float, float, str]] = {
+    "heap_size": (
+        HEADER_SIZE + 1,
+        1 << 30,
+        f"a whole number from {HEADER_SIZE + 1} (a header and one byte) to {1 << 30}",
+    ),
+    **dict.fromkeys(("rounds_per_block", "max_block_queues"), (1, (1 << 31) - 1, f"{_COUNT} 1")),
+    **dict.fromkeys(("max_stale", "whole_payloads", "max_headers"), (0, (1 << 31) - 1, f"{_COUNT} 0")),
+    **dict.fromkeys(("max_origins", "max_origins_per_group"), (1, (1 << 31) - 1, f"{_COUNT} 1, or none")),
+    "max_attempts": (1, inf, f"{_COUNT} 1, or none"),
+    "max_message_size": (1, inf, f"{_COUNT} 1 byte, or none"),
+    **dict.fromkeys(
+        ("backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger"),
+        (0, 1e9, f"{_SECONDS} 0 to 1e9"),
+    ),
+    "lease": (1, 1e9, f"{_SECONDS} 1 to 1e9"),
+    "set_aside_expires": (_ABOVE_0, 1e9, "a number of seconds above 0 and up to 1e9, or none"),
+    "most_of_limit": (_ABOVE_0, 1, "a fraction above 0 and up to 1, or none"),
+    "kept_for_regular": (0, _BELOW_1, "a fraction from 0 to below 1"),
+}
 
 
 @dataclass(frozen=True)
@@ -98,86 +123,39 @@ class RingConfig:
             raise ConfigRefused(
                 f"invalid set_aside_above {self.set_aside_above!r}: expected {' or '.join(SET_ASIDE_ABOVE)}"
             )
-        for name in ("ordered", "discard_unreadable", "high", "invisible_origins"):
+        for name in ("ordered", "discard_unreadable", "high", "invisible_origins", "paths"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"invalid {name} {getattr(self, name)!r}: expected true or false")
-        self._check_thresholds()
-        self._check_origins()
-        self._check_kept()
-        _check_blob_path("blob_path", self.blob_path)
-        self._check_earlier_blob_paths()
+        self._check_blob_paths()
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigRefused(f"invalid {name} ({type(getattr(self, name)).__name__}): expected {kind.__name__}")
-        if not isinstance(self.paths, bool):
-            raise ConfigRefused(f"invalid paths {self.paths!r}: expected true or false")
         if self.paths and self.order != "deficit":
             raise ConfigRefused(
                 f"paths require order='deficit', not order={self.order!r}; set order to 'deficit', or paths to false"
             )
 
     def _check_numbers(self) -> None:
-        if not _whole(self.heap_size) or not HEADER_SIZE < self.heap_size <= 1 << 30:
-            raise ConfigRefused(
-                f"invalid heap_size {self.heap_size!r}: expected a whole number from {HEADER_SIZE + 1} (a header and "
-                f"one byte) to {1 << 30}"
-            )
-        for name, least in (
-            ("max_stale", 0), ("rounds_per_block", 1), ("max_block_queues", 1), ("whole_payloads", 0),
-            ("max_headers", 0),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if not _whole(value) or not least <= value < 1 << 31:
-                raise ConfigRefused(f"invalid {name} {value!r}: expected a whole number of at least {least}")
-        if self.max_attempts is not None and (not _whole(self.max_attempts) or self.max_attempts < 1):
-            raise ConfigRefused(
-                f"invalid max_attempts {self.max_attempts!r}: expected a whole number of at least 1, or none"
-            )
-        for name in ("lease", "backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
-                raise ConfigRefused(f"invalid {name} {value!r}: expected a number of seconds from 0 to 1e9")
-            object.__setattr__(self, name, float(value))
-        if self.lease < 1:
-            raise ConfigRefused(f"invalid lease {self.lease!r}: expected at least one second")
+        for name, (low, high, expected) in _BOUNDS.items():
+            value: object = getattr(self, name)
+            if value is None and expected.endswith("or none"):
+                continue
+            kinds = int if expected.startswith("a whole") else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+                raise ConfigRefused(f"invalid {name} {value!r}: expected {expected}")
+            if kinds is not int:
+                object.__setattr__(self, name, float(value))
 
-    def _check_kept(self) -> None:
-        kept: object = self.kept_for_regular
-        if isinstance(kept, bool) or not isinstance(kept, (int, float)) or not 0 <= kept < 1:
-            raise ConfigRefused(f"invalid kept_for_regular {kept!r}: expected a fraction from 0 to below 1")
-
-    def _check_earlier_blob_paths(self) -> None:
+    def _check_blob_paths(self) -> None:
         paths: object = self.earlier_blob_paths
         if not isinstance(paths, (tuple, list)) or None in paths:
             raise ConfigRefused(f"invalid earlier_blob_paths {paths!r:.80}: expected a list of folders")
+        _check_blob_path("blob_path", self.blob_path)
         for path in paths:
             _check_blob_path("earlier_blob_paths", path)
         object.__setattr__(self, "earlier_blob_paths", tuple(paths))
-
-    def _check_thresholds(self) -> None:
-        if self.max_message_size is not None and not (_whole(self.max_message_size) and self.max_message_size >= 1):
-            raise ConfigRefused(
-                f"invalid max_message_size {self.max_message_size!r}: expected a whole number of at least 1 byte, or "
-                "none"
-            )
-        for name, most, what in (
-            ("most_of_limit", 1, "a fraction above 0 and up to 1, or none"),
-            ("set_aside_expires", 1e9, "a number of seconds above 0 and up to 1e9, or none"),
-        ):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
-                raise ConfigRefused(f"invalid {name} {value!r}: expected {what}")
-            object.__setattr__(self, name, float(value))
-
-    def _check_origins(self) -> None:
-        for name in ("max_origins", "max_origins_per_group"):
-            value = getattr(self, name)
-            if value is not None and not (_whole(value) and 1 <= value < 1 << 31):
-                raise ConfigRefused(f"invalid {name} {value!r}: expected a whole number of at least 1, or none")
 
     def check(self) -> RingConfig:
         """Raise `ConfigRefused` if settings contradict each other, or could never service a message."""
@@ -293,7 +271,3 @@ def _check_blob_path(name: str, path: object) -> None:
         raise ConfigRefused(
             f"invalid {name} {path!r:.80}: expected an absolute folder, or an address like s3://bucket/folder"
         )
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -12,69 +12,46 @@ from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
 from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
-from .service import Ladder
+from .service import Credit, Ladder
 from .weight import UNLIMITED, ZERO, Meter, Weight
 
 
-class Purse:
+class Purse(Credit):
     """Weight that one queue may spend now: its deficit, and the rest of its *most* in this block."""
 
     def __init__(self, book: Book, parts: Callable[[Weight], int], most: Meter) -> None:
+        super().__init__(most)
         self.book, self.parts, self.most = book, parts, most
 
     def covering(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, the deficit pays for."""
-        weight, most = weights[0], self.most.left
+        weight = weights[0]
         if weights.count(weight) == len(weights):
-            count = min(len(weights), self.book.deficit // max(self.parts(weight), 1))
+            most, count = self.most.left, min(len(weights), self.book.deficit // max(self.parts(weight), 1))
             for part in (0, 1):
                 if weight[part]:
                     count = min(count, most[part] // weight[part])
             return max(count, 0)
         count = bisect_right(list(accumulate(map(self.parts, weights))), self.book.deficit)
-        for part in (0, 1):
-            sums = list(accumulate(weight[part] for weight in weights))
-            count = min(count, bisect_right(sums, most[part]))
-        return count
+        return min(count, self.most.covering(weights))
 
     def spend(self, weight: Weight) -> None:
         """Charge used weight; an overrun makes the deficit negative."""
         self.book.deficit -= self.parts(weight)
-        self.most.time += weight[0]
-        self.most.size += weight[1]
+        self.most.charge(weight)
 
     def refund(self, weight: Weight) -> None:
         """Refund the weight of messages that were not tried."""
         self.book.deficit += self.parts(weight)
-        self.most.time -= weight[0]
-        self.most.size -= weight[1]
+        self.most.refund(weight)
 
 
-class Grant:
-    """Weight of a queue's *least*, before the rounds begin. It is not charged to the deficit."""
-
-    def __init__(self, least: Weight, purse: Purse) -> None:
-        self.left, self.purse = Meter(least), purse
+class Grant(Credit):
+    """Weight of a queue's *least*, before the rounds begin. It counts in its *most*, and not in its deficit."""
 
     def covering(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, stay within the least and the most."""
-        counts = [len(weights)]
-        for part in (0, 1):
-            sums = list(accumulate(weight[part] for weight in weights))
-            counts.append(bisect_right(sums, min(self.left.left[part], self.purse.most.left[part])))
-        return min(counts)
-
-    def spend(self, weight: Weight) -> None:
-        """Charge used weight to the least and the most, not to the deficit."""
-        for meter in (self.left, self.purse.most):
-            meter.time += weight[0]
-            meter.size += weight[1]
-
-    def refund(self, weight: Weight) -> None:
-        """Refund the weight of messages that were not tried."""
-        for meter in (self.left, self.purse.most):
-            meter.time -= weight[0]
-            meter.size -= weight[1]
+        return min(meter.covering(weights) for meter in self.meters)
 
 
 class DeficitRounds:
@@ -199,10 +176,10 @@ class DeficitRounds:
         book = self.ladder.working_set.book(origin)
         if not book.skipped and (book.is_ready or self.ladder.working_set.pull(book)):
             self.ring.meet(origin)
-            self._service(book, Grant(book.standing.least or ZERO, self._purse(book)))
+            self._service(book, Grant(Meter(book.standing.least or ZERO), self._purse(book).most))
 
-    def _service(self, book: Book, purse: Purse | Grant) -> bool:
-        self.ladder.credit = purse
+    def _service(self, book: Book, credit: Credit) -> bool:
+        self.ladder.credit = credit
         visited = visit(self.ladder, self.ledger, book.origin)
         self.ladder.credit = None
         entry = self.ledger.entry(book.origin)

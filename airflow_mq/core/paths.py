@@ -13,7 +13,7 @@ of the ring at a time.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
@@ -22,7 +22,7 @@ from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
 from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
 from .priority import is_high
-from .service import Ladder
+from .service import Credit, Ladder
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
 from .weight import Meter, Weight
 from .working_set import WorkingSet
@@ -31,11 +31,12 @@ from .working_set import WorkingSet
 LOADED = 128
 
 
-class Turn:
+class Turn(Credit):
     """Weight that a queue may spend in this turn; a message may start as long as any is left."""
 
-    def __init__(self, allowance: int, parts: Callable[[Weight], int], meters: Sequence[Meter]) -> None:
-        self.allowance, self.parts, self.meters = allowance, parts, meters
+    def __init__(self, allowance: int, parts: Callable[[Weight], int], meters: Iterable[Meter]) -> None:
+        super().__init__(*meters)
+        self.allowance, self.parts = allowance, parts
         self.spent = 0
         #: Meter that had no room for the next message.
         self.refused: Meter | None = None
@@ -51,9 +52,7 @@ class Turn:
             count = 1 + bisect_left(list(accumulate(map(self.parts, weights))), left)
         count = min(count, len(weights))
         for meter in self.meters:
-            for part in (0, 1):
-                sums = list(accumulate(weight[part] for weight in weights[:count]))
-                count = bisect_right(sums, meter.left[part])
+            count = meter.covering(weights[:count])
             if not count:
                 self.refused = meter
                 break
@@ -62,16 +61,12 @@ class Turn:
     def spend(self, weight: Weight) -> None:
         """Charge used weight."""
         self.spent += self.parts(weight)
-        for meter in self.meters:
-            meter.time += weight[0]
-            meter.size += weight[1]
+        super().spend(weight)
 
     def refund(self, weight: Weight) -> None:
         """Refund the weight of messages that were not tried."""
         self.spent -= self.parts(weight)
-        for meter in self.meters:
-            meter.time -= weight[0]
-            meter.size -= weight[1]
+        super().refund(weight)
 
 
 class PathRounds:
@@ -168,7 +163,7 @@ class PathRounds:
             if queue is None:
                 break
             book, turn = self._load(queue), self._turn(queue, ANY)
-            turn.meters = [meter, *turn.meters]
+            turn.meters = (meter, *turn.meters)
             self._visit(queue, book, turn, charged=False)
             if book.is_ready and not book.skipped:
                 # Its next message does not fit the guarantee or the block; other queues of the group may have smaller

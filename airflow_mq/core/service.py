@@ -7,6 +7,7 @@ that claims it for a block.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +15,7 @@ from typing import Protocol
 from .book import Book
 from .changes import Aside
 from .events import WRONG, EventRun, Fate, with_error
-from .judging import ATTEMPTS, Bounds, Exceeded, bounds_of, in_words
+from .judging import ATTEMPTS, Bounds, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
 from .page import ASIDE, Page
@@ -22,17 +23,25 @@ from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
 from .working_set import WorkingSet
 
 
-class Credit(Protocol):
-    """Weight that one origin may still spend in this visit (deficit order, or its *most*)."""
+class Credit(ABC):
+    """Weight that one origin may still spend in this visit, and the meters that it is charged to."""
 
+    def __init__(self, *meters: Meter) -> None:
+        self.meters = meters
+
+    @abstractmethod
     def covering(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, may start."""
 
     def spend(self, weight: Weight) -> None:
         """Charge used weight."""
+        for meter in self.meters:
+            meter.charge(weight)
 
     def refund(self, weight: Weight) -> None:
         """Refund the weight of messages that were not tried."""
+        for meter in self.meters:
+            meter.refund(weight)
 
 
 class Weighing(Protocol):
@@ -237,9 +246,7 @@ class OneByOne:
             return False
         exceeded = ladder.bounds.exceeded(weight, page.extent(item))
         if exceeded:
-            put_aside(
-                ladder.working_set, book, page, item, aside_of(ladder.working_set, book, page, item, weight, exceeded)
-            )
+            put_aside(ladder.working_set, book, page, item, weight, exceeded)
         return exceeded is not None
 
 
@@ -259,8 +266,7 @@ def apply_outcome(
         exceeded = bounds.exceeded(outcome.weight)
         if exceeded is None:
             return None
-        aside = aside_of(working_set, book, page, item, outcome.weight, exceeded, outcome.id)
-        put_aside(working_set, book, page, item, aside)
+        put_aside(working_set, book, page, item, outcome.weight, exceeded, outcome.id)
         return False
     elif isinstance(outcome, Yield):
         return went_back(working_set, book, page, item, outcome.reason)
@@ -318,32 +324,24 @@ def mark_gone(working_set: WorkingSet, book: Book, page: Page, item: int) -> Non
     working_set.touch(book, page)
 
 
-def aside_of(
-    working_set: WorkingSet,
-    book: Book,
-    page: Page,
-    item: int,
-    weight: Weight,
-    exceeded: Exceeded,
-    id_: bytes | None = None,
-) -> Aside:
-    """Return the record of a message that is set aside."""
-    name = id_ or working_set.id_of(book.origin, page, item)
-    return Aside(name, page.extent(item), weight, exceeded.limit, exceeded.reason)
-
-
-def put_aside(working_set: WorkingSet, book: Book, page: Page, item: int, aside: Aside, error: str = "") -> None:
+def put_aside(
+    working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight | None,
+    exceeded: tuple[str, Weight | None],
+    id_: bytes | None = None, error: str = "",
+) -> None:  # fmt: skip
     """Set a message aside until a person or a policy decides.
 
     :param error: error of its last attempt, if its attempts are exhausted.
     """
-    fate = Fate.ATTEMPTS_EXHAUSTED if aside.reason == ATTEMPTS else Fate.SET_ASIDE
-    why = in_words(aside.reason, aside.weight, aside.limit, aside.size)
+    reason, limit = exceeded
+    name, size = id_ or working_set.id_of(book.origin, page, item), page.extent(item)
+    why = in_words(reason, weight, limit, size)
     if error:
         why = with_error(why, page.note(item).attempts, error[:MOST_WHY])
-    working_set.emit(fate, book.origin, page.index, item, aside.id, detail=why)
+    fate = Fate.ATTEMPTS_EXHAUSTED if reason == ATTEMPTS else Fate.SET_ASIDE
+    working_set.emit(fate, book.origin, page.index, item, name, detail=why)
     page.marks[item] = ASIDE
-    working_set.set_aside(book, page, item, aside)
+    working_set.set_aside(book, page, item, Aside(name, size, weight, limit, reason))
 
 
 def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
@@ -361,8 +359,7 @@ def went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: s
     page.notes[item] = note
     working_set.touch(book, page)
     if config.max_attempts is not None and note.attempts >= config.max_attempts:
-        id_ = working_set.id_of(book.origin, page, item)
-        put_aside(working_set, book, page, item, Aside(id_, page.extent(item), note.weight, None, ATTEMPTS), why)
+        put_aside(working_set, book, page, item, note.weight, (ATTEMPTS, None), error=why)
         return False
     record_went_back(working_set, book, page, item, why)
     if config.backoff:

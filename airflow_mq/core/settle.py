@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
 from .events import NOT_TRIED, with_untried
-from .judging import Exceeded, bounds_of
+from .judging import bounds_of
 from .outcome import (
     DONE,
     NEVER_BEGUN,
@@ -27,7 +27,6 @@ from .outcome import (
 from .page import Page
 from .service import (
     apply_outcome,
-    aside_of,
     done_run,
     drop_expired,
     put_aside,
@@ -220,7 +219,8 @@ class ClaimSettler:
             drop_expired(self.working_set, book, page, item)
             result.expired += 1
         else:
-            self._put_aside(book, page, item, decision)
+            exceeded = decision.reason, decision.limit
+            put_aside(self.working_set, book, page, item, decision.weight, exceeded, decision.id)
             result.set_aside += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
@@ -250,11 +250,6 @@ class ClaimSettler:
                 self.working_set.post_all(outcome.enqueue)
         else:
             result.set_aside += 1
-
-    def _put_aside(self, book: Book, page: Page, item: int, decision: Decision) -> None:
-        why = Exceeded(decision.reason, decision.limit)
-        aside = aside_of(self.working_set, book, page, item, decision.weight, why, decision.id)
-        put_aside(self.working_set, book, page, item, aside)
 
     def _stop(self, book: Book, page: Page, item: int) -> None:
         """Stop an ordered queue here: messages behind it go back untried, and the event records up to where."""

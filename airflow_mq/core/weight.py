@@ -6,8 +6,10 @@ exceeds.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from .errors import InvalidWeight
@@ -118,6 +120,21 @@ class Meter:
             return False
         self.time, self.size = time, size
         return True
+
+    def charge(self, weight: Weight) -> None:
+        """Consume `weight`, even beyond the limit."""
+        self.time += weight[0]
+        self.size += weight[1]
+
+    def refund(self, weight: Weight) -> None:
+        """Return consumed weight."""
+        self.time -= weight[0]
+        self.size -= weight[1]
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        """Return how many of these weights, from the first on, could be consumed."""
+        left = self.left
+        return min(bisect_right(list(accumulate(weight[part] for weight in weights)), left[part]) for part in (0, 1))
 
 
 @dataclass(frozen=True)

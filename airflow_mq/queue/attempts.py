@@ -14,10 +14,9 @@ from ..core.book import Book
 from ..core.characters import quoted, visible
 from ..core.claims import Decision, Scales, Stretches, Verdict
 from ..core.errors import BlobMissing, InvalidOutcome
-from ..core.judging import Exceeded
 from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..core.page import Page
-from ..core.service import Ladder, apply_outcome, aside_of, done_run, drop_expired, put_aside
+from ..core.service import Ladder, apply_outcome, done_run, drop_expired, put_aside
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
@@ -156,9 +155,8 @@ class InPlace(Stretches):
         if decision.verdict is Verdict.EXPIRED:
             drop_expired(working_set, book, page, item)
         else:
-            why = Exceeded(decision.reason, decision.limit)
-            aside = aside_of(working_set, book, page, item, decision.weight, why, decision.id)
-            put_aside(working_set, book, page, item, aside)
+            exceeded = decision.reason, decision.limit
+            put_aside(working_set, book, page, item, decision.weight, exceeded, decision.id)
         page.first_index += 1
         return int(decision.verdict is Verdict.EXPIRED)
 
